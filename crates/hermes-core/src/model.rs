@@ -96,7 +96,8 @@ pub enum ModelEvent {
     Started,
     Text(String),
     Reasoning(String),
-    /// A tool call begins. `slot` is unique within the answer and counts from 0.
+    /// A tool call begins. `slot` is unique within the answer and counts from 0. Comes once more for
+    /// the same slot where id or name turned out to be longer: the last one counts.
     ToolStarted {
         slot: usize,
         id: String,

@@ -43,6 +43,8 @@ pub struct ClientParts {
     pub info: ModelInfo,
     /// Already refined by [`Quirks::for_model`].
     pub quirks: Quirks,
+    /// The same for the format that is spoken where the endpoint refuses this one.
+    pub other: Option<Quirks>,
     pub credential: Option<SecretString>,
     /// From [`crate::http::client`].
     pub http: reqwest::Client,
@@ -57,6 +59,8 @@ pub struct ClientParts {
 /// A model behind one route, spoken to over HTTP.
 pub struct HttpModelClient {
     shared: Arc<Shared>,
+    /// The same model in the other format.
+    other: Option<Arc<Shared>>,
 }
 
 struct Shared {
@@ -68,28 +72,53 @@ struct Shared {
     clock: Arc<dyn Clock>,
     fields: Arc<FieldBook>,
     windows: Option<Arc<ContextBook>>,
-    wire: Box<dyn Wire>,
+    wire: Arc<dyn Wire>,
 }
 
 impl HttpModelClient {
     pub fn new(parts: ClientParts) -> Self {
-        let wire = Box::new(parts.http.clone());
-        Self::with_wire(parts, wire)
+        let wire: Arc<dyn Wire> = Arc::new(parts.http.clone());
+        Self::with_wire(parts, &wire)
     }
 
-    fn with_wire(parts: ClientParts, wire: Box<dyn Wire>) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                route: parts.route,
-                info: parts.info,
-                quirks: parts.quirks,
-                credential: parts.credential,
+    fn with_wire(parts: ClientParts, wire: &Arc<dyn Wire>) -> Self {
+        let shared = |route: Route, quirks: Quirks| {
+            Arc::new(Shared {
+                route,
+                info: parts.info.clone(),
+                quirks,
+                credential: parts.credential.clone(),
                 timeouts: parts.timeouts,
-                clock: parts.clock,
-                fields: parts.fields,
-                windows: parts.windows,
-                wire,
-            }),
+                clock: Arc::clone(&parts.clock),
+                fields: Arc::clone(&parts.fields),
+                windows: parts.windows.clone(),
+                wire: Arc::clone(wire),
+            })
+        };
+        let other = parts.other.map(|quirks| {
+            let format = quirks.format;
+            let route = parts.route.clone();
+            shared(Route { format, ..route }, quirks)
+        });
+        Self {
+            shared: shared(parts.route.clone(), parts.quirks),
+            other,
+        }
+    }
+
+    /// The format that calls begin with, and the one that is left. What a refusal taught counts, unless
+    /// the other format was refused as well.
+    fn formats(&self) -> (Arc<Shared>, Option<Arc<Shared>>) {
+        let usual = Arc::clone(&self.shared);
+        let Some(other) = self.other.clone() else {
+            return (usual, None);
+        };
+        let leads_to =
+            |from: &Shared, to: &Shared| from.known_rules().format() == Some(to.route.format);
+        if leads_to(&usual, &other) && !leads_to(&other, &usual) {
+            (other, Some(usual))
+        } else {
+            (usual, Some(other))
         }
     }
 }
@@ -109,7 +138,8 @@ impl ModelClient for HttpModelClient {
     }
 
     fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
-        stream::start(Arc::clone(&self.shared), request, cancel)
+        let (shared, other) = self.formats();
+        stream::start(shared, other, request, cancel)
     }
 }
 

@@ -83,7 +83,12 @@ pub fn endpoint(base_url: &str, format: WireFormat) -> String {
         WireFormat::AnthropicMessages => "/v1/messages",
         WireFormat::Responses => "/responses",
     };
-    let base = base.strip_suffix(path).unwrap_or(base);
+    // An address that names a format may be that of the other one.
+    let known = [path, "/chat/completions", "/responses"];
+    let base = known
+        .iter()
+        .find_map(|path| base.strip_suffix(path))
+        .unwrap_or(base);
     match query {
         Some(query) => format!("{base}{path}?{query}"),
         None => format!("{base}{path}"),
@@ -200,7 +205,13 @@ impl Decoder {
         let salt = request.messages.len();
         let inner = match quirks.format {
             WireFormat::ChatCompletions => {
-                Inner::Chat(Box::new(chat::Decoder::new(issuer, quirks.echo, salt)))
+                let offered = Arc::clone(&request.tools);
+                Inner::Chat(Box::new(chat::Decoder::new(
+                    issuer,
+                    quirks.echo,
+                    salt,
+                    offered,
+                )))
             }
             WireFormat::AnthropicMessages => {
                 Inner::Anthropic(Box::new(anthropic::Decoder::new(issuer, salt)))
@@ -230,7 +241,7 @@ impl Decoder {
             self.note(data);
             return Ok(Vec::new());
         }
-        let value: Value = json::lenient(data).map_err(|error| {
+        let mut value: Value = json::lenient(data).map_err(|error| {
             WireFault::Malformed(format!(
                 "an event of the stream is not JSON ({error}): {}",
                 json::clip(data, 200)
@@ -239,6 +250,7 @@ impl Decoder {
         if let Some(fault) = json::fault(&value, &event.name) {
             return Err(fault);
         }
+        self.name(&mut value, &event.name);
         let known = match self.inner {
             Inner::Chat(_) => chat::is_event(&value),
             Inner::Anthropic(_) => value.get("type").is_some(),
@@ -252,6 +264,18 @@ impl Decoder {
             Inner::Chat(decoder) => decoder.push(&value),
             Inner::Anthropic(decoder) => decoder.push(&value),
             Inner::Responses(decoder) => decoder.push(&value),
+        }
+    }
+
+    /// Gives an event the kind that only its line `event:` names.
+    fn name(&self, value: &mut Value, name: &str) {
+        let kind = match self.inner {
+            Inner::Chat(_) => false,
+            Inner::Anthropic(_) => name.starts_with("message_") || name.starts_with("content_"),
+            Inner::Responses(_) => name.starts_with("response.") && value.get("object").is_none(),
+        };
+        if let (true, Some(fields)) = (kind, value.as_object_mut()) {
+            fields.entry("type").or_insert_with(|| name.into());
         }
     }
 
@@ -341,6 +365,11 @@ mod tests {
             ),
             (
                 "https://x.test/v1",
+                WireFormat::Responses,
+                "https://x.test/v1/responses",
+            ),
+            (
+                "https://x.test/v1/chat/completions",
                 WireFormat::Responses,
                 "https://x.test/v1/responses",
             ),

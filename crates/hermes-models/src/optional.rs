@@ -9,6 +9,7 @@
 mod apply;
 mod book;
 mod error_names;
+mod format;
 mod ladder;
 mod refused;
 mod shape;
@@ -16,6 +17,7 @@ mod shape;
 use serde::{Deserialize, Serialize};
 
 pub use book::FieldBook;
+pub(crate) use format::{Asked, asks_for_other_format, other_format};
 pub(crate) use refused::refused;
 pub(crate) use shape::{has_images, refused_shape};
 

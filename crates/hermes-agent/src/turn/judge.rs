@@ -136,9 +136,10 @@ fn judge_calls(facts: &Facts<'_>) -> Verdict {
         .finish
         .as_ref()
         .is_none_or(FinishReason::is_cut);
-    // Of a stream that broke, only calls that are visibly complete count.
+    // Of a stream that broke, only calls that are visibly complete count. An empty object may stand
+    // for arguments that were still to come.
     let whole = |text: &str| {
-        !text.trim().is_empty() && matches!(Arguments::read(text), Arguments::Exact(_))
+        !matches!(text.trim(), "" | "{}") && matches!(Arguments::read(text), Arguments::Exact(_))
     };
     if cut && calls.iter().all(|call| whole(&call.arguments)) {
         return Verdict::Tools;
@@ -360,6 +361,7 @@ mod tests {
             Verdict::SmallerSteps
         );
         assert_eq!(first(&call("", FinishReason::Cut)), Verdict::SmallerSteps);
+        assert_eq!(first(&call("{}", FinishReason::Cut)), Verdict::SmallerSteps);
         assert_eq!(
             first(&call(r#"{"a":1}"#, FinishReason::Cut)),
             Verdict::Tools

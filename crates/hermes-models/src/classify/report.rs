@@ -92,7 +92,7 @@ impl Report {
         hermes_core::redact::secrets(&shown).into_owned()
     }
 
-    pub(super) fn has_code(&self, code: &str) -> bool {
+    pub(crate) fn has_code(&self, code: &str) -> bool {
         self.codes.iter().any(|mine| mine == code)
     }
 

@@ -20,7 +20,7 @@ use super::timeouts::PhaseTimeouts;
 use super::wire::Answer;
 use crate::classify::{self, Situation, Transport, Verdict};
 use crate::codec::{AnswerReader, Encoded, WireFault};
-use crate::optional::{self, FieldRules};
+use crate::optional::{self, Asked, FieldRules};
 
 /// How often a call gives way to refused fields. Each refusal must name another one.
 const MAX_CONCESSIONS: u32 = 6;
@@ -40,6 +40,7 @@ type Item = Result<ModelEvent, ModelError>;
 
 pub(super) fn start(
     shared: Arc<Shared>,
+    other: Option<Arc<Shared>>,
     request: ModelRequest,
     cancel: CancellationToken,
 ) -> ModelStream {
@@ -53,6 +54,8 @@ pub(super) fn start(
         request: Box::new(request),
         tried: FieldRules::default(),
         concessions: 0,
+        other,
+        first: None,
         sent: None,
         ready: VecDeque::new(),
         content: false,
@@ -73,6 +76,10 @@ struct Call {
     /// What this call tries after refusals; kept once it succeeds.
     tried: FieldRules,
     concessions: u32,
+    /// The same model in another format, until it is tried.
+    other: Option<Arc<Shared>>,
+    /// What the first format was refused with, while the other is tried.
+    first: Option<Box<FirstFormat>>,
     /// The request that went out last.
     sent: Option<Encoded>,
     ready: VecDeque<Item>,
@@ -80,6 +87,16 @@ struct Call {
     content: bool,
     bound: Bound,
     phase: Phase,
+}
+
+/// A format that was refused, and all that is needed to come back to it.
+struct FirstFormat {
+    shared: Arc<Shared>,
+    known: FieldRules,
+    tried: FieldRules,
+    sent: Option<Encoded>,
+    verdict: Verdict,
+    status: Option<u16>,
 }
 
 enum Phase {
@@ -155,16 +172,64 @@ impl Call {
         }
     }
 
-    /// The endpoint refused the call: gives way where it names a field that is not needed.
+    /// The endpoint refused the call: gives way where it names a field that is not needed, and
+    /// changes the format where it asks for another.
     fn refused(&mut self, verdict: Verdict, status: Option<u16>) {
-        if !self.content && self.concessions < MAX_CONCESSIONS && self.gives_way(&verdict) {
-            self.concessions += 1;
-            self.ready.clear();
-            self.phase = Phase::Idle;
-            return;
+        let shared = &self.frame.shared;
+        if self.content || self.concessions >= MAX_CONCESSIONS {
+            let error = shared.judged(verdict, status);
+            return self.fail(error);
         }
-        let error = self.frame.shared.judged(verdict, status);
-        self.fail(error);
+        let asked = optional::asks_for_other_format(&verdict, shared.quirks.format);
+        let other = self.other.take_if(|_| asked == Some(Asked::Outright));
+        if let Some(other) = other {
+            self.change_format(other, verdict, status);
+        } else if self.gives_way(&verdict) {
+            self.send_again();
+        } else if let Some(other) = self.other.take_if(|_| asked.is_some()) {
+            self.change_format(other, verdict, status);
+        } else if let Some(first) = self.first.take_if(|_| is_about_the_request(&verdict)) {
+            // Neither format helped. What was said to the first one counts.
+            let FirstFormat {
+                shared,
+                known,
+                tried,
+                sent,
+                verdict,
+                status,
+            } = *first;
+            self.frame.shared = shared;
+            (self.known, self.tried, self.sent) = (known, tried, sent);
+            self.refused(verdict, status);
+        } else {
+            let error = self.frame.shared.judged(verdict, status);
+            self.fail(error);
+        }
+    }
+
+    fn send_again(&mut self) {
+        self.concessions += 1;
+        self.ready.clear();
+        self.phase = Phase::Idle;
+    }
+
+    fn change_format(&mut self, other: Arc<Shared>, verdict: Verdict, status: Option<u16>) {
+        tracing::info!(
+            model = other.route.model,
+            said = verdict.message,
+            format = ?other.route.format,
+            "the format was refused; trying another"
+        );
+        let known = other.known_rules();
+        self.first = Some(Box::new(FirstFormat {
+            shared: std::mem::replace(&mut self.frame.shared, other),
+            known: std::mem::replace(&mut self.known, known),
+            tried: std::mem::take(&mut self.tried),
+            sent: self.sent.take(),
+            verdict,
+            status,
+        }));
+        self.send_again();
     }
 
     fn gives_way(&mut self, verdict: &Verdict) -> bool {
@@ -315,6 +380,13 @@ impl Call {
     }
 
     fn take(&mut self, events: Vec<ModelEvent>) {
+        if self.first.is_some()
+            && events.iter().any(is_progress)
+            && let Some(first) = self.first.take()
+        {
+            let (refused, used) = (first.shared.route.format, self.frame.shared.route.format);
+            first.shared.learn(&FieldRules::of_format(refused, used));
+        }
         if !self.tried.is_empty() && events.iter().any(is_progress) {
             let rules = std::mem::take(&mut self.tried);
             self.frame.shared.learn(&rules);
@@ -442,6 +514,14 @@ impl From<ModelError> for Refused {
     fn from(error: ModelError) -> Self {
         Self::Final(Box::new(error))
     }
+}
+
+/// Whether the request as such was refused, not the account, the load or the content.
+fn is_about_the_request(verdict: &Verdict) -> bool {
+    matches!(
+        verdict.class,
+        ErrorClass::Format | ErrorClass::Unknown | ErrorClass::ModelNotFound
+    )
 }
 
 /// Whether an event shows that the request was accepted.

@@ -113,6 +113,7 @@ fn client(sample: &Sample, wire: FakeWire) -> HttpModelClient {
         route: sample.route.clone(),
         info: sample.info.clone(),
         quirks: sample.quirks.clone(),
+        other: None,
         credential: Some(SecretString::from("key-of-this-route")),
         http: reqwest::Client::builder()
             .tls_backend_preconfigured(tls_free())
@@ -123,7 +124,8 @@ fn client(sample: &Sample, wire: FakeWire) -> HttpModelClient {
         fields: Arc::default(),
         windows: None,
     };
-    HttpModelClient::with_wire(parts, Box::new(wire))
+    let wire: Arc<dyn Wire> = Arc::new(wire);
+    HttpModelClient::with_wire(parts, &wire)
 }
 
 /// The client that the fake wire replaces never connects.
@@ -213,7 +215,7 @@ async fn local_servers_get_time() {
     let mut parts = client(&sample, FakeWire::new([]));
     let shared = Arc::get_mut(&mut parts.shared).unwrap();
     shared.timeouts = PhaseTimeouts::for_model(true, "m");
-    shared.wire = Box::new(wire);
+    shared.wire = Arc::new(wire);
     let stream = parts.stream(sample.request.clone(), CancellationToken::new());
     let last = stream.collect::<Vec<_>>().await.pop();
     assert_eq!(last, Some(Ok(ModelEvent::Finished(FinishReason::Stop))));

@@ -1,5 +1,6 @@
 //! OpenAI chat completions, as spoken by most servers.
 
+mod calls;
 mod decode;
 mod details;
 mod encode;

@@ -318,7 +318,9 @@ proptest! {
             let mut announced = Vec::new();
             for event in decoded {
                 match event {
-                    ModelEvent::ToolStarted { slot, .. } => announced.push(slot),
+                    ModelEvent::ToolStarted { slot, .. } if !announced.contains(&slot) => {
+                        announced.push(slot);
+                    }
                     ModelEvent::ToolArguments { slot, .. } | ModelEvent::ToolExtra { slot, .. } => {
                         prop_assert!(announced.contains(&slot));
                     }

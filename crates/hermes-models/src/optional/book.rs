@@ -7,9 +7,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use chrono::{DateTime, TimeDelta, Utc};
 use hermes_config::fs::write_atomic;
 use hermes_config::home::Home;
-use hermes_core::model::{Route, WireFormat};
+use hermes_core::model::Route;
 use serde::{Deserialize, Serialize};
 
+use super::format::format_name;
 use super::{FieldRule, FieldRules};
 use crate::providers::endpoint;
 
@@ -156,11 +157,7 @@ fn add(models: &mut Entries, key: &str, rules: &FieldRules, now: DateTime<Utc>) 
 }
 
 fn key(route: &Route) -> String {
-    let format = match route.format {
-        WireFormat::ChatCompletions => "chat_completions",
-        WireFormat::AnthropicMessages => "anthropic_messages",
-        WireFormat::Responses => "responses",
-    };
+    let format = format_name(route.format);
     let address = hermes_config::redact::url(endpoint::tidy(&route.base_url));
     format!("{}@{address} {format}", route.model)
 }

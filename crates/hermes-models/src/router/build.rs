@@ -17,8 +17,9 @@ use crate::context::{DEFAULT_CONTEXT, Question};
 use crate::credentials::Credential;
 use crate::http::{self, HttpSettings};
 use crate::live::{self, Probe};
+use crate::optional::other_format;
 use crate::providers::custom::{TimeoutOverride, set};
-use crate::providers::{LocalServer, endpoint};
+use crate::providers::{LocalServer, endpoint, profile};
 use crate::quirks::{CacheLayout, CacheTtl, Quirks};
 
 /// HTTP clients, one per way of trusting servers, each built when first needed.
@@ -192,8 +193,29 @@ impl Router {
     }
 
     pub(super) fn quirks(&self, target: &Target, route: &Route, info: &ModelInfo) -> Quirks {
+        self.as_configured(self.known.of(route).quirks.clone(), target, info)
+    }
+
+    /// The quirks of the format that is spoken where the endpoint refuses the usual one.
+    pub(super) fn other_quirks(
+        &self,
+        target: &Target,
+        route: &Route,
+        info: &ModelInfo,
+    ) -> Option<Quirks> {
+        let format = other_format(route.format).filter(|_| !built_in::is(target))?;
+        let route = Route {
+            format,
+            ..route.clone()
+        };
+        let (provider, base_url) = (&route.provider, &route.base_url);
+        let quirks = profile::quirks(provider, base_url, &route.model, format).for_model(&route);
+        Some(self.as_configured(quirks, target, info))
+    }
+
+    /// `quirks` with what the config says.
+    fn as_configured(&self, mut quirks: Quirks, target: &Target, info: &ModelInfo) -> Quirks {
         let config = &self.deps.config;
-        let mut quirks = self.known.of(route).quirks.clone();
         if matches!(target.provider.as_str(), "openrouter" | "nous") {
             quirks.provider_preferences = config
                 .provider_routing

@@ -29,6 +29,7 @@ impl Router {
         let info = self.info(target, &route, credential);
         let parts = ClientParts {
             quirks: self.quirks(target, &route, &info),
+            other: self.other_quirks(target, &route, &info),
             credential: credential.map(|credential| credential.secret.clone()),
             http: self.http.get(target)?,
             timeouts: self.timeouts(&info, &route.model, limits(target, within)),

@@ -10,6 +10,7 @@ mod fields;
 mod formats;
 mod shapes;
 mod streams;
+mod switching;
 
 use std::sync::Arc;
 
@@ -54,6 +55,7 @@ fn parts(base_url: &str, format: WireFormat) -> ClientParts {
             small: false,
         },
         quirks: Quirks::new(format),
+        other: None,
         credential: Some(SecretString::from("key-0123456789")),
         http: http::client(&HttpSettings::default()).unwrap(),
         timeouts: PhaseTimeouts::for_model(false, "m"),

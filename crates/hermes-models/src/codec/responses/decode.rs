@@ -18,8 +18,10 @@ pub(in crate::codec) struct Decoder {
     /// Calls by the id of their item and by their place in the output.
     by_item: HashMap<String, usize>,
     by_index: HashMap<u64, usize>,
-    /// Message items whose text came as deltas.
+    /// Message items whose text came as deltas: by place, else by id; and whether any had neither.
     streamed: Vec<u64>,
+    streamed_ids: Vec<String>,
+    streamed_bare: bool,
     reasoning: Vec<Value>,
     messages: Vec<Value>,
     /// Complete items by their place in the output, in the order in which they were completed.
@@ -40,9 +42,11 @@ enum Output {
     Call(usize),
 }
 
+/// A call on its way. Until its id is known it is held back.
 #[derive(Debug)]
 struct Call {
     id: Option<String>,
+    item_id: Option<String>,
     name: String,
     arguments: String,
 }
@@ -56,6 +60,8 @@ impl Decoder {
             by_item: HashMap::new(),
             by_index: HashMap::new(),
             streamed: Vec::new(),
+            streamed_ids: Vec::new(),
+            streamed_bare: false,
             reasoning: Vec::new(),
             messages: Vec::new(),
             order: Vec::new(),
@@ -76,12 +82,12 @@ impl Decoder {
         self.any |= kind.starts_with("response.");
         match kind {
             "response.output_text.delta" => {
-                self.streamed.extend(index);
+                self.note_streamed(event, index);
                 say(event, &mut out);
             }
             "response.refusal.delta" => {
                 self.refused = true;
-                self.streamed.extend(index);
+                self.note_streamed(event, index);
                 say(event, &mut out);
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
@@ -112,6 +118,9 @@ impl Decoder {
             }
             "response.completed" | "response.incomplete" | "response.done" => {
                 self.response(event.get("response").unwrap_or(&Value::Null), &mut out)?;
+                if kind == "response.incomplete" && self.finish == Some(FinishReason::Stop) {
+                    self.finish = Some(FinishReason::Incomplete);
+                }
             }
             "response.failed" => {
                 return Err(failure(event.get("response").unwrap_or(event)));
@@ -158,10 +167,7 @@ impl Decoder {
         }
         let why = finish::read(response.pointer("/incomplete_details/reason"));
         self.finish = Some(match (status, why) {
-            (
-                Some("incomplete"),
-                Some(why @ (FinishReason::Length | FinishReason::ContentFilter)),
-            ) => why,
+            (_, Some(why @ (FinishReason::Length | FinishReason::ContentFilter))) => why,
             (Some("completed") | None, _) => FinishReason::Stop,
             (Some(_), _) => FinishReason::Incomplete,
         });
@@ -176,8 +182,22 @@ impl Decoder {
     }
 
     fn find(&self, event: &Value, index: Option<u64>) -> Option<usize> {
-        let by_item = id(event, "item_id").and_then(|item| self.by_item.get(&item));
-        by_item.or_else(|| self.by_index.get(&index?)).copied()
+        let item_id = id(event, "item_id");
+        let by_item = item_id.as_ref().and_then(|item| self.by_item.get(item));
+        let known = by_item.or_else(|| self.by_index.get(&index?)).copied();
+        // With neither, the call that was begun last is meant.
+        let bare = item_id.is_none() && index.is_none();
+        known.or_else(|| self.calls.len().checked_sub(1).filter(|_| bare))
+    }
+
+    fn note_streamed(&mut self, event: &Value, index: Option<u64>) {
+        match (index, id(event, "item_id")) {
+            (Some(index), _) if self.streamed.contains(&index) => {}
+            (Some(index), _) => self.streamed.push(index),
+            (None, Some(item_id)) if self.streamed_ids.contains(&item_id) => {}
+            (None, Some(item_id)) => self.streamed_ids.push(item_id),
+            (None, None) => self.streamed_bare = true,
+        }
     }
 
     /// Begins a call.
@@ -186,23 +206,11 @@ impl Decoder {
         let item_id = id(item, "id");
         let call = Call {
             id: id(item, "call_id"),
+            item_id: item_id.clone(),
             name: text(item, "name").unwrap_or_default().to_owned(),
             arguments: String::new(),
         };
-        if let Some(id) = &call.id {
-            out.push(ModelEvent::ToolStarted {
-                slot,
-                id: id.clone(),
-                name: call.name.clone(),
-            });
-            if item_id.is_some() {
-                out.push(ModelEvent::ToolExtra {
-                    slot,
-                    response_item_id: item_id.clone(),
-                    extra: None,
-                });
-            }
-        }
+        call.announce(slot, out);
         self.calls.push(call);
         if let Some(item_id) = item_id {
             self.by_item.insert(item_id, slot);
@@ -226,12 +234,27 @@ impl Decoder {
         }
     }
 
-    /// The arguments are complete; they are taken where none were streamed.
+    /// The call is complete: what was not streamed of it is taken from `holder`.
     fn complete(&mut self, slot: usize, holder: &Value, out: &mut Vec<ModelEvent>) {
-        if self.calls[slot].arguments.is_empty() {
-            let whole = text(holder, "arguments").unwrap_or_default().to_owned();
-            self.extend(slot, &whole, out);
+        let call = &mut self.calls[slot];
+        let name = text(holder, "name").filter(|_| call.name.is_empty());
+        let call_id = id(holder, "call_id").filter(|_| call.id.is_none());
+        if name.is_some() || call_id.is_some() {
+            let held = call.id.is_none();
+            call.name.push_str(name.unwrap_or_default());
+            call.id = call.id.take().or(call_id);
+            call.announce(slot, out);
+            if held && call.id.is_some() && !call.arguments.is_empty() {
+                out.push(ModelEvent::ToolArguments {
+                    slot,
+                    delta: call.arguments.clone(),
+                });
+            }
         }
+        let whole = text(holder, "arguments").unwrap_or_default();
+        let rest = whole.strip_prefix(call.arguments.as_str());
+        let rest = rest.unwrap_or_default().to_owned();
+        self.extend(slot, &rest, out);
     }
 
     /// A complete item of the output.
@@ -242,6 +265,9 @@ impl Decoder {
             Some("function_call") => {
                 let known = id(item, "id").and_then(|id| self.by_item.get(&id).copied());
                 let known = known.or_else(|| self.by_index.get(&index?).copied());
+                let call_id = id(item, "call_id");
+                let same = |call: &Call| call_id.is_some() && call.id == call_id;
+                let known = known.or_else(|| self.calls.iter().position(same));
                 let slot = known.unwrap_or_else(|| self.call(item, index, out));
                 self.complete(slot, item, out);
                 self.order.push((place, Output::Call(slot)));
@@ -257,7 +283,9 @@ impl Decoder {
             }
             Some("message") => {
                 self.order.push((place, Output::Message));
-                let streamed = index.is_some_and(|index| self.streamed.contains(&index));
+                let streamed = self.streamed_bare
+                    || index.is_some_and(|index| self.streamed.contains(&index))
+                    || id(item, "id").is_some_and(|id| self.streamed_ids.contains(&id));
                 for part in list(item, "content") {
                     let refusal = text(part, "refusal");
                     self.refused |= refusal.is_some();
@@ -357,6 +385,26 @@ impl Decoder {
         }
         out.push(ModelEvent::Finished(reason));
         out
+    }
+}
+
+impl Call {
+    fn announce(&self, slot: usize, out: &mut Vec<ModelEvent>) {
+        let Some(id) = &self.id else {
+            return;
+        };
+        out.push(ModelEvent::ToolStarted {
+            slot,
+            id: id.clone(),
+            name: self.name.clone(),
+        });
+        if self.item_id.is_some() {
+            out.push(ModelEvent::ToolExtra {
+                slot,
+                response_item_id: self.item_id.clone(),
+                extra: None,
+            });
+        }
     }
 }
 

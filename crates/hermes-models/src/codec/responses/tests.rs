@@ -3,9 +3,10 @@ use hermes_core::model::{ModelEvent, ReasoningEffort, WireFormat};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use crate::codec::WireFault;
-use crate::codec::samples::{Sample, blob, collect, decode};
+use crate::codec::samples::{Sample, blob, call, collect, decode};
+use crate::codec::{Decoder, WireFault};
 use crate::quirks::{LOW_TO_HIGH, MaxTokensKey, ReasoningShape};
+use crate::sse::SseEvent;
 
 fn sample() -> Sample {
     let mut sample = Sample::new(WireFormat::Responses);
@@ -248,4 +249,131 @@ fn ends_and_errors() {
         ))
     );
     assert_eq!(decode(&sample, &[], false), Ok(vec![]));
+}
+
+/// What was not streamed of a call stands in the event that completes it; no field is needed twice.
+#[test]
+fn calls_that_are_known_only_at_their_end() {
+    let whole = r#"{"path":"a"}"#;
+    let added = |fields: Value| {
+        let mut item = json!({"type": "function_call"});
+        item.as_object_mut()
+            .unwrap()
+            .extend(fields.as_object().unwrap().clone());
+        item
+    };
+    let done = added(json!({"id": "fc", "call_id": "c1", "name": "read", "arguments": whole}));
+    for (begun, place, streamed) in [
+        (
+            json!({"id": "fc", "call_id": "c1", "name": "read"}),
+            json!({"output_index": 0}),
+            &whole[..5],
+        ),
+        (
+            json!({"id": "fc", "call_id": "c1", "name": ""}),
+            json!({"output_index": 0}),
+            whole,
+        ),
+        (json!({"id": "fc"}), json!({"item_id": "fc"}), whole),
+        (json!({"call_id": "c1", "name": "read"}), json!({}), whole),
+    ] {
+        let mut first = place.clone();
+        first["item"] = added(begun.clone());
+        let mut delta = place.clone();
+        delta["delta"] = json!(streamed);
+        let mut last = place.clone();
+        last["item"] = done.clone();
+        let events = [
+            event("output_item.added", first),
+            event("function_call_arguments.delta", delta),
+            event("output_item.done", last),
+            event("completed", json!({"response": {"status": "completed"}})),
+        ];
+        let (mut message, _) = collect(&sample(), &events, false);
+        message.tool_calls[0].response_item_id = None;
+        assert_eq!(message.tool_calls, [call("c1", "read", whole)], "{begun}");
+        assert_eq!(message.finish, Some(FinishReason::ToolCalls));
+    }
+}
+
+#[test]
+fn text_that_was_streamed_is_not_said_again() {
+    for place in [
+        json!({"output_index": 0}),
+        json!({"item_id": "m"}),
+        json!({}),
+    ] {
+        let mut delta = place.clone();
+        delta["delta"] = json!("hello");
+        let mut done = json!({"item": {"type": "message", "id": "m", "content": [{"type": "output_text", "text": "hello"}]}});
+        if let Some(index) = place.get("output_index") {
+            done["output_index"] = index.clone();
+        }
+        let events = [
+            event("output_text.delta", delta),
+            event("output_item.done", done),
+            event("completed", json!({"response": {"status": "completed"}})),
+        ];
+        assert_eq!(
+            collect(&sample(), &events, false).0.text,
+            "hello",
+            "{place}"
+        );
+    }
+}
+
+/// The event says that the answer is not complete, whatever else it leaves out.
+#[test]
+fn an_incomplete_response_is_never_an_answer() {
+    let text = event(
+        "output_text.delta",
+        json!({"output_index": 0, "delta": "x"}),
+    );
+    for (response, reason) in [
+        (json!({}), FinishReason::Incomplete),
+        (json!({"response": {}}), FinishReason::Incomplete),
+        (
+            json!({"response": {"status": "completed"}}),
+            FinishReason::Incomplete,
+        ),
+        (
+            json!({"response": {"incomplete_details": {"reason": "max_output_tokens"}}}),
+            FinishReason::Length,
+        ),
+    ] {
+        let end = event("incomplete", response.clone());
+        let (message, _) = collect(&sample(), &[text.clone(), end], false);
+        assert_eq!(message.finish, Some(reason), "{response}");
+    }
+}
+
+#[test]
+fn the_kind_may_stand_in_the_event_line_only() {
+    let sample = sample();
+    let mut decoder = Decoder::new(&sample.request, &sample.quirks, &sample.route);
+    let mut events = Vec::new();
+    for (name, data) in [
+        (
+            "response.output_text.delta",
+            r#"{"output_index":0,"delta":"x"}"#,
+        ),
+        (
+            "response.completed",
+            r#"{"response":{"status":"completed"}}"#,
+        ),
+    ] {
+        let event = SseEvent {
+            name: name.into(),
+            data: data.into(),
+        };
+        events.extend(decoder.push(&event).unwrap());
+    }
+    events.extend(decoder.finish());
+    assert_eq!(
+        events,
+        [
+            ModelEvent::Text("x".into()),
+            ModelEvent::Finished(FinishReason::Stop)
+        ]
+    );
 }

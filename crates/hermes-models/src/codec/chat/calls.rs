@@ -1,0 +1,385 @@
+//! Tool calls of a streamed answer, put together from their pieces.
+//!
+//! Servers agree on the arguments only, which come in pieces that are joined. The name comes once, in
+//! pieces, or whole with every piece; the id likewise, or late, or never; the index may be missing or
+//! the same for every call. One rule for each decides, and never by the server's name:
+//!
+//! - which call a piece belongs to: [`Calls::locate`], unless [`Calls::begins_another`];
+//! - whether a piece of a name is joined: [`Calls::fit`], by the names that were offered;
+//! - whether a piece of an id is joined: [`is_whole_id`].
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hermes_core::model::ModelEvent;
+use hermes_core::tool::ToolSpec;
+use serde_json::Value;
+
+use crate::codec::ids;
+use crate::codec::json::{id, text};
+
+#[derive(Debug)]
+pub(super) struct Calls {
+    offered: Arc<[ToolSpec]>,
+    slots: Vec<Slot>,
+    /// Which slot the server's index means now.
+    by_index: HashMap<u64, usize>,
+}
+
+/// A call on its way. Until its id and name begin it is held back.
+#[derive(Debug, Default)]
+struct Slot {
+    id: Option<String>,
+    name: String,
+    arguments: String,
+    extra: Option<Value>,
+    /// The server gave it an index.
+    indexed: bool,
+    /// Id and name as they were announced.
+    announced: Option<(String, String)>,
+    /// How much of the arguments was handed out.
+    handed_out: usize,
+}
+
+/// A piece of a call as the server sent it.
+struct Piece<'a> {
+    index: Option<u64>,
+    id: Option<String>,
+    name: Option<&'a str>,
+    arguments: Cow<'a, str>,
+    extra: Option<&'a Value>,
+}
+
+/// What a piece of a name does to the name so far.
+enum Fit {
+    /// It says the same again.
+    Same,
+    /// With it, the name is this.
+    Longer(String),
+    /// It is the name of something else.
+    Other,
+}
+
+/// Where a piece stands among those of its chunk.
+#[derive(Clone, Copy)]
+struct Place {
+    position: usize,
+    alone: bool,
+}
+
+impl Calls {
+    pub(super) fn new(offered: Arc<[ToolSpec]>) -> Self {
+        Self {
+            offered,
+            slots: Vec::new(),
+            by_index: HashMap::new(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Takes the `tool_calls` of one chunk.
+    pub(super) fn push(&mut self, calls: &[Value], out: &mut Vec<ModelEvent>) {
+        let alone = calls.len() == 1;
+        for (position, call) in calls.iter().enumerate() {
+            self.take(&Piece::read(call), Place { position, alone }, out);
+        }
+    }
+
+    /// Takes the `function_call` of older servers, of which an answer has one.
+    pub(super) fn push_function(&mut self, function: &Value, out: &mut Vec<ModelEvent>) {
+        let piece = Piece {
+            index: Some(0),
+            id: None,
+            ..Piece::read(function)
+        };
+        let place = Place {
+            position: 0,
+            alone: true,
+        };
+        self.take(&piece, place, out);
+    }
+
+    /// The answer ended: what was held back, and ids and names that grew since they were announced.
+    pub(super) fn finish(&mut self, salt: usize, out: &mut Vec<ModelEvent>) {
+        for (at, slot) in self.slots.iter_mut().enumerate() {
+            if slot.id.is_none() {
+                let arguments = slot.arguments.trim();
+                slot.id = Some(ids::derived(&slot.name, arguments, at, salt));
+            }
+            slot.announce(at, out);
+            slot.hand_out(at, out);
+        }
+    }
+
+    fn take(&mut self, piece: &Piece<'_>, place: Place, out: &mut Vec<ModelEvent>) {
+        let at = match self.locate(piece, place) {
+            Some(slot) if !self.begins_another(&self.slots[slot], piece) => slot,
+            before => {
+                let name = before.filter(|_| piece.name.is_none());
+                let name = name.map(|before| self.slots[before].name.clone());
+                self.slots.push(Slot {
+                    name: name.unwrap_or_default(),
+                    ..Slot::default()
+                });
+                self.slots.len() - 1
+            }
+        };
+        if let Some(index) = piece.index {
+            self.by_index.insert(index, at);
+            self.slots[at].indexed = true;
+        }
+        self.fill(at, piece, out);
+    }
+
+    /// The call that a piece goes on with, unless it begins another one.
+    fn locate(&self, piece: &Piece<'_>, place: Place) -> Option<usize> {
+        let same_id = |slot: &Slot| piece.id.is_some() && slot.id == piece.id;
+        let last = || self.slots.len().checked_sub(1);
+        let in_place = || {
+            if place.alone {
+                last()
+            } else {
+                (place.position < self.slots.len()).then_some(place.position)
+            }
+        };
+        let Some(index) = piece.index else {
+            // Without an index the id says which call is meant. One that is not known is late, or a
+            // piece: it comes without a name, with the rest of one, or to a call that has no id.
+            let known = self.slots.iter().position(same_id);
+            let open = |at: &usize| {
+                let slot = &self.slots[*at];
+                let rest = |name: &str| self.completes(&slot.name, name);
+                piece.id.is_none() || slot.id.is_none() || piece.name.is_none_or(rest)
+            };
+            return known.or_else(|| in_place().filter(open));
+        };
+        if let Some(slot) = self.by_index.get(&index) {
+            return Some(*slot);
+        }
+        // An index that comes late belongs to a call that has none.
+        let bare = |at: &usize| !self.slots[*at].indexed;
+        let known = self
+            .slots
+            .iter()
+            .position(|slot| !slot.indexed && same_id(slot));
+        let counted = usize::try_from(index).ok();
+        known
+            .or_else(|| counted.filter(|at| *at < self.slots.len()).filter(bare))
+            .or_else(|| last().filter(|_| piece.name.is_none()).filter(bare))
+    }
+
+    /// Whether a piece begins another call although everything points to `slot`.
+    fn begins_another(&self, slot: &Slot, piece: &Piece<'_>) -> bool {
+        let again = piece.arguments.trim() == slot.arguments.trim();
+        let object = piece.arguments.trim_start().starts_with('{');
+        let Some(name) = piece.name else {
+            // Nothing can follow a complete object: the next one is another call of the same tool.
+            return object && !again && slot.arguments.trim() != NOTHING && slot.is_whole();
+        };
+        if self.completes(&slot.name, name) {
+            return false;
+        }
+        let other = match self.fit(&slot.name, name) {
+            Fit::Other => true,
+            Fit::Same => false,
+            // A tool with complete arguments has its name.
+            Fit::Longer(_) => self.is_offered(&slot.name) && slot.is_whole(),
+        };
+        match (slot.id.as_deref(), piece.id.as_deref()) {
+            (Some(mine), Some(its)) if mine != its => {
+                other || piece.index.is_none() || is_whole_id(mine, its) || slot.is_whole()
+            }
+            (Some(_), Some(_)) => other && slot.is_whole(),
+            (mine, its) => {
+                // Where no ids are, a second complete set of arguments is a second call, even the
+                // same again; where there is one, the same again is the whole call repeated.
+                let second = object && !(again && (mine.is_some() || its.is_some()));
+                let next = other && slot.arguments.is_empty();
+                (next && self.is_offered(&slot.name) && self.begins_offered(name))
+                    || ((second || other) && slot.is_whole())
+            }
+        }
+    }
+
+    /// Names are joined as long as that leads to one that was offered; a repeated name is not.
+    fn fit(&self, known: &str, piece: &str) -> Fit {
+        if known.len() > LONGEST {
+            return Fit::Same;
+        }
+        let joined = format!("{known}{piece}");
+        if known.is_empty() {
+            return Fit::Longer(joined);
+        }
+        let longer = self.begins_offered(&joined);
+        if piece == known && (!longer || self.is_offered(known)) {
+            Fit::Same
+        } else if longer {
+            Fit::Longer(joined)
+        } else if self.begins_offered(piece) && piece.starts_with(known) {
+            Fit::Longer(piece.to_owned())
+        } else if self.is_offered(known) || self.is_offered(piece) {
+            Fit::Other
+        } else {
+            Fit::Longer(joined)
+        }
+    }
+
+    /// Whether a piece belongs to a name that is none yet.
+    fn completes(&self, known: &str, piece: &str) -> bool {
+        !known.is_empty()
+            && !self.is_offered(known)
+            && self.begins_offered(&format!("{known}{piece}"))
+    }
+
+    fn is_offered(&self, name: &str) -> bool {
+        self.offered.iter().any(|tool| tool.name == name)
+    }
+
+    fn begins_offered(&self, name: &str) -> bool {
+        self.offered.iter().any(|tool| tool.name.starts_with(name))
+    }
+
+    fn fill(&mut self, at: usize, piece: &Piece<'_>, out: &mut Vec<ModelEvent>) {
+        let name = piece.name.and_then(|piece| {
+            let known = &self.slots[at].name;
+            match self.fit(known, piece) {
+                Fit::Longer(name) => Some(name),
+                Fit::Other if !self.is_offered(known) => Some(piece.to_owned()),
+                Fit::Other | Fit::Same => None,
+            }
+        });
+        let slot = &mut self.slots[at];
+        if let Some(name) = name {
+            slot.name = name;
+        }
+        match (&mut slot.id, &piece.id) {
+            (Some(known), Some(more)) if known.len() <= LONGEST && !is_whole_id(known, more) => {
+                known.push_str(more);
+            }
+            (None, Some(id)) => slot.id = Some(id.clone()),
+            _ => {}
+        }
+        slot.argue(&piece.arguments);
+        if let Some(extra) = piece.extra {
+            slot.extra = Some(extra.clone());
+        }
+        if slot.announced.is_none() {
+            if slot.id.is_none() || slot.name.is_empty() {
+                return;
+            }
+            slot.announce(at, out);
+        } else if let Some(extra) = piece.extra {
+            out.push(tool_extra(at, extra.clone()));
+        }
+        if slot.arguments.trim() != NOTHING {
+            slot.hand_out(at, out);
+        }
+    }
+}
+
+/// Names and ids are not joined beyond this.
+const LONGEST: usize = 256;
+
+/// Arguments that may stand for "none yet".
+const NOTHING: &str = "{}";
+
+impl Slot {
+    /// Adds a piece of the arguments.
+    fn argue(&mut self, delta: &str) {
+        if delta.starts_with('{') && self.is_whole() {
+            // Some servers end with the whole call once more, …
+            if delta.trim() == self.arguments.trim() {
+                return;
+            }
+            // … some begin with an empty object in place of nothing.
+            if self.arguments.trim() == NOTHING && self.handed_out == 0 {
+                self.arguments.clear();
+            }
+        }
+        self.arguments.push_str(delta);
+    }
+
+    /// Whether the arguments are complete.
+    fn is_whole(&self) -> bool {
+        self.arguments.trim_end().ends_with('}')
+            && serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
+    }
+
+    /// Announces id and name, if that is news.
+    fn announce(&mut self, at: usize, out: &mut Vec<ModelEvent>) {
+        let now = (self.id.clone().unwrap_or_default(), self.name.clone());
+        if self.announced.as_ref() == Some(&now) {
+            return;
+        }
+        let first = self.announced.is_none();
+        out.push(ModelEvent::ToolStarted {
+            slot: at,
+            id: now.0.clone(),
+            name: now.1.clone(),
+        });
+        self.announced = Some(now);
+        if let (true, Some(extra)) = (first, &self.extra) {
+            out.push(tool_extra(at, extra.clone()));
+        }
+    }
+
+    fn hand_out(&mut self, at: usize, out: &mut Vec<ModelEvent>) {
+        let delta = &self.arguments[self.handed_out..];
+        if !delta.is_empty() {
+            out.push(ModelEvent::ToolArguments {
+                slot: at,
+                delta: delta.to_owned(),
+            });
+        }
+        self.handed_out = self.arguments.len();
+    }
+}
+
+impl<'a> Piece<'a> {
+    fn read(call: &'a Value) -> Self {
+        let function = call.get("function").unwrap_or(call);
+        Self {
+            index: call.get("index").and_then(|index| {
+                let number = index.as_u64();
+                number.or_else(|| index.as_str()?.parse().ok())
+            }),
+            id: id(call, "id"),
+            name: text(function, "name"),
+            arguments: arguments(function),
+            extra: call.get("extra_content").filter(|extra| !extra.is_null()),
+        }
+    }
+}
+
+/// Whether an id is one by itself, and no piece that continues `known`: the same again, or another of
+/// its kind, as servers send that make up an id for every chunk.
+fn is_whole_id(known: &str, id: &str) -> bool {
+    const SHARED: usize = 4;
+    const LONG: usize = 32;
+    let shared = known.bytes().zip(id.bytes()).take_while(|(a, b)| a == b);
+    known == id || shared.count() >= SHARED || known.len().min(id.len()) >= LONG
+}
+
+fn tool_extra(slot: usize, extra: Value) -> ModelEvent {
+    ModelEvent::ToolExtra {
+        slot,
+        response_item_id: None,
+        extra: Some(extra),
+    }
+}
+
+/// The arguments in a piece of a call; some servers send an object instead of its text.
+fn arguments(function: &Value) -> Cow<'_, str> {
+    match function.get("arguments") {
+        Some(Value::String(text)) => text.as_str().into(),
+        Some(object @ Value::Object(_)) => object.to_string().into(),
+        _ => "".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
