@@ -3,6 +3,11 @@
 //!
 //! A list of what is secret is never complete; it is where a new store of keys is added.
 
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::LazyLock;
+
 mod names;
 mod stores;
 
@@ -80,6 +85,7 @@ pub const RUN_LATER_IN_PROJECT: &[&str] = &[
     ".githooks",
     ".lefthook",
     ".hg/hgrc",
+    ".jj/repo/config.toml",
     // Editors that run what a directory says when it is opened.
     ".vscode/mcp.json",
     ".zed",
@@ -90,7 +96,11 @@ pub const RUN_LATER_IN_PROJECT: &[&str] = &[
     ".nvim.lua",
     ".vimrc",
     ".lvimrc",
+    ".gvimrc",
     ".dir-locals.el",
+    ".theia",
+    ".nova",
+    ".lapce",
     ".idea/runConfigurations",
     ".idea/externalDependencies.xml",
     // Agents that start servers and hooks named by a project.
@@ -107,9 +117,25 @@ pub const RUN_LATER_IN_PROJECT: &[&str] = &[
     ".continue",
     ".amazonq",
     ".aider.conf.yml",
+    ".qwen",
+    ".factory",
+    ".trae",
+    ".junie",
+    ".augment",
+    ".crush.json",
+    "crush.json",
+    ".github/hooks",
     // Shells that enter a directory.
     ".autoenv",
     ".autoenv.zsh",
+    ".rvmrc",
+    // Interpreters and debuggers that are started in a directory.
+    ".Rprofile",
+    ".irbrc",
+    ".pryrc",
+    ".octaverc",
+    ".gdbinit",
+    ".lldbinit",
 ];
 
 /// Below a directory that git keeps its data in: settings and programs that every later git obeys.
@@ -183,15 +209,59 @@ pub fn runs_later_in_home(name: &str) -> bool {
 /// What is added to the name of a file that would have run later and was made by a confined command.
 pub const PUT_ASIDE: &str = ".put-aside";
 
-/// Whether a path (with `/` between its parts) below a project or a person's directory is run later.
+/// Whether a path (with `/` between its parts) below a project or a person's directory is run later. Some file
+/// systems take capital letters for small ones.
 pub fn runs_later(below: &str) -> bool {
     let parts: Vec<&str> = below.split('/').collect();
     let begins = |name: &&str| {
-        parts
-            .windows(name.split('/').count())
-            .any(|window| window.join("/") == **name)
+        let name: Vec<&str> = name.split('/').collect();
+        parts.windows(name.len()).any(|window| {
+            let mut both = window.iter().zip(&name);
+            both.all(|(part, name)| part.eq_ignore_ascii_case(name))
+        })
     };
-    parts.contains(&".git") || RUN_LATER_IN_PROJECT.iter().any(begins)
+    let is_git = |part: &&str| part.eq_ignore_ascii_case(".git");
+    parts.iter().any(is_git) || RUN_LATER_IN_PROJECT.iter().any(begins)
+}
+
+/// The first parts of a path in [`RUN_LATER_IN_PROJECT`]: a directory, or a link to one, that is put there may
+/// bring something that is run later.
+fn beginnings(name: &'static str) -> impl Iterator<Item = &'static str> {
+    name.match_indices('/').map(|(at, _)| &name[..at])
+}
+
+/// Whether something that is run later may lie in a directory at this path.
+pub fn holds_run_later(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let mut all = RUN_LATER_IN_PROJECT.iter().copied().flat_map(beginnings);
+    all.any(|beginning| {
+        let mut names = beginning.split('/').rev();
+        let mut ends = parts.iter().rev();
+        names.all(|name| {
+            ends.next()
+                .is_some_and(|part| part.eq_ignore_ascii_case(name))
+        })
+    })
+}
+
+/// All parts of [`RUN_LATER_IN_PROJECT`].
+static PARTS: LazyLock<HashSet<&'static [u8]>> = LazyLock::new(|| {
+    let names = RUN_LATER_IN_PROJECT.iter();
+    names
+        .flat_map(|name| name.split('/').map(str::as_bytes))
+        .collect()
+});
+
+/// Whether a name is a part of one of [`RUN_LATER_IN_PROJECT`]: one look for directories with many entries.
+pub fn is_part_of_run_later(name: &OsStr) -> bool {
+    PARTS.contains(name.as_encoded_bytes())
+}
+
+/// Which of [`RUN_LATER_IN_PROJECT`] a path ends with; for a link also which directory of such.
+pub fn run_later_name(path: &Path, is_link: bool) -> Option<&'static str> {
+    let names = RUN_LATER_IN_PROJECT.iter().copied();
+    let around = names.clone().filter(|_| is_link).flat_map(beginnings);
+    names.chain(around).find(|name| path.ends_with(name))
 }
 
 /// Directories that hold keys and passwords in whoever's home, or a copy of one.
@@ -354,8 +424,25 @@ mod tests {
             ".envrc",
             "a/.vscode/tasks.json",
             ".husky/x",
+            "a/.VSCode/Tasks.json",
+            "x/.GIT/hooks/post-merge",
         ] {
             assert!(runs_later(path), "{path}");
+        }
+        for name in RUN_LATER_IN_PROJECT {
+            let path = Path::new("/some/where").join(name);
+            assert!(is_part_of_run_later(path.file_name().unwrap()), "{name}");
+            assert_eq!(run_later_name(&path, false), Some(*name));
+        }
+        let directory = Path::new("/a/.vscode");
+        assert_eq!(run_later_name(Path::new("/a/settings.json"), true), None);
+        assert_eq!(run_later_name(directory, false), None);
+        assert_eq!(run_later_name(directory, true), Some(".vscode"));
+        for path in [".vscode", "a/.vscode/", ".jj/repo", "x/.jj", ".github"] {
+            assert!(holds_run_later(path), "{path}");
+        }
+        for path in ["vscode", "a.vscode", ".vscode/x", "", ".envrc"] {
+            assert!(!holds_run_later(path), "{path}");
         }
         for path in [
             "src/main.rs",

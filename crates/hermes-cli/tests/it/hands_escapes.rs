@@ -149,6 +149,56 @@ fn nothing_that_runs_later_is_planted() {
     );
 }
 
+/// The file tools ask about whatever commands are kept from, with a sandbox and without one; here nobody answers.
+#[test]
+fn file_tools_write_nothing_that_runs_later_unasked() {
+    for sandbox in ["auto", "off"] {
+        let setup = Setup::with_config(&format!(
+            "terminal:\n  sandbox: {sandbox}\napprovals:\n  unattended: allow\n"
+        ));
+        let work = setup.home.work();
+        repository(&work);
+        for (key, value) in [
+            ("core.hooksPath", "tools/hooks"),
+            ("include.path", "../shared.gitconfig"),
+            ("filter.f.clean", "./scripts/clean %f"),
+        ] {
+            let set = ["config", key, value];
+            let done = Command::new("git").args(set).current_dir(&work).status();
+            assert!(done.unwrap().success());
+        }
+        let lines = format!("PATH={0}/programs:$PATH\n. {0}/lib/a.sh\n", work.display());
+        write(&setup.home.user().join(".profile"), &lines);
+        let later = [
+            ".git/hooks/pre-commit",
+            ".envrc",
+            "pkg/.vscode/tasks.json",
+            "tools/hooks/pre-commit",
+            "shared.gitconfig",
+            "scripts/clean",
+            "programs/ls",
+            "lib/a.sh",
+        ];
+        let free = ["src/a.txt", "tools/x", "lib/b.sh"];
+        let both = later.iter().chain(&free);
+        let write = |path: &&str| ("write_file", json!({"path": path, "content": "evil"}));
+        let mut calls: Vec<_> = both.map(write).collect();
+        let code = later.map(|path| {
+            format!("try:\n    write_file({path:?}, 'evil')\nexcept Exception: pass\n")
+        });
+        let code = format!("from hermes_tools import write_file\n{}", code.concat());
+        calls.push(("execute_code", json!({ "code": code })));
+        let said = turn(&setup, &[], &work, &calls);
+        for (path, said) in later.iter().zip(&said) {
+            assert!(said.contains("is run later"), "{sandbox} {path}: {said}");
+            assert!(!work.join(path).exists(), "{sandbox} {path}");
+        }
+        for path in free {
+            assert!(work.join(path).exists(), "{sandbox} {path}: {said:?}");
+        }
+    }
+}
+
 #[test]
 fn a_look_at_changes_runs_nothing_of_the_repository() {
     let setup = Setup::new();

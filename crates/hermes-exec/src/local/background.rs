@@ -33,7 +33,7 @@ const MAX_LOG: u64 = 16 << 20;
 const KEEP_LOG: u64 = 1 << 20;
 const LOG_LOOK: Duration = Duration::from_secs(30);
 /// How often it is looked whether a process made what would run later.
-const LATER_LOOK: Duration = Duration::from_secs(1);
+pub(super) const LATER_LOOK: Duration = Duration::from_secs(1);
 /// After the end of a process, for the rest of its output.
 const DRAIN: Duration = Duration::from_millis(300);
 /// A program that does not read its input is not waited for longer.

@@ -228,11 +228,21 @@ impl LocalEnvironment {
             pty: command.pty,
             split: command.split,
         };
-        let exit = self
-            .follow(launch, &mark, (streams, &confinement), limits, sink)
-            .await;
-        if let Some(words) = watch.end() {
-            sink.push(Stream::Err, words.as_bytes());
+        let mut noted = String::new();
+        let exit = {
+            let following = self.follow(launch, &mark, (streams, &confinement), limits, sink);
+            tokio::pin!(following);
+            loop {
+                tokio::select! {
+                    exit = &mut following => break exit,
+                    // What would run later does not wait for the end of a long command.
+                    () = tokio::time::sleep(background::LATER_LOOK) => noted.extend(watch.end()),
+                }
+            }
+        };
+        noted.extend(watch.end());
+        if !noted.is_empty() {
+            sink.push(Stream::Err, noted.as_bytes());
         }
         let exit = exit?;
         let state = plain::read(&report, shell::MAX_REPORT as u64).ok();

@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt as _;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init};
+use rustix::fs::inotify::WatchFlags;
 use rustix::io::Errno;
+
+use super::notify::{self, Notifier, Reading};
 
 /// Directories and files that are watched for one answer; more are too many to be worth it.
 const MAX_WATCHED: usize = 8192;
@@ -16,10 +16,7 @@ const MAX_WATCHED: usize = 8192;
 const MAX_LINKS: usize = 40;
 
 /// What changes the entries of a directory, or an entry in it.
-const ENTRIES: WatchFlags = WatchFlags::CREATE
-    .union(WatchFlags::DELETE)
-    .union(WatchFlags::MOVED_FROM)
-    .union(WatchFlags::MOVED_TO)
+const ENTRIES: WatchFlags = notify::ENTRIES
     .union(WatchFlags::ATTRIB)
     .union(WatchFlags::DELETE_SELF)
     .union(WatchFlags::MOVE_SELF);
@@ -42,7 +39,7 @@ struct Watched {
 
 #[derive(Debug)]
 pub(super) struct Basis {
-    notifier: OwnedFd,
+    notifier: Notifier,
     watched: HashMap<PathBuf, Watched>,
     interests: HashMap<i32, Interest>,
     /// Whose way from the root is noted.
@@ -53,9 +50,8 @@ pub(super) struct Basis {
 impl Basis {
     /// `None`: there is no watching here.
     pub(super) fn new() -> Option<Self> {
-        let notifier = init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
         Some(Self {
-            notifier,
+            notifier: Notifier::new()?,
             watched: HashMap::new(),
             interests: HashMap::new(),
             noted: HashSet::new(),
@@ -141,7 +137,7 @@ impl Basis {
     }
 
     fn add(&mut self, path: &Path, what: WatchFlags) -> Option<i32> {
-        match add_watch(&self.notifier, path, what | WatchFlags::MASK_ADD) {
+        match self.notifier.add(path, what | WatchFlags::MASK_ADD) {
             Ok(number) => Some(number),
             // What is not there, or may not be read, is watched from above.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => None,
@@ -161,33 +157,19 @@ impl Basis {
     }
 
     fn has_changed(&self) -> bool {
-        let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut events = Reader::new(&self.notifier, &mut buffer);
-        loop {
-            let event = match events.next() {
-                Ok(event) => event,
-                Err(Errno::AGAIN) => return false,
-                Err(Errno::INTR) => continue,
-                Err(_) => return true,
-            };
-            let lost = ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT;
-            if event.events().intersects(lost) {
-                return true;
-            }
-            let Some(interest) = self.interests.get(&event.wd()) else {
-                return true;
-            };
-            match event.file_name() {
-                Some(name) => {
-                    let name = OsStr::from_bytes(name.to_bytes());
-                    if interest.all || interest.names.contains(name) {
-                        return true;
-                    }
-                }
+        let reading = self.notifier.read(|notice| {
+            let matters = match (self.interests.get(&notice.number), notice.name) {
+                (Some(interest), Some(name)) => interest.all || interest.names.contains(name),
                 // It is about what is watched itself.
-                None => return true,
+                _ => true,
+            };
+            if matters {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
-        }
+        });
+        reading != Reading::Complete
     }
 }
 

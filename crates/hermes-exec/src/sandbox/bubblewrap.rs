@@ -103,7 +103,7 @@ fn flags(files: &Files, cwd: &Path, network: bool) -> Vec<OsString> {
     for path in &files.writable {
         bind("--bind", path);
     }
-    for path in &files.read_only {
+    for path in files.read_only.iter().chain(&files.movable) {
         bind("--ro-bind", path);
     }
     for private in &files.private {

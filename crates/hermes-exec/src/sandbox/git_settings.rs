@@ -25,6 +25,10 @@ const HARMLESS: &[&str] = &[
     "core.sparsecheckout",
     "core.sparsecheckoutcone",
     "core.quotepath",
+    "core.excludesfile",
+    "blame.ignorerevsfile",
+    "mailmap.file",
+    "commit.template",
     "core.longpaths",
     "core.hidedotfiles",
     "core.abbrev",
@@ -120,6 +124,21 @@ pub(super) fn named_by(file: &Path, work_tree: Option<&Path>, home: Option<&Path
         }
     }
     named
+}
+
+/// The person's own settings, in their directory.
+pub(super) const GLOBAL_SETTINGS: [&str; 2] = [".gitconfig", ".config/git/config"];
+
+/// The files in a work tree that the person's settings have git run in every repository.
+pub(super) fn hooks_named_by(file: &Path, work_tree: Option<&Path>, home: &Path) -> Vec<PathBuf> {
+    let Some(text) = read(file) else {
+        return Vec::new();
+    };
+    let settings = parse(&text).0.into_iter();
+    settings
+        .filter(|setting| ["core.hookspath", "core.fsmonitor"].contains(&setting.key.as_str()))
+        .flat_map(|setting| paths_in(&setting, &[work_tree], Some(home)))
+        .collect()
 }
 
 /// The value itself, and each of its words, as paths. A word alone is a program somewhere on the search path,

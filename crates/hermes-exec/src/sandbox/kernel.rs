@@ -13,7 +13,7 @@ use super::rules::{Access, Rule};
 use super::spec::Limits;
 
 /// The newest rules we know how to write; an older kernel enforces those it knows.
-const KNOWN: ABI = ABI::V6;
+const KNOWN: ABI = ABI::V9;
 
 /// Whether this kernel has Landlock and it is turned on.
 pub(super) fn has_landlock() -> bool {
@@ -86,12 +86,16 @@ fn rights(access: Access) -> BitFlags<AccessFs> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute;
     match access {
         Access::Read => read,
-        // Everything but making devices, which would lead past all rules.
+        // Everything but making devices, which would lead past all rules, and sockets of others.
         Access::Write => {
-            AccessFs::from_all(KNOWN)
-                & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev)
+            let devices = AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev;
+            AccessFs::from_all(KNOWN) & !(devices | AccessFs::ResolveUnix)
         }
-        Access::Device => AccessFs::from_all(KNOWN) & !(AccessFs::MakeChar | AccessFs::MakeBlock),
+        Access::Device => {
+            let made = AccessFs::MakeChar | AccessFs::MakeBlock;
+            AccessFs::from_all(KNOWN) & !(made | AccessFs::ResolveUnix)
+        }
+        Access::Connect => AccessFs::ResolveUnix.into(),
     }
 }
 

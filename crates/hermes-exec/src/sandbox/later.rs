@@ -1,12 +1,13 @@
 //! What would run later and does not exist yet: nothing can be mounted where nothing is. It is looked for when a
 //! command has ended, and again and again while one runs in the background, and renamed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use hermes_core::private::{
-    PUT_ASIDE, RUN_LATER_IN_GIT, RUN_LATER_IN_PROJECT, runs_later_in_cache, runs_later_in_home,
+    PUT_ASIDE, RUN_LATER_IN_PROJECT, runs_later_in_cache, runs_later_in_home,
 };
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, openat, renameat_with, statat};
 use rustix::io::Errno;
@@ -14,7 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use super::look;
 use super::protect::own_places;
-use super::repositories::{Repositories, at_its_top, is_there, offending};
+use super::repositories::{
+    Repositories, Trust, at_its_top, git_dirs, is_there, obeyed_but_absent, offending,
+    offending_additions,
+};
 use super::spec::Bytes;
 use super::started::StartFileNames;
 
@@ -35,12 +39,23 @@ pub(crate) struct Awaited {
     names: Vec<(PathBuf, PathBuf)>,
     /// The same, where only a file matters.
     files: Vec<(PathBuf, PathBuf)>,
-    /// The same in directories of git's, which have no links on the way to them.
+    /// The same for what git obeys in repositories.
     in_git: Vec<(PathBuf, PathBuf)>,
-    /// Those that were there.
+    /// Those that were there, and directories of git's that belong to them.
     repositories: BTreeSet<PathBuf>,
+    git_dirs: BTreeSet<PathBuf>,
+    /// What was there and runs by itself in projects. `None`: nobody knows.
+    run_later: Option<BTreeMap<PathBuf, Identity>>,
     tops: Vec<Top>,
     known: Repositories,
+}
+
+/// Device and inode; `None`: nothing is there.
+type Identity = Option<(u64, u64)>;
+
+fn identity(path: &Path) -> Identity {
+    let found = look::entry(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 /// A directory in which names alone decide what runs later, and those of them that were there.
@@ -106,16 +121,23 @@ impl Awaited {
             known: known.clone(),
             ..Self::default()
         };
+        let below = |path: &PathBuf| {
+            // A workspace may lie in a temporary directory.
+            let around = writable.iter().filter(|place| path.starts_with(place));
+            let place = around.max_by_key(|place| place.as_os_str().len())?;
+            let below = path.strip_prefix(place).ok()?;
+            (!below.as_os_str().is_empty()).then(|| (place.clone(), below.to_owned()))
+        };
         for place in &awaited.own {
+            let run_later = awaited.run_later.get_or_insert_default();
+            let now = known.run_later(place, home).into_iter();
+            run_later.extend(now.map(|path| (path.clone(), identity(&path))));
             for entry in known.below(place, home) {
-                if let Ok(below) = entry.strip_prefix(place)
-                    && is_real_dir(&entry)
-                {
-                    let names = RUN_LATER_IN_GIT.iter().map(Path::new);
-                    let absent = names.filter(|name| is_absent(&entry, name));
-                    let in_git = absent.map(|name| (place.clone(), below.join(name)));
-                    awaited.in_git.extend(in_git);
-                }
+                let absent = obeyed_but_absent(&entry, home);
+                let absent = absent.iter().filter_map(below);
+                let absent = absent.filter(|(place, below)| is_absent(place, below));
+                awaited.in_git.extend(absent);
+                awaited.git_dirs.extend(git_dirs(&entry));
                 awaited.repositories.insert(entry);
             }
             let names = RUN_LATER_IN_PROJECT.iter().map(PathBuf::from);
@@ -127,11 +149,6 @@ impl Awaited {
         for place in writable {
             awaited.repositories.extend(at_its_top(place));
         }
-        let below = |path: &PathBuf| {
-            let place = writable.iter().find(|place| path.starts_with(place))?;
-            let below = path.strip_prefix(place).ok()?;
-            (!below.as_os_str().is_empty()).then(|| (place.clone(), below.to_owned()))
-        };
         let directories = named.absent_directories();
         awaited.names.extend(directories.filter_map(below));
         let files = named.absent_files().filter_map(below);
@@ -170,13 +187,28 @@ impl Awaited {
                 moved.extend(put_aside(place, Path::new(name)));
             }
         }
+        let trust = Trust {
+            is_kept: &|path| self.is_kept(path),
+            known: &self.git_dirs,
+        };
         for place in &self.own {
-            let found = self.known.below(place, self.home.as_deref());
-            for entry in found.difference(&self.repositories) {
-                for path in offending(entry, &|path| self.is_kept(path)) {
-                    let below = path.strip_prefix(place);
-                    moved.extend(below.ok().and_then(|below| put_aside(place, below)));
-                }
+            let mut come = Vec::new();
+            for entry in self.known.below(place, self.home.as_deref()) {
+                come.extend(if self.repositories.contains(&entry) {
+                    offending_additions(&entry, &trust)
+                } else {
+                    offending(&entry, &trust)
+                });
+            }
+            if let Some(before) = &self.run_later {
+                let now = self.known.run_later(place, self.home.as_deref());
+                // Another one may lie at a path that was taken.
+                let is_new = |path: &PathBuf| before.get(path) != Some(&identity(path));
+                come.extend(now.into_iter().filter(is_new));
+            }
+            for path in come {
+                let below = path.strip_prefix(place);
+                moved.extend(below.ok().and_then(|below| put_aside(place, below)));
             }
         }
         for top in &self.tops {
@@ -188,16 +220,31 @@ impl Awaited {
         moved
     }
 
+    /// Whether something at `path` is what must not appear.
+    pub(super) fn awaits(&self, path: &Path) -> bool {
+        let is_at = |(place, below): &(PathBuf, PathBuf)| {
+            path.strip_prefix(place)
+                .is_ok_and(|path| path.starts_with(below))
+        };
+        let in_cache = |top: &Top| {
+            let below = path.strip_prefix(&top.dir).ok();
+            let first = below.and_then(|below| below.iter().next());
+            first.is_some_and(|name| top.is_cache && runs_later_in_cache(&name.to_string_lossy()))
+        };
+        self.names.iter().chain(&self.in_git).any(is_at)
+            || self
+                .files
+                .iter()
+                .any(|(place, below)| path == place.join(below))
+            || self.tops.iter().any(in_cache)
+    }
+
     /// Whether later commands find it closed: where a person works, repositories are; elsewhere nothing can be
     /// written.
     fn is_kept(&self, path: &Path) -> bool {
         let within = |places: &[PathBuf]| places.iter().any(|place| path.starts_with(place));
         within(&self.own) || !within(&self.writable)
     }
-}
-
-fn is_real_dir(path: &Path) -> bool {
-    look::entry(path).is_ok_and(|data| data.is_dir() && !data.is_symlink())
 }
 
 /// Whether nothing is there, not even a link on the way: links that are there are kept as they are.
@@ -271,6 +318,10 @@ struct Wire {
     files: Vec<(Bytes, Bytes)>,
     in_git: Vec<(Bytes, Bytes)>,
     repositories: Vec<Bytes>,
+    #[serde(default)]
+    git_dirs: Vec<Bytes>,
+    #[serde(default)]
+    run_later: Option<Vec<(Bytes, Identity)>>,
     tops: Vec<(Bytes, bool, Vec<Bytes>)>,
 }
 
@@ -296,6 +347,12 @@ impl Serialize for Awaited {
             files: both(&self.files),
             in_git: both(&self.in_git),
             repositories: self.repositories.iter().map(bytes).collect(),
+            git_dirs: self.git_dirs.iter().map(bytes).collect(),
+            run_later: self.run_later.as_ref().map(|paths| {
+                let each = paths.iter();
+                each.map(|(path, identity)| (bytes(path), *identity))
+                    .collect()
+            }),
             tops: tops.collect(),
         }
         .serialize(serializer)
@@ -326,6 +383,12 @@ impl<'de> Deserialize<'de> for Awaited {
             files: both(&wire.files),
             in_git: both(&wire.in_git),
             repositories: wire.repositories.iter().map(path).collect(),
+            git_dirs: wire.git_dirs.iter().map(path).collect(),
+            run_later: wire.run_later.map(|paths| {
+                let each = paths.iter();
+                each.map(|(file, identity)| (path(file), *identity))
+                    .collect()
+            }),
             tops: tops.collect(),
             known: Repositories::default(),
         })

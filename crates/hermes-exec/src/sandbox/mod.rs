@@ -26,6 +26,7 @@ mod later;
 mod look;
 mod memo;
 mod mounts;
+mod notify;
 #[cfg(target_os = "linux")]
 mod order;
 mod people;
@@ -59,6 +60,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hermes_config::{Config, Home};
+use hermes_core::private::runs_later;
 
 pub use blocked::{Blocked, BlockedKind};
 pub(crate) use later::Awaited;
@@ -344,6 +346,35 @@ impl Sandbox {
         found.value.clone()
     }
 
+    /// Whether what is written at `path`, which has no links in it, runs later and without limits: what commands in
+    /// `cwd` are kept from, for tools that write files themselves. It does not depend on what is enforced here.
+    pub fn runs_later(&self, cwd: &Path, path: &Path) -> bool {
+        let by_name = |writable: &[PathBuf]| {
+            let mut below = writable
+                .iter()
+                .filter_map(|place| path.strip_prefix(place).ok());
+            below.any(|below| runs_later(&below.to_string_lossy()))
+        };
+        let known = match self.confinement(cwd) {
+            Confinement::Workspace { writable, .. } if by_name(&writable) => true,
+            Confinement::Workspace {
+                writable,
+                unreadable,
+                ..
+            } => {
+                let (_, writable) = places::split(&writable);
+                let access = self.access(&writable, &unreadable);
+                let mut read_only = access.value.files.read_only.iter();
+                read_only.any(|kept| path.starts_with(kept)) || access.value.awaited.awaits(path)
+            }
+            Confinement::Off => {
+                let writable = places::writable(cwd, &self.settings, &self.known);
+                by_name(&writable) || self.protection.runs_later(&self.settings, &writable, path)
+            }
+        };
+        known || repositories::is_in_repository(path)
+    }
+
     /// What commands with these limits may do with files, now.
     fn access(&self, writable: &[PathBuf], unreadable: &[PathBuf]) -> Arc<Found<FileAccess>> {
         let key = AccessKey {
@@ -370,8 +401,10 @@ impl Sandbox {
                 private: self.private.clone(),
                 user_home: self.settings.user_home.clone(),
                 read_only: kept.read_only,
+                movable: kept.movable,
                 hidden: kept.hidden,
                 readable,
+                connectable: sockets::connectable(&self.settings, writable),
                 shares_terminals: false,
             };
             let awaited = self.protection.awaited(&self.settings, writable);
@@ -413,7 +446,13 @@ impl Sandbox {
             self.limit(&mut spec, *network);
             let (own, writable) = places::split(writable);
             let access = self.access(&writable, unreadable);
-            spec.files = Some(access.value.files.with_writable(own));
+            let mut files = access.value.files.with_writable(own.clone());
+            // What runs for long sees sockets come; of those in temporary directories only ours are for it.
+            files
+                .connectable
+                .retain(|place| !places::is_temporary(place));
+            files.connectable.extend(own);
+            spec.files = Some(files);
         }
         spec
     }

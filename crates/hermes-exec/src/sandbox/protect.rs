@@ -45,6 +45,8 @@ pub(super) struct Looked<T> {
 pub(super) struct Kept {
     /// Below writable places, and never written.
     pub(super) read_only: Vec<PathBuf>,
+    /// The same, but the directories around it can be moved.
+    pub(super) movable: Vec<PathBuf>,
     /// Covered with nothing.
     pub(super) hidden: Vec<PathBuf>,
 }
@@ -104,10 +106,14 @@ impl Protection {
         let allowed = |path: &Path| settings.readable.iter().any(|open| path.starts_with(open));
         let mut kept = Kept {
             read_only: self.obeyed_later(settings, writable),
+            movable: self.run_in_projects(writable, home.as_deref()),
             hidden: self.private_files(settings, writable),
         };
         kept.read_only
             .retain(|path| is_below(path) && !writable.contains(path));
+        let is_read_only =
+            |path: &PathBuf| kept.read_only.iter().any(|kept| path.starts_with(kept));
+        kept.movable.retain(|path| !is_read_only(path));
         kept.hidden.extend(
             unreadable
                 .iter()
@@ -129,12 +135,19 @@ impl Protection {
         kept.hidden.retain(|path| {
             !allowed(path) && !home.as_ref().is_some_and(|home| home.starts_with(path))
         });
-        for list in [&mut kept.read_only, &mut kept.hidden] {
+        for list in [&mut kept.read_only, &mut kept.movable, &mut kept.hidden] {
             list.sort();
             list.dedup();
             list.truncate(MAX_PATHS);
         }
         kept
+    }
+
+    /// What is there and run by itself in projects, wherever they lie.
+    fn run_in_projects(&self, writable: &[PathBuf], home: Option<&Path>) -> Vec<PathBuf> {
+        own_places(writable, home)
+            .flat_map(|place| self.repositories.run_later(place, home))
+            .collect()
     }
 
     /// What is there and runs later.
@@ -199,6 +212,18 @@ impl Protection {
         let home = settings.user_home.as_deref().map(canonical);
         let named = self.named(home.as_deref());
         Awaited::of(home.as_deref(), writable, &self.repositories, &named)
+    }
+
+    /// Whether what is written at `path` runs later, with these places to write in.
+    pub(super) fn runs_later(
+        &self,
+        settings: &Settings,
+        writable: &[PathBuf],
+        path: &Path,
+    ) -> bool {
+        let mut obeyed = self.obeyed_later(settings, writable).into_iter();
+        obeyed.any(|obeyed| path.starts_with(obeyed))
+            || self.awaited(settings, writable).awaits(path)
     }
 
     /// How often repositories in these places have come or gone.

@@ -2,18 +2,18 @@
 //! that a command has made would make git run something.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_core::private::RUN_LATER_IN_GIT;
 
 use super::git_index::linked;
-use super::git_settings::{are_harmless, named_by};
+use super::git_settings::{GLOBAL_SETTINGS, are_harmless, hooks_named_by, named_by};
 use super::look;
 use super::places::{CACHES, canonical};
 use super::seen::Seen;
 use super::survey::{Area, Surveys};
-use super::tree::Trees;
+use super::tree::{TreeFindings, Trees};
 
 /// Repositories of one place, and directories of git's data in one of them.
 const MAX_REPOSITORIES: usize = 1024;
@@ -46,7 +46,7 @@ impl Repositories {
     /// What is a repository in `place`, or is taken for one by git when it looks at another there.
     pub(super) fn below(&self, place: &Path, home: Option<&Path>) -> BTreeSet<PathBuf> {
         let mut waiting = self.surveys.below(place, Area::Projects).repositories;
-        waiting.extend(self.trees.below(place, || not_entered(place, home)));
+        waiting.extend(self.tree(place, home).repositories);
         let mut found = BTreeSet::new();
         while let Some(entry) = waiting.pop() {
             if found.len() >= MAX_REPOSITORIES || !found.insert(entry.clone()) {
@@ -62,7 +62,16 @@ impl Repositories {
         found
     }
 
-    /// How often those in these places have come or gone.
+    /// What editors, shells and agents run by themselves in projects in `place`.
+    pub(super) fn run_later(&self, place: &Path, home: Option<&Path>) -> BTreeSet<PathBuf> {
+        self.tree(place, home).run_later
+    }
+
+    fn tree(&self, place: &Path, home: Option<&Path>) -> TreeFindings {
+        self.trees.below(place, || not_entered(place, home))
+    }
+
+    /// How often any of this in these places has come or gone.
     pub(super) fn changes(&self, places: &[PathBuf]) -> u64 {
         self.trees.changes(places)
     }
@@ -119,6 +128,19 @@ pub(super) fn at_its_top(place: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Whether a directory around `path` is one that git takes for a repository, once there is something at `path`.
+pub(super) fn is_in_repository(path: &Path) -> bool {
+    let is_one = |(dir, below): (&Path, &Path)| {
+        let first = below.iter().next();
+        let mut parts = ["HEAD", "objects", "refs"].into_iter();
+        parts.all(|part| first.is_some_and(|first| first == part) || is_there(&dir.join(part)))
+    };
+    let around = path.ancestors().skip(1);
+    around
+        .filter_map(|dir| Some((dir, path.strip_prefix(dir).ok()?)))
+        .any(is_one)
+}
+
 /// What later runs of git obey in a repository, as far as it is there: its settings and hooks, those of its
 /// submodules and further work trees, and the files that they name.
 pub(super) fn obeyed(entry: &Path, home: Option<&Path>) -> Vec<PathBuf> {
@@ -129,28 +151,88 @@ pub(super) fn obeyed(entry: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     for dir in git_dirs(entry) {
         let paths = RUN_LATER_IN_GIT.iter().map(|name| dir.join(name));
         found.extend(paths.filter(|path| is_there(path)));
-        found.extend(named_in(&dir, work_tree(entry), home));
+        let named = named_in(&dir, work_tree(entry), home);
+        found.extend(named.filter(|path| is_there(path)));
     }
     found
 }
 
-/// The files that the settings in a directory of git's name, and that are there.
-fn named_in(dir: &Path, work_tree: Option<&Path>, home: Option<&Path>) -> Vec<PathBuf> {
-    let files = ["config", "config.worktree"].map(|name| dir.join(name));
-    let named = files
-        .iter()
-        .flat_map(|file| named_by(file, work_tree, home));
-    named
-        .filter_map(|path| look::real(&path).ok())
-        // A setting cannot close the whole work tree, or what is around it.
-        .filter(|path| !work_tree.is_some_and(|tree| canonical(tree).starts_with(path)))
-        .filter(|path| !dir.starts_with(path))
-        .collect()
+/// The same, as far as it is not there.
+pub(super) fn obeyed_but_absent(entry: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let mut absent = Vec::new();
+    for dir in git_dirs(entry) {
+        absent.extend(RUN_LATER_IN_GIT.iter().map(|name| dir.join(name)));
+        absent.extend(named_in(&dir, work_tree(entry), home));
+    }
+    absent.retain(|path| !is_there(path));
+    absent
 }
 
-/// What in a repository that a command has made would let later runs of git start something. `is_kept` says
-/// whether nothing at a path can be changed by later commands.
-pub(super) fn offending(entry: &Path, is_kept: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
+/// The files that the settings in a directory of git's name, and the hooks that the person's settings name for
+/// every repository, whether or not they are there.
+fn named_in(
+    dir: &Path,
+    work_tree: Option<&Path>,
+    home: Option<&Path>,
+) -> impl Iterator<Item = PathBuf> {
+    let own = ["config", "config.worktree"].map(|name| dir.join(name));
+    let own = own
+        .into_iter()
+        .flat_map(move |file| named_by(&file, work_tree, home));
+    let global = home.into_iter().flat_map(move |home| {
+        let files = GLOBAL_SETTINGS.map(|name| home.join(name));
+        let files = files.into_iter();
+        files.flat_map(move |file| hooks_named_by(&file, work_tree, home))
+    });
+    let work_tree = work_tree.map(canonical);
+    let dir = dir.to_owned();
+    own.chain(global)
+        .map(|path| canonical(&without_dots(&path)))
+        // A setting cannot close the whole work tree, or what is around it.
+        .filter(move |path| {
+            !work_tree
+                .as_ref()
+                .is_some_and(|tree| tree.starts_with(path))
+        })
+        .filter(move |path| !dir.starts_with(path))
+}
+
+/// A path without `.` and `..`; what is not there has no links to follow.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+/// What is known of the repositories that a new one may refer to.
+pub(super) struct Trust<'a> {
+    /// Whether nothing at a path can be changed by later commands.
+    pub(super) is_kept: &'a dyn Fn(&Path) -> bool,
+    /// Directories of git's that were there before, with whatever the person has in them.
+    pub(super) known: &'a BTreeSet<PathBuf>,
+}
+
+/// What in a repository that was there would let later runs of git start something, because of directories that a
+/// command has made in it.
+pub(super) fn offending_additions(entry: &Path, trust: &Trust<'_>) -> Vec<PathBuf> {
+    let dirs = git_dirs(entry);
+    if !git_dir(entry).is_some_and(|dir| trust.known.contains(&dir)) {
+        return Vec::new();
+    }
+    let new = dirs.difference(trust.known);
+    new.flat_map(|dir| offending_in(dir, trust)).collect()
+}
+
+/// What in a repository that a command has made would let later runs of git start something.
+pub(super) fn offending(entry: &Path, trust: &Trust<'_>) -> Vec<PathBuf> {
     let whole = || vec![entry.to_owned()];
     let Ok(data) = look::entry(entry) else {
         return Vec::new();
@@ -158,7 +240,7 @@ pub(super) fn offending(entry: &Path, is_kept: &dyn Fn(&Path) -> bool) -> Vec<Pa
     if data.is_dir() {
         return modules_of(entry)
             .iter()
-            .flat_map(|dir| offending_in(dir, is_kept))
+            .flat_map(|dir| offending_in(dir, trust))
             .collect();
     }
     if data.is_symlink() {
@@ -167,18 +249,19 @@ pub(super) fn offending(entry: &Path, is_kept: &dyn Fn(&Path) -> bool) -> Vec<Pa
     match git_dir(entry) {
         // Git does not read it either.
         None => Vec::new(),
-        Some(target) if is_trusted(&target, is_kept) => Vec::new(),
+        Some(target) if is_trusted(&target, trust) => Vec::new(),
         Some(_) => whole(),
     }
 }
 
 /// Whether a directory of git's starts nothing, and stays so.
-fn is_trusted(dir: &Path, is_kept: &dyn Fn(&Path) -> bool) -> bool {
+fn is_trusted(dir: &Path, trust: &Trust<'_>) -> bool {
     let dir = canonical(dir);
-    is_kept(&dir) && offending_in(&dir, is_kept).is_empty()
+    let is_known = trust.known.contains(&dir);
+    (trust.is_kept)(&dir) && (is_known || offending_in(&dir, trust).is_empty())
 }
 
-fn offending_in(dir: &Path, is_kept: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
+fn offending_in(dir: &Path, trust: &Trust<'_>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for name in ["config", "config.worktree"] {
         let file = dir.join(name);
@@ -194,9 +277,7 @@ fn offending_in(dir: &Path, is_kept: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
     if is_there(&common) {
         let target = pointer(&common).map(|target| canonical(&dir.join(target)));
         let is_fine = target.is_some_and(|target| {
-            target != *dir && is_kept(&target) && !is_there(&target.join("commondir")) && {
-                offending_in(&target, is_kept).is_empty()
-            }
+            target != *dir && !is_there(&target.join("commondir")) && is_trusted(&target, trust)
         });
         if !is_fine {
             found.push(common);
@@ -220,7 +301,7 @@ fn has_hooks(hooks: &Path) -> bool {
 }
 
 /// The directories of git's data that belong to a repository.
-fn git_dirs(entry: &Path) -> BTreeSet<PathBuf> {
+pub(super) fn git_dirs(entry: &Path) -> BTreeSet<PathBuf> {
     let Some(dir) = git_dir(entry) else {
         return BTreeSet::new();
     };

@@ -44,10 +44,15 @@ pub(super) struct Files {
     pub(super) user_home: Option<PathBuf>,
     /// Below writable places, and not written all the same.
     pub(super) read_only: Vec<PathBuf>,
+    /// The same where the directories around it can be moved: what is put in its place then is found afterwards.
+    pub(super) movable: Vec<PathBuf>,
     /// Covered in a view of the command's own. Where there is none, unreadable as far as rules can say so.
     pub(super) hidden: Vec<PathBuf>,
     /// Below what is unreadable, and read all the same.
     pub(super) readable: Vec<PathBuf>,
+    /// Sockets of programs outside, or directories of such. Kernels that know sockets by path (Linux 7.1) close all
+    /// others, whenever they appear.
+    pub(super) connectable: Vec<PathBuf>,
     /// Terminals are everybody's: there is no view with others.
     pub(super) shares_terminals: bool,
 }
@@ -60,8 +65,12 @@ struct Wire {
     private: Vec<(Bytes, Vec<String>)>,
     user_home: Option<Bytes>,
     read_only: Vec<Bytes>,
+    #[serde(default)]
+    movable: Vec<Bytes>,
     hidden: Vec<Bytes>,
     readable: Vec<Bytes>,
+    #[serde(default)]
+    connectable: Vec<Bytes>,
 }
 
 impl From<Files> for Wire {
@@ -76,8 +85,10 @@ impl From<Files> for Wire {
                 .collect(),
             user_home: files.user_home.map(bytes),
             read_only: files.read_only.into_iter().map(bytes).collect(),
+            movable: files.movable.into_iter().map(bytes).collect(),
             hidden: files.hidden.into_iter().map(bytes).collect(),
             readable: files.readable.into_iter().map(bytes).collect(),
+            connectable: files.connectable.into_iter().map(bytes).collect(),
         }
     }
 }
@@ -97,8 +108,10 @@ impl From<Wire> for Files {
                 .collect(),
             user_home: wire.user_home.map(path),
             read_only: wire.read_only.into_iter().map(path).collect(),
+            movable: wire.movable.into_iter().map(path).collect(),
             hidden: wire.hidden.into_iter().map(path).collect(),
             readable: wire.readable.into_iter().map(path).collect(),
+            connectable: wire.connectable.into_iter().map(path).collect(),
             shares_terminals: false,
         }
     }
@@ -109,6 +122,8 @@ pub(super) enum Access {
     Read,
     Write,
     Device,
+    /// To sockets of programs outside.
+    Connect,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -160,6 +175,15 @@ impl Files {
             all.seen.push(Seen::place(place));
             if let Ok(metadata) = place.metadata() {
                 self.grant(place, metadata.is_dir(), Access::Write, &mut all);
+            }
+        }
+        for path in &self.connectable {
+            if let Ok(metadata) = path.metadata() {
+                all.rules.push(Rule {
+                    path: path.clone(),
+                    access: Access::Connect,
+                    is_dir: metadata.is_dir(),
+                });
             }
         }
         let is_closed =
@@ -219,7 +243,9 @@ impl Files {
 
     /// What lies at the paths that a view is made of.
     pub(super) fn identities(&self) -> Vec<u8> {
-        let paths = self.read_only.iter().chain(&self.hidden);
+        let paths = (self.read_only.iter())
+            .chain(&self.movable)
+            .chain(&self.hidden);
         identities(self.writable.iter().chain(paths))
     }
 
@@ -235,6 +261,7 @@ impl Files {
         self.unreadable.retain(|path| !below(path));
         self.user_home = None;
         self.read_only.clear();
+        self.movable.clear();
         self.hidden.clear();
         self.writable = writable;
         self

@@ -40,6 +40,11 @@ impl Seen {
     /// A directory, with its entries.
     pub(super) fn listed(path: &Path) -> Self {
         look::known(path);
+        Self::unnoted(path)
+    }
+
+    /// The same for whoever sees to it that changes of the answer are noticed.
+    pub(super) fn unnoted(path: &Path) -> Self {
         let found = path.metadata().ok();
         let changed = found.as_ref().map(change);
         let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
@@ -56,6 +61,10 @@ impl Seen {
 
     pub(super) fn is_as_it_was(&self) -> bool {
         look::known(&self.path);
+        self.is_unchanged()
+    }
+
+    pub(super) fn is_unchanged(&self) -> bool {
         let now = self.path.metadata().ok();
         self.settled
             && now.as_ref().map(identity) == self.what

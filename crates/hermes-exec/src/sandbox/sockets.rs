@@ -95,6 +95,37 @@ pub(super) fn open_in_run(settings: &Settings) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Where sockets of programs outside may be connected to, as far as it is there: in places where a person works, and
+/// in temporary directories, through which programs of `execute_code` speak to ours.
+pub(super) fn connectable(settings: &Settings, writable: &[PathBuf]) -> Vec<PathBuf> {
+    let named = settings.sockets.iter().map(PathBuf::as_path);
+    let known = HARMLESS.iter().map(Path::new).chain(named);
+    let home = settings.user_home.as_deref();
+    let places = writable.iter().map(PathBuf::as_path);
+    let places = places
+        .filter(|place| is_temporary(place) || !home.is_some_and(|home| home.starts_with(place)));
+    known
+        .chain(places)
+        .filter(|path| look::target(path).is_ok())
+        .map(Path::to_owned)
+        .collect()
+}
+
+/// Below the person's directory: where programs that run commands put their sockets.
+const IN_HOME: &[&str] = &[
+    ".screen",
+    ".docker/run",
+    ".docker/desktop",
+    ".colima",
+    ".lima",
+    ".rd",
+    ".orbstack/run",
+    ".1password",
+    ".local/share/containers/podman/machine",
+    ".gnupg",
+    ".ssh/agent",
+];
+
 /// Sockets that are to be hidden, and directories that hold such.
 pub(super) fn foreign(
     settings: &Settings,
@@ -131,6 +162,11 @@ pub(super) fn foreign(
         "/tmp/uscreens".into(),
         "/tmp/screens".into(),
     ]);
+    // Closed as a whole: what runs in there may be started while a command runs.
+    paths.extend(
+        home.into_iter()
+            .flat_map(|home| IN_HOME.iter().map(|name| home.join(name))),
+    );
     paths.extend(named());
     paths.extend(bound);
     let mut parents = HashMap::new();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hermes_core::private::runs_later_in_home;
 
-use super::git_settings::named_by;
+use super::git_settings::{GLOBAL_SETTINGS, named_by};
 use super::look;
 use super::protect::Looked;
 use super::repositories::is_there;
@@ -150,7 +150,7 @@ pub(super) fn look_at_start_files(home: Option<&Path>) -> Looked<StartFileNames>
                 waiting.splice(0..0, more);
             }
         }
-        for name in [".gitconfig", ".config/git/config"] {
+        for name in GLOBAL_SETTINGS {
             let mut in_git = named_by(&home.join(name), None, Some(home));
             // Some settings name repositories, which are no programs.
             in_git.retain(|path| !is_there(&path.join(".git")));

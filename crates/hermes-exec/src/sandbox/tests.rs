@@ -156,6 +156,31 @@ fn everything_but_the_secrets_is_spelled_out() {
 }
 
 #[test]
+fn sockets_of_others_are_for_commands_where_a_person_works() {
+    let (_dir, path) = tree();
+    std::fs::create_dir(path.join("u/.screen")).unwrap();
+    let mut settings = settings(Choice::Landlock);
+    settings.user_home = Some(path.join("u"));
+    settings.sockets = vec![path.join("u/notes")];
+    let sandbox = Sandbox::with(settings.clone(), true, None);
+    for (cwd, open) in [
+        ("u/project", &["u/notes", "u/project"][..]),
+        ("u", &["u/notes"]),
+    ] {
+        let confinement = sandbox.confinement(&path.join(cwd));
+        let spec = sandbox.spec(&mut Launch::default(), &confinement);
+        let files = spec.files.unwrap();
+        assert_eq!(granted(&files, Access::Connect, &path), set(open), "{cwd}");
+        // What runs for long does not see those that come into temporary directories.
+        let is_temporary = |place: &PathBuf| places::is_temporary(place);
+        assert!(!files.connectable.iter().any(is_temporary), "{cwd}");
+        assert!(files.hidden.contains(&path.join("u/.screen")), "{cwd}");
+    }
+    let found = sockets::connectable(&settings, &["/tmp".into()]);
+    assert!(found.contains(&"/tmp".into()));
+}
+
+#[test]
 fn a_home_as_workspace_keeps_its_hidden_entries() {
     let (_dir, path) = tree();
     let files = Files {

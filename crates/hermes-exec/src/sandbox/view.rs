@@ -95,7 +95,7 @@ impl View {
         for dir in files.pins() {
             unless_gone(mount_bind_recursive(&dir, &dir))?;
         }
-        for path in &files.read_only {
+        for path in files.read_only.iter().chain(&files.movable) {
             if path.is_symlink() {
                 unless_gone(pin_link(path))?;
             } else {

@@ -4,6 +4,7 @@ mod attacks;
 pub(crate) mod confined;
 mod container;
 mod escapes;
+mod one_rule;
 mod planted;
 mod rig;
 mod run_later;

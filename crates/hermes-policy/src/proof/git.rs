@@ -428,6 +428,9 @@ impl Prover<'_, '_> {
                     ),
                 )
                 .or_else(refuse)?;
+                if !found.has(&["--check", "--stat", "--numstat", "--summary"]) {
+                    return refuse("which files git apply changes is only known from the patch");
+                }
                 found
                     .operands
                     .iter()

@@ -1,9 +1,16 @@
 //! Programs that copy, pack and change files.
 
+use std::path::PathBuf;
+
+use hermes_core::private::holds_run_later;
+
 use super::paths::is_many;
 use super::table::{OptionModel, take_apart};
 use super::{Proven, Prover, refuse};
 use crate::shell::Word;
+
+/// Names in archives may be those of files that run later, and links.
+const UNPACKS: &str = "which files it makes is only known from the archive";
 
 fn parent(path: &str) -> &str {
     path.trim_end_matches('/')
@@ -49,7 +56,14 @@ impl Prover<'_, '_> {
             .values(&["-t", "--target-directory"])
             .next()
             .or_else(|| found.operands.last().copied());
+        let into = match place {
+            Some(place) if found.operands.len() > 1 || found.has(&["-t", "--target-directory"]) => {
+                place.clone()
+            }
+            _ => Word::plain("."),
+        };
         for source in sources {
+            self.may_put(source, &into)?;
             let deep = ["-a", "-R", "-r", "--recursive", "--archive"];
             if name == "cp" && !found.has(&deep) {
                 self.may_read(source)?;
@@ -69,6 +83,38 @@ impl Prover<'_, '_> {
             self.repositories_moved |= self.holds_repository(source);
         }
         Ok(())
+    }
+
+    /// Whether a file or directory may get into `target`, or into its place: what is in a directory that runs
+    /// later, or has such a name itself, is written there too.
+    fn may_put(&mut self, source: &Word, target: &Word) -> Proven {
+        if holds_run_later(&target.text) {
+            return refuse(format!(
+                "it puts something in place of {} or into it, where programs of the person look for what they run",
+                target.text
+            ));
+        }
+        let is_dir = |path: &PathBuf| path.is_dir();
+        let is_directory = target.text.ends_with(['/', '.'])
+            || (self.look.disk && self.look.resolve(&target.text).iter().any(is_dir));
+        let name = source.text.trim_end_matches('/').rsplit('/').next();
+        match name.filter(|_| is_directory) {
+            Some("" | "." | "..") | None => Ok(()),
+            // A pattern matches no name that begins with a dot unless it does so itself.
+            Some(name) if source.glob && !name.starts_with('.') => Ok(()),
+            Some(name) => {
+                let put = Word {
+                    text: format!("{}/{name}", target.text.trim_end_matches('/')),
+                    ..source.clone()
+                };
+                if holds_run_later(&put.text) {
+                    return refuse(format!(
+                        "it puts {name} where programs look for what they run"
+                    ));
+                }
+                self.may_write(&put)
+            }
+        }
     }
 
     pub(super) fn chmod(&mut self, args: &[Word]) -> Proven {
@@ -171,15 +217,7 @@ impl Prover<'_, '_> {
         if found.has(&["--dry-run"]) {
             return Ok(());
         }
-        for dir in found.values(&["-d", "--directory"]) {
-            self.may_write(dir)?;
-        }
-        self.repositories_moved = true;
-        self.may_write(&Word::plain("."))?;
-        found
-            .operands
-            .iter()
-            .try_for_each(|word| self.may_write(word))
+        refuse("which files it changes is only known from the patch")
     }
 
     pub(super) fn compress(&mut self, name: &str, args: &[Word]) -> Proven {
@@ -230,13 +268,7 @@ impl Prover<'_, '_> {
         if found.has(&["-l", "-t", "-v", "-Z", "-p"]) {
             return Ok(());
         }
-        let dir = found
-            .values(&["-d"])
-            .next()
-            .cloned()
-            .unwrap_or_else(|| Word::plain("."));
-        self.repositories_moved = true;
-        self.may_write(&dir)
+        refuse(UNPACKS)
     }
 
     pub(super) fn rsync(&mut self, args: &[Word]) -> Proven {
@@ -249,6 +281,7 @@ impl Prover<'_, '_> {
         };
         self.may_write(target)?;
         for source in sources {
+            self.may_put(source, target)?;
             self.may_read_tree(source, true)?;
             self.repositories_moved |= self.holds_repository(source);
         }
@@ -309,9 +342,7 @@ impl Prover<'_, '_> {
                 .try_for_each(|word| self.may_read_tree(word, true));
         }
         if extracts && !found.has(&["-O"]) {
-            self.repositories_moved = true;
-            self.may_write(&Word::plain("."))?;
-            return dirs.iter().try_for_each(|dir| self.may_write(dir));
+            return refuse(UNPACKS);
         }
         Ok(())
     }

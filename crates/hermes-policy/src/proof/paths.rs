@@ -54,6 +54,8 @@ const SYSTEM_PRIVATE: [&str; 9] = [
 const SYSTEM_PUBLIC: [&str; 4] = ["/usr", "/lib", "/opt", "/nix/store"];
 /// Entries of a directory tree that are looked at before the answer is "perhaps".
 const ENTRIES: usize = 5_000;
+/// The same where only names are looked at.
+const NAMES: usize = 50_000;
 
 impl Prover<'_, '_> {
     /// The contents of `word` are read.
@@ -210,6 +212,20 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
+    /// Whether what is called so below `starts` is taken for one word each by a program that splits at blanks and
+    /// takes quotes away. A directory that ends with a blank makes a path out of what lies in it.
+    pub(super) fn names_are_single_words(&self, starts: &[Word]) -> Proven {
+        if self.writes {
+            return refuse("names that it makes itself may be taken for several");
+        }
+        for path in starts.iter().flat_map(|word| self.look.resolve(&word.text)) {
+            if self.look.disk && !has_plain_names(&path) {
+                return refuse("a file name with a blank or a quote in it is taken for several");
+            }
+        }
+        Ok(())
+    }
+
     /// A name pattern of `find`: whether it leaves out everything that is secret by its name.
     pub(super) fn leaves_out_secrets(pattern: &str) -> bool {
         let key = |name: &&str| may_match(pattern, name, true);
@@ -318,6 +334,31 @@ fn matches(pattern: &Path) -> Option<Vec<PathBuf>> {
         found = next;
     }
     Some(found)
+}
+
+/// Whether no name below `path` has a blank or a quote in it. Where there are too many to tell, one may.
+fn has_plain_names(path: &Path) -> bool {
+    let is_plain = |name: &str| {
+        !name.contains(|letter: char| {
+            letter.is_whitespace() || letter.is_control() || "'\"\\".contains(letter)
+        })
+    };
+    let mut waiting = vec![path.to_path_buf()];
+    let mut seen = 0;
+    while let Some(dir) = waiting.pop() {
+        for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+            seen += 1;
+            let name = entry.file_name();
+            if seen > NAMES || !is_plain(&name.to_string_lossy()) {
+                return false;
+            }
+            // What lies in there is named by git.
+            if name != ".git" && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                waiting.push(entry.path());
+            }
+        }
+    }
+    true
 }
 
 enum Below {

@@ -161,6 +161,11 @@ impl Prover<'_, '_> {
         if words.is_empty() {
             return Ok(());
         }
+        if let Feed::Below { starts, .. } = feed
+            && !exact
+        {
+            self.names_are_single_words(starts)?;
+        }
         let operands = fed_operands(feed, exact, &words[0].text);
         let words = if let Some(mark) = mark.filter(|mark| !mark.is_empty()) {
             // Each line is put in place of the mark, wherever it stands.

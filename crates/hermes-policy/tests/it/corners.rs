@@ -14,7 +14,7 @@ git init -q outer; git init -q outer/in; cd outer/in; echo a > a; git add a; git
 git add in 2>/dev/null; git commit -qm x; git -C in config core.fsmonitor mark; echo b >> in/a; cd ..
 git init -q --bare bare; git -C bare config core.bare false; git -C bare config core.worktree ..; git -C bare config core.fsmonitor mark
 mkdir t t/.git; cp .git/config t/.git/config; printf '[core]\nfsmonitor = mark\n' >> t/.git/config
-tar -C t -cf evil.tar .git; diff -u .git/config t/.git/config | sed 's,^--- .*,--- a/.git/config,;s,^+++ .*,+++ b/.git/config,' > evil.diff
+mkdir blank; touch 'blank/x .env'; tar -C t -cf evil.tar .git; diff -u .git/config t/.git/config | sed 's,^--- .*,--- a/.git/config,;s,^+++ .*,+++ b/.git/config,' > evil.diff
 rm -rf t; echo three >> data.txt; sqlite3 x.db 'create table t(a); insert into t values(1)' 2>/dev/null
 true";
 
@@ -90,6 +90,10 @@ pub(crate) const CORNERS: &[&str] = &[
     "find data.txt -printf '--compress-program=§\\0-S\\0001k\\0big.txt\\0' | xargs -0 sort",
     "rg -g '*' planted",
     "find . -print0 | xargs -0 grep",
+    "find blank -type f | xargs cat",
+    "find blank -type f | xargs grep -h ''",
+    "find blank | xargs -n1 head",
+    "mkdir made; touch 'made/x .env'; find made -type f | xargs cat",
     "find sub -print0 | xargs -0 uniq",
     "find data.txt big.txt -exec uniq {} +",
     "find data.txt big.txt -exec xxd {} +",
@@ -133,6 +137,9 @@ pub(crate) const CORNERS: &[&str] = &[
     "cd hooked && git commit --allow-empty -m x",
     "git -C hooked switch -c n",
     "tar xf evil.tar && git status",
+    "tar xf evil.tar",
+    "tar xf evil.tar -C sub; git -C sub status",
+    "git apply evil.diff && git status",
     "patch -p1 < evil.diff && git status",
     "cp -r evil/.git sub/ && git -C sub status",
     "mv evil sub/e && git -C sub/e status",

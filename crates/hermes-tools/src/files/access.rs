@@ -14,41 +14,67 @@ use hermes_policy::{Mode, Unattended};
 
 use super::{Shared, failed};
 
+/// Why a file is asked about wherever it lies.
+const RUNS_LATER: &str =
+    "is run later by git, a shell, an editor or another program, without limits";
+
 /// Sessions whose permissions are remembered.
 const MAX_SESSIONS: usize = 256;
 
-/// Directories that a person opened for a session.
+/// What a person opened for a session.
 #[derive(Default)]
 pub(super) struct Access {
-    opened: Mutex<HashMap<SessionId, HashSet<PathBuf>>>,
+    opened: Mutex<HashMap<SessionId, Opened>>,
+}
+
+#[derive(Default)]
+struct Opened {
+    directories: HashSet<PathBuf>,
+    /// What runs later is opened one by one.
+    files: HashSet<PathBuf>,
+}
+
+/// A write that needs the person.
+struct Risky<'a> {
+    path: &'a Path,
+    is_outside: bool,
+    runs_later: bool,
 }
 
 impl Access {
-    fn is_open(&self, session: &SessionId, path: &Path) -> bool {
+    fn is_open(&self, session: &SessionId, risky: &Risky<'_>) -> bool {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened
-            .get(session)
-            .is_some_and(|dirs| dirs.iter().any(|dir| path.starts_with(dir)))
+        opened.get(session).is_some_and(|opened| {
+            let mut directories = opened.directories.iter();
+            opened.files.contains(risky.path)
+                || (!risky.runs_later && directories.any(|dir| risky.path.starts_with(dir)))
+        })
     }
 
-    fn open(&self, session: &SessionId, paths: &[&Path]) {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        if opened.len() >= MAX_SESSIONS && !opened.contains_key(session) {
+    fn open(&self, session: &SessionId, risky: &[Risky<'_>]) {
+        let mut all = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MAX_SESSIONS && !all.contains_key(session) {
             // Forgetting costs a question.
-            opened.clear();
+            all.clear();
         }
-        let dirs = opened.entry(session.clone()).or_default();
-        dirs.extend(
-            paths
-                .iter()
-                .map(|path| path.parent().unwrap_or(path).to_owned()),
-        );
+        let opened = all.entry(session.clone()).or_default();
+        for Risky {
+            path, runs_later, ..
+        } in risky
+        {
+            if *runs_later {
+                opened.files.insert((*path).to_owned());
+            } else {
+                let dir = path.parent().unwrap_or(path);
+                opened.directories.insert(dir.to_owned());
+            }
+        }
     }
 }
 
 impl Shared {
     /// Whether these files, whose paths have no links in them, may be written by `tool` now. Asks
-    /// the person about those outside the workspace.
+    /// the person about those outside the workspace and those that run later.
     pub(super) async fn may_write(
         &self,
         tool: &str,
@@ -56,7 +82,7 @@ impl Shared {
         cross_profile: bool,
         cx: &ToolContext,
     ) -> Result<(), ToolOutcome> {
-        let mut outside = Vec::new();
+        let mut risky = Vec::new();
         let roots = self
             .roots(cx)
             .await
@@ -78,14 +104,18 @@ impl Shared {
                     return Err(failed(ToolErrorKind::Denied, text));
                 }
             }
-            let inside = roots.iter().any(|root| self.covers(root, path));
-            let hooks = self.runs_later(path, &roots);
-            if (!inside || hooks) && !self.access.is_open(&cx.session, path) {
-                outside.push((*path, hooks && inside));
+            let write = Risky {
+                path,
+                is_outside: !roots.iter().any(|root| self.covers(root, path)),
+                runs_later: self.runs_later(path, &roots, cx),
+            };
+            let needs_person = write.is_outside || write.runs_later;
+            if needs_person && !self.access.is_open(&cx.session, &write) {
+                risky.push(write);
             }
         }
-        if !outside.is_empty() && !self.deps.environment.info().isolated {
-            self.ask(tool, &outside, &roots, cx).await?;
+        if !risky.is_empty() && !self.deps.environment.info().isolated {
+            self.ask(tool, &risky, &roots, cx).await?;
         }
         self.may_last(tool, paths, cx).await
     }
@@ -125,7 +155,7 @@ impl Shared {
     }
 
     /// Whether what lies at `path` is run by a person's shell, editor or git, later and without limits.
-    fn runs_later(&self, path: &Path, roots: &[PathBuf]) -> bool {
+    fn runs_later(&self, path: &Path, roots: &[PathBuf], cx: &ToolContext) -> bool {
         let around = roots.iter().filter(|root| path.starts_with(root));
         let below = around.filter_map(|root| path.strip_prefix(root).ok());
         let in_project = below
@@ -144,7 +174,9 @@ impl Shared {
                 .any(|root| root.starts_with(&place) && path.starts_with(root));
             !is_project && runs_later_in_home(&first.as_os_str().to_string_lossy())
         });
-        runs_later(&in_project) || in_home
+        runs_later(&in_project)
+            || in_home
+            || (self.is_local() && (self.deps.runs_later)(&cx.cwd, path))
     }
 
     /// Directories that may be changed without asking.
@@ -178,46 +210,60 @@ impl Shared {
     async fn ask(
         &self,
         tool: &str,
-        outside: &[(&Path, bool)],
+        risky: &[Risky<'_>],
         roots: &[PathBuf],
         cx: &ToolContext,
     ) -> Result<(), ToolOutcome> {
         let policy = self.deps.gate.config();
         let presence = cx.approver.presence();
+        let outside = risky.iter().any(|write| write.is_outside);
+        let runs_later = risky.iter().any(|write| write.runs_later);
+        // Commands that run with nobody there cannot write what runs later either.
         let unasked = (policy.mode == Mode::Off && !self.deps.only_workspace)
             || presence == Presence::Standing
-            || (presence == Presence::Nobody && policy.unattended == Unattended::Allow);
+            || (presence == Presence::Nobody
+                && policy.unattended == Unattended::Allow
+                && !runs_later);
         if unasked {
             return Ok(());
         }
-        let names: Vec<String> = outside
+        let names: Vec<String> = risky
             .iter()
-            .map(|(path, _)| path.display().to_string())
+            .map(|write| write.path.display().to_string())
             .collect();
         let action = format!("write {}", names.join(", "));
+        let mut reasons = Vec::new();
+        if runs_later {
+            let later = risky.iter().filter(|write| write.runs_later);
+            let later: Vec<String> = later
+                .map(|write| write.path.display().to_string())
+                .collect();
+            reasons.push(format!("{} {RUNS_LATER}", later.join(", ")));
+        }
+        if outside {
+            let workspace = roots.first().map(|root| root.display().to_string());
+            let workspace = workspace.unwrap_or_default();
+            reasons.push(format!("it is outside the workspace {workspace}"));
+        }
         let refused = |why: Option<String>| {
             let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+            let what = if runs_later {
+                RUNS_LATER
+            } else {
+                "is outside the workspace"
+            };
             let text = format!(
-                "{tool}: {} is outside the workspace and the write was not allowed{why}. Do not \
+                "{tool}: {} {what}, and the write was not allowed{why}. Do not \
                  try another way; work inside the workspace or ask the person",
                 names.join(", ")
             );
             failed(ToolErrorKind::Denied, text)
         };
-        let workspace = roots.first().map(|root| root.display().to_string());
-        let reason = if outside.iter().all(|(_, hooks)| *hooks) {
-            "it changes the inside of a git repository, where programs can be hidden".to_owned()
-        } else {
-            format!(
-                "it is outside the workspace {}",
-                workspace.unwrap_or_default()
-            )
-        };
         let decision = cx.approver.decide(ApprovalRequest {
             id: cx.call_id.clone(),
             tool: tool.to_owned(),
             action,
-            reasons: vec![reason],
+            reasons,
             rule: None,
             posture: None,
         });
@@ -239,8 +285,7 @@ impl Shared {
             Some(Verdict::Deny { why }) => Err(refused(why)),
             Some(Verdict::Once) => Ok(()),
             Some(Verdict::Session | Verdict::Always(_)) => {
-                let paths: Vec<&Path> = outside.iter().map(|(path, _)| *path).collect();
-                self.access.open(&cx.session, &paths);
+                self.access.open(&cx.session, risky);
                 Ok(())
             }
         }

@@ -54,6 +54,10 @@ use place::{Disk, FileError, Target};
 /// may be changed by these tools, too.
 pub type Confining = Arc<dyn Fn(&Path) -> Confinement + Send + Sync>;
 
+/// Whether what is written at a path runs later and without limits, for a session that stands in a directory: what
+/// settings and start-up files name, besides what is known by its name.
+pub type RunsLater = Arc<dyn Fn(&Path, &Path) -> bool + Send + Sync>;
+
 /// What the file tools work with.
 #[derive(Clone)]
 pub struct FileDeps {
@@ -70,6 +74,7 @@ pub struct FileDeps {
     pub checkpoints: Checkpoints,
     pub gate: Gate,
     pub confining: Confining,
+    pub runs_later: RunsLater,
     /// Whether the model takes images.
     pub images: bool,
     /// Only below these may be written, when there are any (`HERMES_WRITE_SAFE_ROOT`).
@@ -83,8 +88,8 @@ pub struct FileDeps {
 }
 
 impl FileDeps {
-    /// As `config` says, on `environment`. The rest is to be set: the sandbox's `confining`,
-    /// `images` for a model that sees, the `ledger` that the process shares.
+    /// As `config` says, on `environment`. The rest is to be set: the sandbox's `confining`
+    /// and `runs_later`, `images` for a model that sees, the `ledger` that the process shares.
     pub fn from_config(
         home: &Home,
         config: &Config,
@@ -103,6 +108,7 @@ impl FileDeps {
             checkpoints,
             gate,
             confining: Arc::new(|_| Confinement::Off),
+            runs_later: Arc::new(|_, _| false),
             images: false,
             safe_roots: Vec::new(),
             readable: (config.terminal.sandbox_readable.iter())

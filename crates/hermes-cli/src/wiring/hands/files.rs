@@ -37,6 +37,11 @@ pub(super) fn deps(
         Some(sandbox) => sandbox.confinement(dir),
         None => Confinement::Off,
     });
+    let sandbox = commands.sandbox.clone();
+    files.runs_later = Arc::new(move |dir, path| {
+        let sandbox = sandbox.as_ref();
+        sandbox.is_some_and(|sandbox| sandbox.runs_later(dir, path))
+    });
     if let Some(roots) = cx.env.get("HERMES_WRITE_SAFE_ROOT") {
         files.safe_roots = std::env::split_paths(roots).collect();
     }

@@ -14,7 +14,7 @@ use super::attacks::Prison;
 use super::confined::{outside, settings};
 use crate::support;
 
-fn git(dir: &Path, args: &[&str]) {
+pub(crate) fn git(dir: &Path, args: &[&str]) {
     let done = Command::new("git")
         .args([
             "-c",

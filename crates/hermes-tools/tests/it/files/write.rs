@@ -1,6 +1,8 @@
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::sync::Arc;
 
-use hermes_core::approval::Verdict;
+use hermes_config::Config;
+use hermes_core::approval::{DenyAll, Verdict};
 use hermes_core::tool::ToolErrorKind;
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -169,6 +171,76 @@ async fn outside_the_workspace_a_person_is_asked() {
         let (kind, _) = bench.err("write_file", args).await;
         assert_eq!(kind, ToolErrorKind::Denied, "{path}");
     }
+}
+
+/// What runs later is asked about one by one, wherever it lies and whoever would be asked.
+#[tokio::test]
+async fn what_runs_later_takes_a_person_each_time() {
+    let mut bench = Bench::with(|deps| {
+        deps.runs_later = Arc::new(|_, path| path.ends_with("tools/hooks/pre-commit"));
+    });
+    let args = |path: &str| json!({"path": path, "content": "x"});
+    let later = [
+        ".envrc",
+        ".vscode/tasks.json",
+        "pkg/.mcp.json",
+        "new/.git/config",
+        "tools/hooks/pre-commit",
+        "../elsewhere/.envrc",
+    ];
+    let denies = Answers::new(Verdict::Deny { why: None });
+    bench.cx.approver = denies.clone();
+    for path in later {
+        let (kind, value) = bench.err("write_file", args(path)).await;
+        assert_eq!(kind, ToolErrorKind::Denied, "{path}");
+        assert!(error_of(&value).contains("is run later"), "{path}: {value}");
+        let patch = format!("*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch");
+        // A patch names no file above the directory it is for.
+        if !path.starts_with("..") {
+            let (kind, _) = bench
+                .err("patch", json!({"mode": "patch", "patch": patch}))
+                .await;
+            assert_eq!(kind, ToolErrorKind::Denied, "{path}");
+        }
+        assert!(!bench.path(path).exists(), "{path}");
+    }
+    let asked = denies.asked.lock().unwrap().clone();
+    assert_eq!(asked.len(), later.len() * 2 - 1);
+    assert!(
+        asked
+            .iter()
+            .all(|asked| asked.reasons[0].contains("is run later"))
+    );
+    assert_eq!(asked.last().unwrap().reasons.len(), 2, "it is outside, too");
+    // A permission for the session is for that file, and one for a directory is not for what runs later in it.
+    let allows = Answers::new(Verdict::Session);
+    bench.cx.approver = allows.clone();
+    for path in [".envrc", "../elsewhere/notes"] {
+        bench.ok("write_file", args(path)).await;
+        bench.ok("write_file", args(path)).await;
+    }
+    assert_eq!(allows.count(), 2);
+    bench.cx.approver = denies;
+    bench.ok("write_file", args("../elsewhere/more")).await;
+    for path in [".mcp.json", "../elsewhere/.envrc", ".vscode/tasks.json"] {
+        let (kind, _) = bench.err("write_file", args(path)).await;
+        assert_eq!(kind, ToolErrorKind::Denied, "{path}");
+    }
+}
+
+/// With nobody there it is refused, also where everything else may be done unasked.
+#[tokio::test]
+async fn what_runs_later_is_not_written_with_nobody_there() {
+    let mut config = Config::default();
+    config.approvals.unattended = Some("allow".into());
+    let mut bench = Bench::with_config(&config, |_| {});
+    bench.cx.approver = Arc::new(DenyAll);
+    let args = |path: &str| json!({"path": path, "content": "x"});
+    bench.ok("write_file", args("../elsewhere/notes")).await;
+    let (kind, value) = bench.err("write_file", args(".envrc")).await;
+    assert_eq!(kind, ToolErrorKind::Denied);
+    assert!(error_of(&value).contains("is run later"), "{value}");
+    assert!(!bench.path(".envrc").exists());
 }
 
 #[tokio::test]
