@@ -1,6 +1,7 @@
 //! Reading `.env` files as python-dotenv does, since that is how the original reads them.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The text of a `.env` file from its bytes, whatever editor saved it.
 ///
@@ -61,6 +62,56 @@ pub(super) fn parse(
         }
     }
     parsed
+}
+
+/// An assignment and where it stands.
+pub(super) struct Assignment {
+    pub(super) name: String,
+    /// Without quotes and escapes, references not expanded. `None`: it cannot be read, but this is what
+    /// it was meant for.
+    pub(super) value: Option<String>,
+    /// Whole lines, several where a quoted value has them. The end of the last one is left out.
+    pub(super) range: Range<usize>,
+}
+
+/// The assignments of a text whose glued lines came apart.
+pub(super) fn assignments(text: &str) -> Vec<Assignment> {
+    let mut reader = Reader {
+        rest: text,
+        line: 1,
+    };
+    let mut found = Vec::new();
+    while !reader.rest.is_empty() {
+        reader.take_while(char::is_whitespace);
+        let start = text.len() - reader.rest.len();
+        let (name, value) = match reader.binding() {
+            Binding::Assign(name, value) => (name, Some(value)),
+            Binding::Bad(_) => match intended_name(&text[start..]) {
+                Some(name) => (name.to_owned(), None),
+                None => continue,
+            },
+            Binding::Blank | Binding::NoValue => continue,
+        };
+        let start = text[..start].trim_end_matches([' ', '\t']).len();
+        let end = text.len() - reader.rest.len();
+        let end = start + text[start..end].trim_end_matches(['\r', '\n']).len();
+        found.push(Assignment {
+            name,
+            value,
+            range: start..end,
+        });
+    }
+    found
+}
+
+fn intended_name(line: &str) -> Option<&str> {
+    let blanks = [' ', '\t'];
+    let line = line
+        .strip_prefix("export")
+        .filter(|rest| rest.starts_with(blanks))
+        .map_or(line, |rest| rest.trim_start_matches(blanks));
+    let name = line.split(['=', '\r', '\n']).next()?;
+    line[name.len()..].starts_with('=').then(|| name.trim_end())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -322,8 +373,19 @@ fn glued_parts(line: &str) -> Option<Vec<&str>> {
         let value = part.split_once('=').map_or("", |(_, value)| value);
         !["://", "?", "&"].iter().any(|mark| value.contains(mark))
             && !value.contains(char::is_whitespace)
+            && closes_its_quote(value)
     };
     parts[..parts.len() - 1].iter().all(plain).then_some(parts)
+}
+
+/// A value that ends within its quotes is half of one.
+fn closes_its_quote(value: &str) -> bool {
+    ['"', '\'']
+        .iter()
+        .all(|quote| match value.strip_prefix(*quote) {
+            Some(inner) => inner.ends_with(*quote),
+            None => true,
+        })
 }
 
 #[cfg(test)]

@@ -16,6 +16,10 @@ pub enum EnvWriteError {
     DeniedName(String),
     #[error("{} is not text in an encoding we know (UTF-32?); it was left alone", .0.display())]
     Encoding(PathBuf),
+    #[error(
+        "{} has a quote that is never closed, so that a change could not be read back; it was left alone. Close the quote and try again", .0.display()
+    )]
+    NotClosed(PathBuf),
     #[error("cannot change {}: {source}", .path.display())]
     Io { path: PathBuf, source: io::Error },
 }
@@ -35,41 +39,97 @@ pub fn set(path: &Path, name: &str, value: &str) -> Result<EnvWritten, EnvWriteE
     if is_denied(name) {
         return Err(EnvWriteError::DeniedName(name.to_owned()));
     }
+    let (text, written) = with(&read_text(path)?, name, value).ok_or_else(|| not_closed(path))?;
+    write(path, &text)?;
+    Ok(written)
+}
+
+/// Removes every assignment of `name`. Says whether there was one; without one nothing is written.
+pub fn unset(path: &Path, name: &str) -> Result<bool, EnvWriteError> {
+    check_name(name)?;
+    let text = dotenv::split_glued(&read_text(path)?);
+    if dotenv::assignments(&text)
+        .iter()
+        .all(|entry| entry.name != name)
+    {
+        return Ok(false);
+    }
+    let left = without(&text, name).ok_or_else(|| not_closed(path))?;
+    write(path, &left)?;
+    Ok(true)
+}
+
+fn not_closed(path: &Path) -> EnvWriteError {
+    EnvWriteError::NotClosed(path.to_path_buf())
+}
+
+/// The text with `name` set. Where it is assigned more than once, every time: the last one counts, and
+/// the original changes the first. `None`: it would be read as something else, because a quote
+/// before it is not closed.
+pub(super) fn with(text: &str, name: &str, value: &str) -> Option<(String, EnvWritten)> {
     let clean: String = value
         .chars()
         .filter(|c| c.is_ascii() && !matches!(c, '\n' | '\r' | '\0'))
         .collect();
-    let stripped = value.chars().filter(|c| !c.is_ascii()).count();
-    let assignment = format!("{name}={}", quote(&clean));
-    let mut lines = read_lines(path)?;
-    let found = lines.iter_mut().find(|line| assigns(line, name));
-    let existed = found.is_some();
-    if let Some(line) = found {
-        let end = if line.ends_with("\r\n") { "\r\n" } else { "\n" };
-        *line = format!("{assignment}{end}");
-    } else {
-        if let Some(last) = lines.last_mut()
-            && !last.ends_with('\n')
-        {
-            last.push('\n');
-        }
-        lines.push(format!("{assignment}\n"));
+    let assignment = assignment(name, &clean);
+    // Glued lines come apart, else a variable among them could not be found.
+    let text = dotenv::split_glued(text);
+    let assigned = dotenv::assignments(&text);
+    let mut changed = String::with_capacity(text.len() + assignment.len() + 1);
+    let mut at = 0;
+    for entry in assigned.iter().filter(|entry| entry.name == name) {
+        changed.push_str(&text[at..entry.range.start]);
+        changed.push_str(&assignment);
+        at = entry.range.end;
     }
-    write(path, &lines)?;
-    Ok(EnvWritten { existed, stripped })
+    changed.push_str(&text[at..]);
+    let existed = assigned.iter().any(|entry| entry.name == name);
+    if !existed {
+        if !changed.is_empty() && !changed.ends_with(['\n', '\r']) {
+            changed.push('\n');
+        }
+        changed.push_str(&assignment);
+        changed.push('\n');
+    }
+    let written = EnvWritten {
+        existed,
+        stripped: value.chars().filter(|c| !c.is_ascii()).count(),
+    };
+    reads_as(&changed, &assigned, name, Some(&clean)).then_some((changed, written))
 }
 
-/// Removes every line that sets `name`. Says whether there was one; without one nothing is written.
-pub fn unset(path: &Path, name: &str) -> Result<bool, EnvWriteError> {
-    check_name(name)?;
-    let mut lines = read_lines(path)?;
-    let before = lines.len();
-    lines.retain(|line| !assigns(line, name));
-    if lines.len() == before {
-        return Ok(false);
+/// The text without `name`. `None`: the rest would be read as something else.
+pub(super) fn without(text: &str, name: &str) -> Option<String> {
+    let text = dotenv::split_glued(text);
+    let assigned = dotenv::assignments(&text);
+    let mut left = String::with_capacity(text.len());
+    let mut at = 0;
+    for entry in assigned.iter().filter(|entry| entry.name == name) {
+        left.push_str(&text[at..entry.range.start]);
+        at = entry.range.end;
+        let ends = ["\r\n", "\n", "\r"].iter();
+        at += ends
+            .filter(|end| text[at..].starts_with(**end))
+            .map(|end| end.len())
+            .next()
+            .unwrap_or(0);
     }
-    write(path, &lines)?;
-    Ok(true)
+    left.push_str(&text[at..]);
+    reads_as(&left, &assigned, name, None).then_some(left)
+}
+
+/// Whether `text` assigns what `before` does, but `value` to `name`.
+fn reads_as(text: &str, before: &[dotenv::Assignment], name: &str, value: Option<&str>) -> bool {
+    // What will be read is the text with its glued lines apart.
+    let after = dotenv::assignments(&dotenv::split_glued(text));
+    let others = |assigned: &[dotenv::Assignment]| {
+        let others = assigned.iter().filter(|entry| entry.name != name);
+        let values = others.map(|entry| (entry.name.clone(), entry.value.clone()));
+        values.collect::<Vec<_>>()
+    };
+    let of_name = after.iter().rfind(|entry| entry.name == name);
+    of_name.map(|entry| entry.value.as_deref()) == value.map(Some)
+        && others(&after) == others(before)
 }
 
 /// Whether the writer refuses `name` because it steers how programs start.
@@ -97,7 +157,7 @@ pub fn repair(path: &Path, dry_run: bool) -> Result<usize, EnvWriteError> {
     let new = dotenv::split_glued(&old);
     let added = new.lines().count().saturating_sub(old.lines().count());
     if added > 0 && !dry_run {
-        write(path, &[new])?;
+        write(path, &new)?;
     }
     Ok(added)
 }
@@ -111,17 +171,17 @@ fn check_name(name: &str) -> Result<(), EnvWriteError> {
     }
 }
 
-fn assigns(line: &str, name: &str) -> bool {
-    let line = line.trim_start();
-    let line = line.strip_prefix("export ").map_or(line, str::trim_start);
-    line.strip_prefix(name)
-        .is_some_and(|rest| rest.trim_start_matches([' ', '\t']).starts_with('='))
+/// `name=value`, in quotes where the value needs them.
+fn assignment(name: &str, value: &str) -> String {
+    let plain = format!("{name}={value}");
+    let special = value.contains(['#', '"', '\'', '$']) || value.contains(char::is_whitespace);
+    if special || dotenv::split_glued(&plain) != plain {
+        return format!("{name}={}", quote(value));
+    }
+    plain
 }
 
 fn quote(value: &str) -> String {
-    if !value.contains(['#', '"', '\'', '$']) && !value.contains(char::is_whitespace) {
-        return value.to_owned();
-    }
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
@@ -138,14 +198,8 @@ fn read_text(path: &Path) -> Result<String, EnvWriteError> {
     }
 }
 
-/// The lines with their ends. Glued ones come apart, else a variable among them could not be found.
-fn read_lines(path: &Path) -> Result<Vec<String>, EnvWriteError> {
-    let text = dotenv::split_glued(&read_text(path)?);
-    Ok(text.split_inclusive('\n').map(str::to_owned).collect())
-}
-
-fn write(path: &Path, lines: &[String]) -> Result<(), EnvWriteError> {
-    write_atomic(path, lines.concat().as_bytes(), 0o600).map_err(|source| EnvWriteError::Io {
+fn write(path: &Path, text: &str) -> Result<(), EnvWriteError> {
+    write_atomic(path, text.as_bytes(), 0o600).map_err(|source| EnvWriteError::Io {
         path: path.to_path_buf(),
         source,
     })
@@ -167,16 +221,73 @@ mod tests {
     }
 
     #[test]
-    fn the_first_assignment_changes_and_the_rest_stays() {
+    fn assignments_of_the_name_change_and_the_rest_stays() {
         let (_dir, path) = file("# secrets\nexport A_TOKEN=\"1\"\n\nB=2 # keep\nA_TOKEN=3");
         let done = set(&path, "A_TOKEN", "x y").unwrap();
         assert!(done.existed);
+        // The last one is the one that counts.
         assert_eq!(
             read(&path),
-            "# secrets\nA_TOKEN=\"x y\"\n\nB=2 # keep\nA_TOKEN=3"
+            "# secrets\nA_TOKEN=\"x y\"\n\nB=2 # keep\nA_TOKEN=\"x y\""
         );
         set(&path, "NEW", "v").unwrap();
-        assert!(read(&path).ends_with("A_TOKEN=3\nNEW=v\n"));
+        assert!(read(&path).ends_with("A_TOKEN=\"x y\"\nNEW=v\n"));
+    }
+
+    #[test]
+    fn a_value_of_several_lines_is_one_assignment() {
+        let text = "KEY=\"-----BEGIN\nA=1\n-----END\" # pem\r\nB=2\n";
+        let (_dir, path) = file(text);
+        // A line within the quotes is no assignment.
+        set(&path, "A", "x").unwrap();
+        assert_eq!(read(&path), format!("{text}A=x\n"));
+        assert!(unset(&path, "A").unwrap());
+        assert_eq!(read(&path), text);
+        set(&path, "KEY", "short").unwrap();
+        assert_eq!(read(&path), "KEY=short\r\nB=2\n");
+        let (_dir, path) = file(text);
+        assert!(unset(&path, "KEY").unwrap());
+        assert_eq!(read(&path), "B=2\n");
+    }
+
+    #[test]
+    fn any_line_end_separates_assignments() {
+        let (_dir, path) = file("A=1\rB=2\rC=3");
+        set(&path, "B", "x").unwrap();
+        assert_eq!(read(&path), "A=1\rB=x\rC=3");
+        assert!(unset(&path, "A").unwrap());
+        assert_eq!(read(&path), "B=x\rC=3");
+    }
+
+    #[test]
+    fn a_quote_that_is_not_closed_swallows_nothing() {
+        // What cannot be read is replaced where it was meant for this variable.
+        let (_dir, path) = file("A=\"open\nB=2\n");
+        set(&path, "A", "x y").unwrap();
+        assert_eq!(read(&path), "A=\"x y\"\nB=2\n");
+        // Before another one, the quotes of the new value would close it.
+        let text = "A=\"open\nB=2\n";
+        let (_dir, path) = file(text);
+        let refused = set(&path, "C", "x y");
+        assert!(
+            matches!(refused, Err(EnvWriteError::NotClosed(_))),
+            "{refused:?}"
+        );
+        assert_eq!(read(&path), text);
+        set(&path, "C", "x").unwrap();
+        assert_eq!(read(&path), format!("{text}C=x\n"));
+    }
+
+    #[test]
+    fn a_value_that_looks_like_another_assignment_stays_one() {
+        let (_dir, path) = file("");
+        set(&path, "OPENAI_API_KEY", "xOPENROUTER_API_KEY=y").unwrap();
+        let parsed = dotenv::parse(&read(&path), &|_| None, dotenv::Precedence::File);
+        let expected = (
+            "OPENAI_API_KEY".to_owned(),
+            "xOPENROUTER_API_KEY=y".to_owned(),
+        );
+        assert_eq!(parsed.values, [expected]);
     }
 
     #[test]
