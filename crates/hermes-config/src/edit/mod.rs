@@ -60,7 +60,10 @@ impl ConfigDoc {
     /// Opens the file; a missing one is empty. One that cannot be parsed is an error that shows
     /// where, and stays as it is.
     pub fn open(path: &Path) -> Result<Self, EditError> {
-        let original = read_text(path)?;
+        Self::of_text(path, read_text(path)?)
+    }
+
+    fn of_text(path: &Path, original: String) -> Result<Self, EditError> {
         let text = original.trim_start_matches('\u{feff}').to_owned();
         let tree = read(&text).map_err(|source| ConfigError::Yaml {
             path: path.to_path_buf(),
@@ -164,7 +167,7 @@ impl ConfigDoc {
             match target {
                 // A key that stands there twice must not come back with its first value.
                 splice::Removed::Entry(target) if splice::is_duplicate(&doc, &target) => {
-                    self.apply_or_duplicate(path, splices, &expected, true)?;
+                    self.apply_or_duplicate(path, splices, &expected, Some(&target))?;
                     continue;
                 }
                 splice::Removed::Entry(target) => drop(remove(&mut expected, target.parts())),
@@ -214,21 +217,28 @@ impl ConfigDoc {
         splices: Vec<splice::Splice>,
         expected: &Value,
     ) -> Result<(), EditError> {
-        self.apply_or_duplicate(path, splices, expected, false)
+        self.apply_or_duplicate(path, splices, expected, None)
     }
 
-    /// Puts the new text in place if it means what it should. While a duplicate is being taken out,
-    /// what is left is simply what the text then says.
+    /// Puts the new text in place if it means what it should. While a duplicate is being taken out, what
+    /// is left of it is what the text then says; everything else stays.
     fn apply_or_duplicate(
         &mut self,
         path: &KeyPath,
         splices: Vec<splice::Splice>,
         expected: &Value,
-        duplicate: bool,
+        duplicate: Option<&KeyPath>,
     ) -> Result<(), EditError> {
         let text = splice::apply(&self.text, splices);
+        let others = |tree: &Value| {
+            let mut tree = tree.clone();
+            if let Some(duplicate) = duplicate {
+                remove(&mut tree, duplicate.parts());
+            }
+            tree
+        };
         match read(&text) {
-            Ok(tree) if tree == *expected || duplicate => {
+            Ok(tree) if others(&tree) == others(expected) => {
                 self.tree = tree;
                 self.text = text;
                 Ok(())

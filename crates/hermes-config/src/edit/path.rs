@@ -79,7 +79,7 @@ impl fmt::Display for KeyPath {
             if index > 0 {
                 f.write_str(".")?;
             }
-            if part.contains('.') {
+            if part.contains('.') || part.trim() != part {
                 write!(f, "\"{part}\"")?;
             } else {
                 f.write_str(part)?;
@@ -95,7 +95,13 @@ mod tests {
 
     #[test]
     fn paths_read_and_show_alike() {
-        for text in ["a", "a.b.0.c", "\"kettle.box\"", "providers.\"x.y\".api"] {
+        for text in [
+            "a",
+            "a.b.0.c",
+            "\"kettle.box\"",
+            "providers.\"x.y\".api",
+            "\" a\"",
+        ] {
             assert_eq!(KeyPath::parse(text).unwrap().to_string(), text);
         }
         for text in ["", ".", "a.", ".a", "a..b", "\"a", "\"a\"b", "\"\""] {

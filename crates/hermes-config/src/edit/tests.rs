@@ -329,6 +329,17 @@ fn a_key_that_stands_twice_goes_twice() {
     );
 }
 
+/// A bare CR ends a line too: what stands behind it must not go with the duplicate.
+#[test]
+fn removing_a_duplicate_removes_nothing_else() {
+    let text = "a: 1\nb:\n  c: 0\n  c: 0 # x\rc: 0";
+    let mut edited = doc(text);
+    if edited.unset(&path("b.c")).is_err() {
+        assert_eq!(edited.text(), text);
+    }
+    assert_eq!(path("c").get(edited.tree()), Some(&json!(0)));
+}
+
 #[test]
 fn a_broken_file_is_an_error_and_stays() {
     let dir = tempfile::tempdir().unwrap();

@@ -158,6 +158,10 @@ impl ValueReader<'_> {
         if self.open.contains(&id) {
             return Err(self.error(id, "this value contains itself"));
         }
+        // Aliases nest what is flat in the text.
+        if self.open.len() > 2 * MAX_DEPTH {
+            return Err(self.error(id, "nested too deeply"));
+        }
         self.open.push(id);
         let value = match &node.kind {
             Kind::Scalar { .. } => Value::Null,

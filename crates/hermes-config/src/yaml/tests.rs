@@ -132,6 +132,16 @@ fn spans_cover_what_they_should() {
     );
 }
 
+/// Flat in the text, each value within the next one by its alias: read without a bound, it would take
+/// the whole stack, and the process with it.
+#[test]
+fn aliases_do_not_nest_without_end() {
+    let lines = (1..50_000).map(|level| format!("a{level}: &a{level} [*a{}]\n", level - 1));
+    let text = format!("a0: &a0 []\n{}", lines.collect::<Vec<_>>().concat());
+    let error = parse(&text).unwrap_err().to_string();
+    assert!(error.contains("nested too deeply"), "{error}");
+}
+
 fn any_value() -> impl Strategy<Value = Value> {
     let text = prop_oneof![
         "[ -~]{0,12}",
