@@ -174,6 +174,7 @@ impl<'a> Look<'a> {
                 Category::TOO_DEEP,
                 "commands within commands, deeper than is looked at",
             );
+            self.rough(source);
             return;
         }
         self.depth += 1;

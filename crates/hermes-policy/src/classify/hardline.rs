@@ -211,6 +211,12 @@ impl Look<'_> {
     /// For text that the grammar does not understand: bash runs what comes before the mistake.
     pub(super) fn rough(&mut self, source: &str) {
         const PIECES: usize = 20_000;
+        if defines_fork_bomb(source) {
+            self.forbid(
+                Category::FORK_BOMB,
+                "a function that starts itself without end",
+            );
+        }
         let pieces = source.split(['\n', ';', '|', '&', '(', ')', '`', '{', '}']);
         for (number, piece) in pieces.enumerate() {
             if number > PIECES {
@@ -228,7 +234,15 @@ impl Look<'_> {
                 .skip_while(|word| {
                     matches!(
                         word.text.as_str(),
-                        "!" | "then" | "do" | "else" | "if" | "while" | "until" | "time" | ""
+                        "!" | "then"
+                            | "do"
+                            | "else"
+                            | "elif"
+                            | "if"
+                            | "while"
+                            | "until"
+                            | "time"
+                            | ""
                     ) || word.text.contains('=')
                 })
                 .collect();
@@ -282,6 +296,27 @@ impl Look<'_> {
     }
 }
 
+/// Whether a function pipes into itself or starts itself in the background, by its letters alone.
+fn defines_fork_bomb(source: &str) -> bool {
+    let tight: String = source.chars().filter(|c| !c.is_whitespace()).collect();
+    let mut rest = tight.as_str();
+    while let Some((before, after)) = rest.split_once("(){") {
+        let is_separator = |c: char| matches!(c, ';' | '|' | '&' | '(' | ')' | '{' | '}');
+        let name = before.rsplit(is_separator).next().unwrap_or_default();
+        let body = after.split('}').next().unwrap_or_default();
+        // Without its blanks, words before the name are part of it.
+        let starts_itself = |body: &str, name: &str| {
+            body.contains(&format!("|{name}")) || body.contains(&format!("{name}&"))
+        };
+        let mut names = name.char_indices().map(|(at, _)| &name[at..]).take(64);
+        if names.any(|name| starts_itself(body, name)) {
+            return true;
+        }
+        rest = after;
+    }
+    false
+}
+
 /// A short option of sudo itself, not of what it runs.
 fn sudo_flag(args: &[Word], flag: char) -> bool {
     let takes = "-u --user -g --group -h --host -p --prompt -C -D -R -T -U -r -t";
@@ -306,6 +341,20 @@ fn sudo_flag(args: &[Word], flag: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fork_bombs_are_found_in_what_is_not_understood() {
+        for text in [
+            "if x; elif\n:(){ :|:& };:",
+            "then boom () { boom & boom; } ; boom",
+            "else : ( ) { : | : & } ; :",
+        ] {
+            assert!(defines_fork_bomb(text), "{text}");
+        }
+        for text in ["f() { ls | cat; }; f", "f() { g & }", "(){", "echo '(){'"] {
+            assert!(!defines_fork_bomb(text), "{text}");
+        }
+    }
 
     #[test]
     fn options_of_sudo_end_where_its_command_begins() {
