@@ -66,13 +66,67 @@ fn repair(text: &str, error: &serde_json::Error) -> Arguments {
     if !is_balanced(text) {
         return unreadable();
     }
-    let Ok(repaired) = jsonrepair_rs::jsonrepair(text) else {
+    let Ok(repaired) = jsonrepair_rs::jsonrepair(&with_literal_backslashes(text)) else {
         return unreadable();
     };
+    // The repair also leaves out comments and ellipses, and puts null where a value is missing.
+    if substance(text) != substance(&repaired) {
+        return unreadable();
+    }
     match serde_json::from_str(&repaired) {
         Ok(value) => from_value(value, true),
         Err(_) => unreadable(),
     }
+}
+
+/// A backslash that escapes nothing is meant as one: `"\d+"`, `"C:\dir"`. The repair would drop it.
+fn with_literal_backslashes(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        let (before, after) = rest.split_at(at);
+        out.push_str(before);
+        let next = after[1..].chars().next();
+        let is_escape = match next {
+            Some('u') => {
+                after[2..]
+                    .bytes()
+                    .take(4)
+                    .filter(u8::is_ascii_hexdigit)
+                    .count()
+                    == 4
+            }
+            Some(c) => "\"\\/'bfnrt".contains(c),
+            None => false,
+        };
+        out.push_str(if is_escape { "\\" } else { "\\\\" });
+        let taken = 1 + next.filter(|_| is_escape).map_or(0, char::len_utf8);
+        out.push_str(&after[1..taken]);
+        rest = &after[taken..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// What a text says, without what a repair may change: brackets, quotes, commas, white space, escapes
+/// and the way in which other languages write null and booleans.
+fn substance(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c == '\\' {
+            let escaped = chars.next_if(|next| "\"\\/'bfnrtu".contains(*next));
+            if escaped == Some('u') {
+                for _ in 0..4 {
+                    chars.next_if(char::is_ascii_hexdigit);
+                }
+            }
+        } else if !c.is_whitespace() && !c.is_control() && !"{}[],:\"'`´‘’“”+".contains(c)
+        {
+            kept.extend(c.to_lowercase());
+        }
+    }
+    kept.replace("undefined", "null").replace("none", "null")
 }
 
 /// Whether every bracket is closed by its own kind, in order, and no string is left open.
@@ -221,6 +275,10 @@ mod tests {
             ("{'a': 'it'}", json!({"a": "it"})),
             ("{a: True}", json!({"a": true})),
             (r#""{\"a\": 1}""#, json!({"a": 1})),
+            (
+                r#"{"a": "C:\dir", "b": None}"#,
+                json!({"a": "C:\\dir", "b": null}),
+            ),
         ] {
             assert_eq!(
                 Arguments::read(text),
@@ -241,6 +299,24 @@ mod tests {
             "[1]",
             "7",
             r#"{"a":1}{"b":2}"#,
+        ] {
+            assert!(
+                matches!(Arguments::read(text), Arguments::Unreadable(_)),
+                "{text}: {:?}",
+                Arguments::read(text)
+            );
+        }
+    }
+
+    #[test]
+    fn a_repair_makes_nothing_up_and_leaves_nothing_out() {
+        for text in [
+            r#"{"a": 1, "b": }"#,
+            "{\"a\": 1, \"b\": # 2}",
+            r#"{"list": [1, 2, ...]}"#,
+            r#"{"a": 1, ...}"#,
+            r#"{"a": 1 /* "b": 2 */}"#,
+            "{\"a\": 1, // \"b\": 2\n}",
         ] {
             assert!(
                 matches!(Arguments::read(text), Arguments::Unreadable(_)),
