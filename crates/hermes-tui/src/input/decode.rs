@@ -3,7 +3,8 @@
 use super::{Input, Report};
 use crate::keys::{Code, Key, Mods};
 
-/// A sequence without an end is thrown away after this many bytes.
+/// A sequence without an end is thrown away after this many bytes. Counted from its beginning, so that
+/// it does not depend on how the bytes are cut.
 const SEQUENCE: usize = 4096;
 /// A paste is handed on in parts of about this size.
 const PASTE_PART: usize = 4 << 20;
@@ -53,7 +54,10 @@ impl Decoder {
         let open = std::mem::take(&mut self.bytes);
         match open.as_slice() {
             [0x1b] => out.push(key(Code::Esc, Mods::NONE)),
-            [0x1b, byte @ (b'[' | b'O')] => {
+            [
+                0x1b,
+                byte @ (b'[' | b'O' | b']' | b'P' | b'_' | b'^' | b'X'),
+            ] => {
                 out.push(key(Code::Char(char::from(*byte)), Mods::ALT));
             }
             // The beginning of a sequence that never ended says nothing.
@@ -89,9 +93,6 @@ impl Decoder {
             }
         }
         self.bytes.drain(..at);
-        if self.bytes.len() > SEQUENCE {
-            self.bytes.clear();
-        }
     }
 
     /// Whether the paste has ended.
@@ -211,7 +212,12 @@ fn ss3(rest: &[u8]) -> Found {
         b'A'..=b'D' | b'H' | b'F' => arrow(*letter),
         b'P'..=b'S' => Some(Code::F(letter - b'P' + 1)),
         b'M' => Some(Code::Enter),
-        _ => None,
+        b' '..=b'~' => None,
+        // Not a sequence: another key follows.
+        _ => {
+            let typed = key(Code::Char('O'), Mods::ALT);
+            return Found::Input(2, Some(typed));
+        }
     };
     Found::Input(3, code.map(|code| key(code, Mods::NONE)))
 }
@@ -230,28 +236,32 @@ fn arrow(letter: u8) -> Option<Code> {
 
 /// A sequence that ends with BEL or ST: answers about colours, and what we never asked for.
 fn string(kind: u8, rest: &[u8]) -> Found {
-    let bell = rest.iter().position(|byte| *byte == 0x07);
-    let st = rest.windows(2).position(|two| two == b"\x1b\\");
+    let Some(first) = rest.first() else {
+        return Found::Open;
+    };
+    // alt+] and others are typed too: only what looks like an answer is one.
+    if !is_answer(kind, *first) {
+        let typed = key(Code::Char(char::from(kind)), Mods::ALT);
+        return Found::Input(2, Some(typed));
+    }
+    let body = &rest[..rest.len().min(SEQUENCE)];
+    let bell = body.iter().position(|byte| *byte == 0x07);
+    let st = body.windows(2).position(|two| two == b"\x1b\\");
     let (end, mark) = match (bell, st) {
         (Some(bell), st) if kind == b']' && st.is_none_or(|st| bell < st) => (bell, 1),
         (_, Some(st)) => (st, 2),
-        // alt+] and others are typed too: only what looks like an answer is waited for.
-        (_, None) if rest.is_empty() || rest.len() <= SEQUENCE && likely(kind, rest) => {
-            return Found::Open;
-        }
-        (_, None) => {
-            let typed = key(Code::Char(char::from(kind)), Mods::ALT);
-            return Found::Input(2, Some(typed));
-        }
+        (_, None) if rest.len() < SEQUENCE => return Found::Open,
+        (_, None) => return Found::Input(2 + SEQUENCE, None),
     };
     let input = std::str::from_utf8(&rest[..end]).ok().and_then(background);
     Found::Input(2 + end + mark, input.map(Input::Report))
 }
 
-fn likely(kind: u8, rest: &[u8]) -> bool {
+fn is_answer(kind: u8, first: u8) -> bool {
     match kind {
-        b']' => rest[0].is_ascii_digit(),
-        b'P' => matches!(rest[0], b'0'..=b'9' | b'>' | b'!' | b'+'),
+        b']' => first.is_ascii_digit(),
+        b'P' => matches!(first, b'0'..=b'9' | b'>' | b'!' | b'+'),
+        b'_' => first == b'G',
         _ => false,
     }
 }
@@ -278,11 +288,18 @@ fn csi(rest: &[u8]) -> Found {
             Some(letter @ b'A'..=b'E') => {
                 Found::Input(4, Some(key(Code::F(letter - b'A' + 1), Mods::NONE)))
             }
-            Some(_) => Found::Input(4, None),
+            Some(b' '..=b'~') => Found::Input(4, None),
+            // Broken off by another key.
+            Some(_) => Found::Input(3, None),
         };
     }
-    let Some(end) = rest.iter().position(|byte| !(0x20..=0x3f).contains(byte)) else {
-        return Found::Open;
+    let body = &rest[..rest.len().min(SEQUENCE)];
+    let Some(end) = body.iter().position(|byte| !(0x20..=0x3f).contains(byte)) else {
+        return if rest.len() < SEQUENCE {
+            Found::Open
+        } else {
+            Found::Input(2 + SEQUENCE, None)
+        };
     };
     let letter = rest[end];
     if !(0x40..=0x7e).contains(&letter) {

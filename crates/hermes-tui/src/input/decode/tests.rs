@@ -118,6 +118,43 @@ fn the_way_bytes_are_cut_does_not_matter() {
     assert_eq!(decoded(&each[..8]).first().map(String::as_str), Some("a"));
 }
 
+/// These begin sequences, so that more is waited for; when nothing comes they were typed.
+#[test]
+fn alt_with_a_key_that_begins_sequences_is_a_key() {
+    for letter in "[O]P_^X".chars() {
+        let typed = format!("\x1b{letter}");
+        assert_eq!(decoded(&[typed.as_bytes()]), [format!("alt+{letter}")]);
+    }
+}
+
+#[test]
+fn a_string_that_is_no_answer_is_typed_however_it_is_cut() {
+    let bytes = b"\x1b]x\x1b\\y";
+    for size in 1..=bytes.len() {
+        let pieces: Vec<&[u8]> = bytes.chunks(size).collect();
+        assert_eq!(decoded(&pieces), ["alt+]", "x", "alt+\\", "y"], "{size}");
+    }
+}
+
+#[test]
+fn a_sequence_without_an_end_goes_at_the_same_place_however_it_is_cut() {
+    for begin in ["\x1b[", "\x1b]1", "\x1bP1"] {
+        let text = format!("{begin}{}A", "1".repeat(SEQUENCE + 10));
+        let whole = decoded(&[text.as_bytes()]);
+        assert!((10..14).contains(&whole.len()), "{whole:?}");
+        for size in [1, 7, 4096] {
+            let pieces: Vec<&[u8]> = text.as_bytes().chunks(size).collect();
+            assert_eq!(decoded(&pieces), whole, "{begin:?} in pieces of {size}");
+        }
+    }
+}
+
+#[test]
+fn a_sequence_that_is_broken_off_does_not_swallow_the_next_key() {
+    assert_eq!(decoded(&[b"\x1bO\x1b[A"]), ["alt+O", "up"]);
+    assert_eq!(decoded(&[b"\x1b[[\x1b[A"]), ["up"]);
+}
+
 #[test]
 fn a_paste_without_an_end_lets_go() {
     assert_eq!(
