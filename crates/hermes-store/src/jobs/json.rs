@@ -79,6 +79,19 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_the_same_after_any_number_of_writes() {
+        for text in [
+            "1234567890123456789901234567890",
+            "1763358432.1234567",
+            "0.1e-7",
+        ] {
+            let value = parse_lenient(text.as_bytes()).unwrap();
+            assert_eq!(value.as_f64(), text.parse().ok(), "{text}");
+            assert_eq!(parse_lenient(pretty_ascii(&value).as_bytes()), Ok(value));
+        }
+    }
+
+    #[test]
     fn output_is_ascii_and_reads_back() {
         let value = serde_json::json!({"a": ["Grüße 🚀", null, 1.5]});
         let text = pretty_ascii(&value);
