@@ -7,7 +7,7 @@ use crate::workspace;
 
 const MAX_LINES: usize = 800;
 
-fn rust_files() -> Vec<PathBuf> {
+pub(crate) fn rust_files() -> Vec<PathBuf> {
     let mut found = Vec::new();
     for root in ["crates", "xtask"] {
         collect(&workspace().join(root), &mut found);

@@ -4,6 +4,7 @@
 mod arrows;
 mod documents;
 mod files;
+mod names;
 
 use std::path::Path;
 
