@@ -1,4 +1,4 @@
-//! Workspace chores: `cargo xtask setup | test | ci | advisories | nightly | bench | soak | chaos | flat`.
+//! Workspace chores: `cargo xtask setup | test | ci | advisories | nightly | bench | fuzz | soak | chaos | flat`.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -11,6 +11,7 @@ mod ci;
 mod command;
 mod deny;
 mod exec_setup;
+mod fuzz;
 mod local_setup;
 mod mail_setup;
 mod mcp_setup;
@@ -35,11 +36,15 @@ usage: cargo xtask <task>
   advisories [--update [--from DIR]]
                only the last of these, against the advisories in ci/advisories; --update rebuilds that
                folder from the public database: from a clone in DIR, or fetched with git
-  nightly      everything at full length: tests, 50,000 ways to lose an MCP session, soak, chaos,
+  nightly      everything at full length: tests, 50,000 ways to lose an MCP session, fuzz, soak, chaos,
                flat, bench --check (hours)
   bench [--check] [--no-build] [scenario …]
                measure against the original and a bare client; --check fails on a missed target,
                --no-build uses the existing release binaries
+  fuzz [TARGET …] [--seconds N]
+               give parsers inputs that nobody writes, guided by coverage (default: 60 seconds for
+               each target); targets are the folders of crates/hermes-fuzz/corpus. Needs a C++
+               compiler
   soak [--minutes N]
                MCP servers killed, restarted and made to forget, under load (default: 5 minutes)
   chaos [--minutes N]
@@ -62,6 +67,7 @@ fn main() -> ExitCode {
         "advisories" => advisories::run(rest),
         "nightly" => nightly::run(),
         "bench" => bench::run(rest),
+        "fuzz" => fuzz::run(rest),
         "soak" => soak::SOAK.run(rest),
         "chaos" => soak::CHAOS.run(rest),
         "flat" => soak::FLAT.run(rest),

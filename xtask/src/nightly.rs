@@ -6,10 +6,12 @@ use crate::ci::Done;
 use crate::command::{like_cargo, run as run_command};
 use crate::soak::{CHAOS, FLAT, SOAK};
 use crate::tools::NEXTEST;
-use crate::{bench, test};
+use crate::{bench, fuzz, test};
 
 /// Combinations of lost MCP sessions.
 const MATRIX: &str = "50000";
+/// For each fuzz target.
+const FUZZ_SECONDS: &str = "600";
 const SOAK_MINUTES: &str = "30";
 const CHAOS_MINUTES: &str = "15";
 
@@ -17,6 +19,9 @@ pub(crate) fn run() -> Result<()> {
     let mut done = Done::default();
     done.take("test", || test::run(&[]));
     done.take("matrix", matrix);
+    done.take("fuzz", || {
+        fuzz::run(&["--seconds".to_owned(), FUZZ_SECONDS.to_owned()])
+    });
     done.take("soak", || SOAK.run(&minutes(SOAK_MINUTES)));
     done.take("chaos", || CHAOS.run(&minutes(CHAOS_MINUTES)));
     done.take("flat", || FLAT.run(&[]));

@@ -25,6 +25,8 @@ pub mod context_files;
 pub mod events;
 pub mod fence;
 pub mod front;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod guard;
 pub mod home;
 pub mod lean;

@@ -1,5 +1,8 @@
 //! Repairs of what models write: tool names, and the JSON of arguments.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+
 use std::collections::HashMap;
 
 use hermes_core::tool::{Registry, ToolArgs};

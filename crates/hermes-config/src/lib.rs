@@ -18,6 +18,8 @@
 pub mod edit;
 pub mod env;
 pub mod fs;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod home;
 mod known;
 pub mod load;

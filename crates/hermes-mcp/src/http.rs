@@ -36,6 +36,8 @@ use crate::peer::{Greeting, Shared};
 use answer_stream::AnswerStream;
 
 pub(crate) use body::{BodyError, bounded_body, chain, discard, watched_events, without_bom};
+#[cfg(any(test, fuzzing))]
+pub(crate) use event_reader::fuzz;
 pub(crate) use exchange::{Exchange, Outgoing, Refused};
 
 pub(crate) const SESSION_ID: &str = "mcp-session-id";

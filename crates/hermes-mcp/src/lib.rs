@@ -28,6 +28,8 @@ pub mod config;
 pub mod connect;
 pub mod era;
 pub mod failure;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod http;
 pub mod keepalive;
 pub mod known_tools;

@@ -19,6 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::ledger::{Ledger, Swept};
 
 pub(crate) use child::Child;
+#[cfg(any(test, fuzzing))]
+pub(crate) use lines::fuzz;
 use stderr::StderrLog;
 pub use stderr::StderrRing;
 pub(crate) use transport::spawn;

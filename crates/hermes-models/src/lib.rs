@@ -23,6 +23,8 @@ pub mod client;
 pub mod codec;
 pub mod context;
 pub mod credentials;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod http;
 pub mod live;
 pub mod local;

@@ -1,5 +1,8 @@
 //! Server-sent events from bytes. Any split of the bytes gives the same events.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+
 /// Largest event that is accepted.
 pub const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 

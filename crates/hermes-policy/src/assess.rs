@@ -1,6 +1,9 @@
 //! From a request to an [`Assessment`]: a function of the request and the configuration. The disk is
 //! only looked at to find secrets among what would be read.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+
 use std::path::PathBuf;
 
 use hermes_core::approval::Rule;

@@ -14,6 +14,8 @@ mod assess;
 pub mod assessment;
 mod classify;
 pub mod config;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod gate;
 pub mod judge;
 mod live;

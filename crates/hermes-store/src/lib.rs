@@ -10,6 +10,8 @@
 //! | [`scan`] | detection of text that tries to instruct the model |
 
 pub mod db;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod jobs;
 pub mod memory;
 pub mod pending;

@@ -7,6 +7,7 @@
 //! | [`mcp_server`] | an MCP server of either era with every fault seen in the wild |
 //! | [`clock`] | time and randomness the test decides |
 //! | [`mail`] | a real mail server (Dovecot, Exim) and bad weather before it |
+//! | [`fuzz`] | the fuzz targets over their corpus and mutations of it |
 //! | [`home`] | a throw-away home with its configuration |
 //! | [`recorder`] | collecting events and waiting for one |
 //! | [`oracle`] | the pinned Python original |
@@ -25,6 +26,7 @@
 
 pub mod clock;
 pub mod discord;
+pub mod fuzz;
 pub mod home;
 pub mod mail;
 pub mod mcp_server;

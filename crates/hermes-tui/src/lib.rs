@@ -21,6 +21,8 @@ pub mod cells;
 pub mod composer;
 pub mod diff;
 pub mod figures;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod highlight;
 pub mod input;
 pub mod keys;

@@ -55,3 +55,26 @@ fn no_code_is_pasted_in_by_include() {
         "use modules instead of include: {guilty:#?}"
     );
 }
+
+#[test]
+fn every_fuzz_target_has_a_corpus_a_dictionary_and_a_place_in_the_test_run() {
+    let corpus = workspace().join("crates/hermes-fuzz/corpus");
+    let main = fs::read_to_string(workspace().join("crates/hermes-fuzz/src/main.rs")).unwrap();
+    let crates = fs::read_dir(workspace().join("crates")).unwrap();
+    let tests: String = crates
+        .filter_map(|entry| fs::read_to_string(entry.unwrap().path().join("src/fuzz.rs")).ok())
+        .collect();
+    let mut targets = 0;
+    for entry in fs::read_dir(&corpus).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.is_dir() {
+            continue;
+        }
+        targets += 1;
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        assert!(corpus.join(format!("{name}.dict")).exists(), "{name}");
+        assert!(main.contains(&format!("(\"{name}\", ")), "{name}");
+        assert!(tests.contains(&format!("run(\"{name}\", ")), "{name}");
+    }
+    assert_eq!(main.matches("::fuzz::").count(), targets);
+}

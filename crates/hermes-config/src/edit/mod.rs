@@ -3,6 +3,8 @@
 //! An edit splices text. Before it counts, the new text is read again and must mean exactly what
 //! was intended; otherwise the edit is refused and nothing changes.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod path;
 mod place;
 mod splice;

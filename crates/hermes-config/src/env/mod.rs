@@ -1,6 +1,8 @@
 //! Environment variables: the process's own, and those of the home's `.env` files.
 
 mod dotenv;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod known;
 pub mod writer;
 

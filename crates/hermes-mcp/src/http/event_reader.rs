@@ -1,6 +1,9 @@
 //! Event streams, read as the standard wants it: what is not understood is ignored. The reader of
 //! `sse-stream` ends at a field it does not know, and a call with it, whose outcome is unknown then.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+
 use std::collections::VecDeque;
 
 use futures_util::StreamExt;

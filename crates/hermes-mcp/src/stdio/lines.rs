@@ -1,5 +1,8 @@
 //! Lines of a pipe, with an end to their length.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
+
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 /// The longest line that is read whole.
@@ -21,6 +24,7 @@ pub(super) enum Line {
 pub(super) struct Lines<R> {
     pipe: R,
     max: usize,
+    kept: usize,
     /// Read and not yet given out; begins at the start of a line or inside a long one.
     buffer: Vec<u8>,
     /// Up to here `buffer` holds no newline.
@@ -32,13 +36,15 @@ pub(super) struct Lines<R> {
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     pub(super) fn new(pipe: R) -> Self {
-        Self::with_max(pipe, MAX_LINE)
+        Self::with_limits(pipe, MAX_LINE, KEPT)
     }
 
-    fn with_max(pipe: R, max: usize) -> Self {
+    /// `max` is at least twice `kept`, else the two ends of a long line overlap.
+    fn with_limits(pipe: R, max: usize, kept: usize) -> Self {
         Self {
             pipe,
             max,
+            kept,
             buffer: Vec::new(),
             seen: 0,
             long: None,
@@ -77,13 +83,13 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         self.seen = 0;
         if let Some((head, dropped)) = self.long.take() {
             let length = dropped + line.len();
-            let tail = line[line.len().saturating_sub(KEPT)..].to_vec();
+            let tail = line[line.len().saturating_sub(self.kept)..].to_vec();
             return Line::TooLong { head, tail, length };
         }
         if line.len() > self.max {
             return Line::TooLong {
-                head: line[..KEPT.min(line.len())].to_vec(),
-                tail: line[line.len().saturating_sub(KEPT)..].to_vec(),
+                head: line[..self.kept.min(line.len())].to_vec(),
+                tail: line[line.len().saturating_sub(self.kept)..].to_vec(),
                 length: line.len(),
             };
         }
@@ -92,14 +98,14 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
     /// Drops the middle of a line that is too long.
     fn shed(&mut self) {
-        let cut = self.buffer.len() - KEPT.min(self.buffer.len());
+        let cut = self.buffer.len() - self.kept.min(self.buffer.len());
         let tail = self.buffer.split_off(cut);
         let dropped = std::mem::replace(&mut self.buffer, tail);
         self.seen = self.buffer.len();
         if let Some((_, count)) = &mut self.long {
             *count += dropped.len();
         } else {
-            let head = dropped[..KEPT.min(dropped.len())].to_vec();
+            let head = dropped[..self.kept.min(dropped.len())].to_vec();
             self.long = Some((head, dropped.len()));
         }
     }
@@ -117,7 +123,7 @@ mod tests {
     use super::*;
 
     async fn all(input: &[u8], max: usize) -> Vec<Line> {
-        let mut lines = Lines::with_max(input, max);
+        let mut lines = Lines::with_limits(input, max, KEPT);
         let mut found = Vec::new();
         while let Some(line) = lines.next(|| ()).await {
             found.push(line);
@@ -178,7 +184,7 @@ mod tests {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let pieces = bytes.chunks(cut).map(<[u8]>::to_vec).collect();
             let found = runtime.block_on(async {
-                let mut lines = Lines::with_max(Pieces(pieces), max);
+                let mut lines = Lines::with_limits(Pieces(pieces), max, KEPT);
                 let mut found = Vec::new();
                 while let Some(line) = lines.next(|| ()).await {
                     found.push(match line {

@@ -12,6 +12,8 @@ mod claim;
 mod cron_fields;
 mod executions;
 mod finished;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod json;
 mod next;
 mod output;
@@ -76,6 +78,46 @@ pub struct JobTable {
 struct Contents {
     jobs: Vec<Value>,
     other: Map<String, Value>,
+}
+
+impl Contents {
+    /// What a file holds; the error says what is wrong with it.
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let mut other = match json::parse_lenient(bytes)? {
+            Value::Object(object) => object,
+            Value::Array(jobs) => {
+                return Ok(Self {
+                    jobs,
+                    other: Map::new(),
+                });
+            }
+            _ => return Err("it holds neither an object nor a list".to_owned()),
+        };
+        match other.shift_remove("jobs") {
+            Some(Value::Array(jobs)) => Ok(Self { jobs, other }),
+            None => Ok(Self {
+                jobs: Vec::new(),
+                other,
+            }),
+            Some(_) => Err("its jobs are not a list".to_owned()),
+        }
+    }
+
+    /// Puts right what other programs left behind.
+    fn repair(&mut self, new_id: impl Fn() -> String) {
+        for job in &mut self.jobs {
+            record::repair(job, &new_id);
+        }
+    }
+
+    fn into_text(self, updated_at: &str) -> String {
+        let mut object = Map::new();
+        object.insert("jobs".to_owned(), Value::Array(self.jobs));
+        object.insert("updated_at".to_owned(), Value::Null);
+        object.extend(self.other);
+        object["updated_at"] = json!(updated_at);
+        json::pretty_ascii(&Value::Object(object))
+    }
 }
 
 impl JobTable {
@@ -164,9 +206,7 @@ impl JobTable {
             .map_err(|source| failed("cannot make", &self.dir, source))?;
         let _lock = FileLock::acquire(&self.dir.join(".jobs.lock"), LOCK_WAIT)?;
         let mut contents = self.read()?;
-        for job in &mut contents.jobs {
-            record::repair(job, || self.new_id());
-        }
+        contents.repair(|| self.new_id());
         let result = edit(&mut contents)?;
         self.write(contents)?;
         Ok(result)
@@ -183,37 +223,11 @@ impl JobTable {
             }
             bytes => bytes.map_err(|source| failed("cannot read", &path, source))?,
         };
-        let damaged = |why: String| JobError::Damaged {
-            path: path.clone(),
-            why,
-        };
-        let mut other = match json::parse_lenient(&bytes).map_err(damaged)? {
-            Value::Object(object) => object,
-            Value::Array(jobs) => {
-                return Ok(Contents {
-                    jobs,
-                    other: Map::new(),
-                });
-            }
-            _ => return Err(damaged("it holds neither an object nor a list".to_owned())),
-        };
-        match other.shift_remove("jobs") {
-            Some(Value::Array(jobs)) => Ok(Contents { jobs, other }),
-            None => Ok(Contents {
-                jobs: Vec::new(),
-                other,
-            }),
-            Some(_) => Err(damaged("its jobs are not a list".to_owned())),
-        }
+        Contents::parse(&bytes).map_err(|why| JobError::Damaged { path, why })
     }
 
     fn write(&self, contents: Contents) -> Result<(), JobError> {
-        let mut object = Map::new();
-        object.insert("jobs".to_owned(), Value::Array(contents.jobs));
-        object.insert("updated_at".to_owned(), Value::Null);
-        object.extend(contents.other);
-        object["updated_at"] = json!(schedule::iso(&self.clock.now().fixed_offset()));
-        let text = json::pretty_ascii(&Value::Object(object));
+        let text = contents.into_text(&schedule::iso(&self.clock.now().fixed_offset()));
         let path = self.path();
         self.writes.fetch_add(1, Ordering::Relaxed);
         fs::write_atomic(&path, text.as_bytes(), 0o600)

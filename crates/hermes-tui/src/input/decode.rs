@@ -424,5 +424,7 @@ fn unicode(number: u32) -> Option<Code> {
     })
 }
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 #[cfg(test)]
 mod tests;

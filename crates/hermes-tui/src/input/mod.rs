@@ -6,6 +6,8 @@ mod reader;
 
 pub use burst::Burst;
 pub use decode::Decoder;
+#[cfg(any(test, fuzzing))]
+pub(crate) use decode::fuzz;
 pub use reader::Inputs;
 
 use crate::keys::Key;

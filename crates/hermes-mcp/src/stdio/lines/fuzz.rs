@@ -1,0 +1,78 @@
+//! Any output of a server, however it is cut: the same lines, in bounded memory.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::{Line, Lines};
+
+/// Small, so that short inputs have long lines.
+const MAX: usize = 24;
+const KEPT: usize = 8;
+
+pub fn stdio(data: &[u8]) {
+    let expected = lines(data);
+    for size in [1, 2, 3, 7, 64, usize::MAX] {
+        assert_eq!(read(data, size), expected, "in pieces of {size}");
+    }
+}
+
+fn read(data: &[u8], size: usize) -> Vec<Line> {
+    let mut lines = Lines::with_limits(Pieces { rest: data, size }, MAX, KEPT);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut found = Vec::new();
+    loop {
+        let next = std::pin::pin!(lines.next(|| ())).poll(&mut context);
+        // The pipe never waits.
+        let Poll::Ready(Some(line)) = next else {
+            break;
+        };
+        let held = match &line {
+            Line::Whole(line) => line.len(),
+            Line::TooLong { head, tail, .. } => head.len().max(tail.len()) + MAX - KEPT,
+        };
+        assert!(held <= MAX, "{line:?}");
+        found.push(line);
+        let held = lines.buffer.len();
+        assert!(held <= MAX + size.min(data.len()), "{held} bytes are held");
+    }
+    found
+}
+
+fn lines(data: &[u8]) -> Vec<Line> {
+    let mut lines: Vec<&[u8]> = data.split(|byte| *byte == b'\n').collect();
+    // What follows the last newline is a line only if there is something.
+    lines.pop_if(|line| line.is_empty());
+    let line = |line: &[u8]| {
+        if line.len() <= MAX {
+            return Line::Whole(line.to_vec());
+        }
+        Line::TooLong {
+            head: line[..KEPT].to_vec(),
+            tail: line[line.len() - KEPT..].to_vec(),
+            length: line.len(),
+        }
+    };
+    lines.into_iter().map(line).collect()
+}
+
+/// A pipe that gives its bytes in pieces of this size.
+struct Pieces<'a> {
+    rest: &'a [u8],
+    size: usize,
+}
+
+impl AsyncRead for Pieces<'_> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let length = self.size.min(self.rest.len()).min(into.remaining());
+        let (piece, rest) = self.rest.split_at(length);
+        into.put_slice(piece);
+        self.rest = rest;
+        Poll::Ready(Ok(()))
+    }
+}

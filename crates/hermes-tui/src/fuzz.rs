@@ -1,0 +1,11 @@
+//! Fuzz targets; see `hermes-fuzz`.
+
+pub use crate::input::fuzz::keys;
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn keys() {
+        hermes_testkit::fuzz::run("keys", 2000, super::keys);
+    }
+}
