@@ -465,6 +465,8 @@ async fn many_lives_leave_nothing_open() {
             before = open();
         }
     }
-    until("all files are closed", || open() <= before).await;
+    // A leak leaves one or more for each of the 24 rounds since; what happens to be open at the count
+    // differs by a few.
+    until("all files are closed", || open() <= before + 4).await;
     assert!(!pids.iter().any(|pid| Path::new("/proc").join(pid).exists()));
 }
