@@ -101,7 +101,7 @@ fn platforms_are_set_up_without_a_terminal() {
     ];
     let done = run(&[&words[..], &["--allow", "7,8", "--home-channel", "7"]].concat()).ok();
     assert!(!done.stdout.contains("abcdefghijklmnop"), "{done:?}");
-    assert!(done.stderr.contains("switched on: telegram"), "{done:?}");
+    assert!(done.stderr.contains("enabled: telegram"), "{done:?}");
     let env = home.read(".env");
     for line in [
         "TELEGRAM_BOT_TOKEN=123456:abcdefghijklmnop",

@@ -171,7 +171,7 @@ fn commands_work_and_unknown_ones_say_what_is_close() {
     terminal.wait_for("scripted-model");
     terminal.wait_for("tokens ");
     say(&mut terminal, "/undo");
-    terminal.wait_for("taken back");
+    terminal.wait_for("undone; /undo again restores it");
     // The question is back in the composer, to be changed.
     terminal.wait_until("the question again", |rows| {
         at_bottom(rows, 2, "what is it?")
