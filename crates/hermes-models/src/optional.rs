@@ -17,7 +17,7 @@ mod shape;
 use serde::{Deserialize, Serialize};
 
 pub use book::FieldBook;
-pub(crate) use format::{Asked, asks_for_other_format, other_format};
+pub(crate) use format::{FormatDemand, asks_for_other_format, other_format};
 pub(crate) use refused::refused;
 pub(crate) use shape::{has_images, refused_shape};
 

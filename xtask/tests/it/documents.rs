@@ -93,11 +93,12 @@ fn exists(path: &str) -> bool {
 /// Whether text in backticks names a file of the workspace. `<name>` stands for any name.
 fn is_path(span: &str) -> bool {
     let ours = ["crates/", "docs/", "xtask/", "ci/", ".ci/", ".config/"];
-    let of_crate = span.starts_with(PREFIX) && span.contains("/");
+    let of_crate = span.starts_with(PREFIX) && span.contains('/');
     let path = span
         .chars()
         .all(|ch| ch.is_ascii_alphanumeric() || "-_./{},".contains(ch));
-    path && (of_crate || span.ends_with(".rs") || ours.iter().any(|start| span.starts_with(start)))
+    let is_rust = Path::new(span).extension().is_some_and(|ext| ext == "rs");
+    path && (of_crate || is_rust || ours.iter().any(|start| span.starts_with(start)))
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::inotify::WatchFlags;
 use rustix::io::Errno;
 
-use super::notify::{self, Notifier, Reading};
+use super::notify::{self, InotifyQueue, Reading};
 
 /// Directories and files that are watched for one answer; more are too many to be worth it.
 const MAX_WATCHED: usize = 8192;
@@ -39,7 +39,7 @@ struct Watched {
 
 #[derive(Debug)]
 pub(super) struct Basis {
-    notifier: Notifier,
+    notifier: InotifyQueue,
     watched: HashMap<PathBuf, Watched>,
     interests: HashMap<i32, Interest>,
     /// Whose way from the root is noted.
@@ -51,7 +51,7 @@ impl Basis {
     /// `None`: there is no watching here.
     pub(super) fn new() -> Option<Self> {
         Some(Self {
-            notifier: Notifier::new()?,
+            notifier: InotifyQueue::new()?,
             watched: HashMap::new(),
             interests: HashMap::new(),
             noted: HashSet::new(),

@@ -20,11 +20,11 @@ pub(super) const ENTRIES: WatchFlags = WatchFlags::CREATE
 
 /// One queue of changes.
 #[derive(Debug)]
-pub(super) struct Notifier(OwnedFd);
+pub(super) struct InotifyQueue(OwnedFd);
 
 /// A change of something that is watched.
-pub(super) struct Notice<'a> {
-    /// What [`Notifier::add`] gave.
+pub(super) struct WatchedChange<'a> {
+    /// What [`InotifyQueue::add`] gave.
     pub(super) number: i32,
     pub(super) what: ReadFlags,
     /// The entry that changed; `None`: what is watched itself.
@@ -42,7 +42,7 @@ pub(super) enum Reading {
     Lost,
 }
 
-impl Notifier {
+impl InotifyQueue {
     /// `None`: the kernel does not watch here.
     pub(super) fn new() -> Option<Self> {
         let flags = CreateFlags::NONBLOCK | CreateFlags::CLOEXEC;
@@ -59,7 +59,10 @@ impl Notifier {
     }
 
     /// Reads the changes since the last time.
-    pub(super) fn read(&self, mut see: impl FnMut(&Notice<'_>) -> ControlFlow<()>) -> Reading {
+    pub(super) fn read(
+        &self,
+        mut see: impl FnMut(&WatchedChange<'_>) -> ControlFlow<()>,
+    ) -> Reading {
         let mut buffer = [MaybeUninit::uninit(); 16 * 1024];
         let mut events = Reader::new(&self.0, &mut buffer);
         loop {
@@ -73,7 +76,7 @@ impl Notifier {
             if event.events().intersects(lost) {
                 return Reading::Lost;
             }
-            let notice = Notice {
+            let notice = WatchedChange {
                 number: event.wd(),
                 what: event.events(),
                 name: event

@@ -16,7 +16,7 @@ use hermes_core::private::{is_part_of_run_later, run_later_name};
 use rustix::fs::inotify::{ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
-use super::notify::{self, Notifier, Reading};
+use super::notify::{self, InotifyQueue, Reading};
 use super::seen::Seen;
 use super::survey::{SKIPPED, is_part_of_git};
 
@@ -93,7 +93,7 @@ struct WatchedTree {
     skipped: Vec<PathBuf>,
     /// When it was looked at first.
     since: SystemTime,
-    notifier: Notifier,
+    notifier: InotifyQueue,
     by_number: HashMap<i32, PathBuf>,
     numbers: BTreeMap<PathBuf, i32>,
     /// Made since then, and more than can be watched.
@@ -128,7 +128,7 @@ impl WatchedTree {
             place: place.to_owned(),
             skipped,
             since: now.checked_sub(LATE).unwrap_or(now),
-            notifier: Notifier::new()?,
+            notifier: InotifyQueue::new()?,
             by_number: HashMap::new(),
             numbers: BTreeMap::new(),
             unwatched: BTreeMap::new(),
@@ -142,7 +142,7 @@ impl WatchedTree {
     fn refresh(&mut self) {
         let mut news = self.news();
         if news.is_lost {
-            let Some(notifier) = Notifier::new() else {
+            let Some(notifier) = InotifyQueue::new() else {
                 return;
             };
             self.notifier = notifier;

@@ -20,7 +20,7 @@ use super::timeouts::PhaseTimeouts;
 use super::wire::Answer;
 use crate::classify::{self, Situation, Transport, Verdict};
 use crate::codec::{AnswerReader, Encoded, WireFault};
-use crate::optional::{self, Asked, FieldRules};
+use crate::optional::{self, FieldRules, FormatDemand};
 
 /// How often a call gives way to refused fields. Each refusal must name another one.
 const MAX_CONCESSIONS: u32 = 6;
@@ -181,7 +181,9 @@ impl Call {
             return self.fail(error);
         }
         let asked = optional::asks_for_other_format(&verdict, shared.quirks.format);
-        let other = self.other.take_if(|_| asked == Some(Asked::Outright));
+        let other = self
+            .other
+            .take_if(|_| asked == Some(FormatDemand::Outright));
         if let Some(other) = other {
             self.change_format(other, verdict, status);
         } else if self.gives_way(&verdict) {

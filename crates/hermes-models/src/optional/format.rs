@@ -15,7 +15,7 @@ const WIRE_FORMAT: &str = "conversation.format";
 
 /// How plainly an error asks for the other format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum FormatDemand {
     /// It names the other one as the one to use.
     Outright,
     /// It refuses this one, or nothing is at this address.
@@ -32,7 +32,7 @@ pub(crate) fn other_format(format: WireFormat) -> Option<WireFormat> {
 }
 
 /// Whether the error is about the format, so that the other one may help.
-pub(crate) fn asks_for_other_format(verdict: &Verdict, format: WireFormat) -> Option<Asked> {
+pub(crate) fn asks_for_other_format(verdict: &Verdict, format: WireFormat) -> Option<FormatDemand> {
     let other = other_format(format)?;
     let report = &verdict.report;
     let about_the_request = match report.status {
@@ -48,14 +48,14 @@ pub(crate) fn asks_for_other_format(verdict: &Verdict, format: WireFormat) -> Op
     }
     let text = &report.text;
     if recommends(text, other) && !recommends(text, format) {
-        return Some(Asked::Outright);
+        return Some(FormatDemand::Outright);
     }
     let coded = report.has_code("unsupported_api_for_model");
     let absent = matches!(report.status, Some(404 | 405 | 501))
         && !["model", "deployment"]
             .iter()
             .any(|thing| text.contains(thing));
-    (coded || absent || refuses(text, format)).then_some(Asked::ByRefusal)
+    (coded || absent || refuses(text, format)).then_some(FormatDemand::ByRefusal)
 }
 
 fn names(format: WireFormat) -> &'static [&'static str] {
@@ -176,7 +176,7 @@ mod tests {
     use crate::classify::{self, Situation};
     use serde_json::json;
 
-    fn asked(status: u16, message: &str, format: WireFormat) -> Option<Asked> {
+    fn asked(status: u16, message: &str, format: WireFormat) -> Option<FormatDemand> {
         let body = json!({"error": {"message": message}}).to_string();
         let now = chrono::DateTime::UNIX_EPOCH;
         let verdict = classify::answer(
@@ -222,7 +222,11 @@ mod tests {
                 RESPONSES,
             ),
         ] {
-            assert_eq!(asked(status, text, format), Some(Asked::Outright), "{text}");
+            assert_eq!(
+                asked(status, text, format),
+                Some(FormatDemand::Outright),
+                "{text}"
+            );
         }
     }
 
@@ -261,7 +265,7 @@ mod tests {
         ] {
             assert_eq!(
                 asked(status, text, format),
-                Some(Asked::ByRefusal),
+                Some(FormatDemand::ByRefusal),
                 "{text}"
             );
         }

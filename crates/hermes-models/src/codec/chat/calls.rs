@@ -4,8 +4,8 @@
 //! pieces, or whole with every piece; the id likewise, or late, or never; the index may be missing or
 //! the same for every call. One rule for each decides, and never by the server's name:
 //!
-//! - which call a piece belongs to: [`Calls::locate`], unless [`Calls::begins_another`];
-//! - whether a piece of a name is joined: [`Calls::fit`], by the names that were offered;
+//! - which call a piece belongs to: [`StreamedCalls::locate`], unless [`StreamedCalls::begins_another`];
+//! - whether a piece of a name is joined: [`StreamedCalls::fit`], by the names that were offered;
 //! - whether a piece of an id is joined: [`is_whole_id`].
 
 use std::borrow::Cow;
@@ -20,7 +20,7 @@ use crate::codec::ids;
 use crate::codec::json::{id, text};
 
 #[derive(Debug)]
-pub(super) struct Calls {
+pub(super) struct StreamedCalls {
     offered: Arc<[ToolSpec]>,
     slots: Vec<Slot>,
     /// Which slot the server's index means now.
@@ -68,7 +68,7 @@ struct Place {
     alone: bool,
 }
 
-impl Calls {
+impl StreamedCalls {
     pub(super) fn new(offered: Arc<[ToolSpec]>) -> Self {
         Self {
             offered,

@@ -7,7 +7,7 @@ use hermes_core::model::ModelEvent;
 use hermes_core::tool::ToolSpec;
 use serde_json::Value;
 
-use super::calls::Calls;
+use super::calls::StreamedCalls;
 use super::details::{self, Details};
 use crate::codec::json::{list, text};
 use crate::codec::{WireFault, finish, usage};
@@ -21,7 +21,7 @@ pub(in crate::codec) struct Decoder {
     salt: usize,
     reasoning: String,
     details: Details,
-    calls: Calls,
+    calls: StreamedCalls,
     finish: Option<FinishReason>,
     /// Which choice is read.
     index: Option<u64>,
@@ -46,7 +46,7 @@ impl Decoder {
             salt,
             reasoning: String::new(),
             details: Details::default(),
-            calls: Calls::new(offered),
+            calls: StreamedCalls::new(offered),
             finish: None,
             index: None,
             refused: false,
