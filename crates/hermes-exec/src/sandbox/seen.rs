@@ -43,7 +43,7 @@ impl Seen {
         Self::unnoted(path)
     }
 
-    /// The same for whoever sees to it that changes of the answer are noticed.
+    /// The same, for callers that watch for changes of the answer themselves.
     pub(super) fn unnoted(path: &Path) -> Self {
         let found = path.metadata().ok();
         let changed = found.as_ref().map(change);

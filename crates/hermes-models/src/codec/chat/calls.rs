@@ -135,7 +135,7 @@ impl StreamedCalls {
         self.fill(at, piece, out);
     }
 
-    /// The call that a piece goes on with, unless it begins another one.
+    /// The call that a piece continues, unless it begins another one.
     fn locate(&self, piece: &Piece<'_>, place: Place) -> Option<usize> {
         let same_id = |slot: &Slot| piece.id.is_some() && slot.id == piece.id;
         let last = || self.slots.len().checked_sub(1);

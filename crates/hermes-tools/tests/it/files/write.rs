@@ -173,7 +173,7 @@ async fn outside_the_workspace_a_person_is_asked() {
     }
 }
 
-/// What runs later is asked about one by one, wherever it lies and whoever would be asked.
+/// Each file that runs later needs its own permission, wherever it is and whichever front end asks.
 #[tokio::test]
 async fn what_runs_later_takes_a_person_each_time() {
     let mut bench = Bench::with(|deps| {
