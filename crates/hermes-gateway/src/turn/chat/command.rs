@@ -11,7 +11,6 @@ use super::{Chat, How, news};
 use crate::gateway::RestartRequest;
 use crate::platform::{LinkState, Offer};
 use crate::settings::{BusyMode, QuickKind};
-use crate::spine::Ledger;
 use crate::turn::message::Msg;
 use crate::turn::voice_mode::VoiceMode;
 use crate::turn::{background, words};
@@ -63,7 +62,7 @@ const LONGEST_ALIAS: usize = 8;
 /// Commands per page of the list.
 const PAGE: usize = 30;
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     pub(super) async fn command(&mut self, mut msg: Msg, line: &str) {
         // A name of the home stands for what it stands for, and what is built in wins.
         let expanded = self.expanded(line);
@@ -204,10 +203,10 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                 let near = |own: &&(&str, &str, &str)| slash::distance(own.0, typed) <= 2;
                 match OWN.iter().find(near) {
                     Some((own, ..)) => format!("I do not know /{typed}. Did you mean /{own}?"),
-                    None => return self.commands.push_back(msg),
+                    None => return self.commands.waiting.push_back(msg),
                 }
             }
-            _ => return self.commands.push_back(msg),
+            _ => return self.commands.waiting.push_back(msg),
         };
         self.answer(&msg, "cmd", Some(&text)).await;
     }
@@ -218,7 +217,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             return;
         }
         let msg = msg.unwrapped();
-        if self.turn.is_some() {
+        if self.activity.turn().is_some() {
             self.busy(msg, mode).await;
         } else {
             let apart = mode == BusyMode::Queue;
@@ -229,7 +228,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     async fn begin_switch(&mut self, msg: Msg, switch: Switch) {
         if self.is_busy() {
             self.interrupt(news::Why::Switch).await;
-            if let Some((before, _)) = self.switching.replace((msg, switch)) {
+            if let Some((before, _)) = self.commands.switch.replace((msg, switch)) {
                 self.answer(&before, "cmd", None).await;
             }
         } else {
@@ -241,28 +240,38 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     /// go, and the person is told how much that was.
     async fn stop(&mut self, msg: Msg) {
         let mut dropped = self.let_go_of_left(msg.id).await;
-        if let Some(turn) = &mut self.turn {
+        if let Some(turn) = self.activity.turn_mut() {
             // Words for the turn that it has not read.
             for (one, _) in std::mem::take(&mut turn.steers) {
                 self.answer(&one, "cmd", None).await;
                 dropped += 1;
             }
         }
-        let preparing = self.preparing.take().and_then(|preparing| preparing.job);
-        let jobs: Vec<_> = preparing.into_iter().chain(self.queue.drain(..)).collect();
-        self.open_until = None;
-        for one in jobs.iter().flat_map(|job| &job.msgs).chain(&self.commands) {
+        let preparing = self
+            .activity
+            .take_preparing()
+            .and_then(|preparing| preparing.job);
+        let jobs: Vec<_> = preparing
+            .into_iter()
+            .chain(self.queue.jobs.drain(..))
+            .collect();
+        self.queue.grows_until = None;
+        for one in jobs
+            .iter()
+            .flat_map(|job| &job.msgs)
+            .chain(&self.commands.waiting)
+        {
             self.answer(one, "cmd", None).await;
             dropped += 1;
         }
-        self.commands.clear();
-        for one in std::mem::take(&mut self.held) {
+        self.commands.waiting.clear();
+        for one in std::mem::take(&mut self.cut.held) {
             self.answer(&one.msg, "cmd", None).await;
             dropped += 1;
         }
-        let ran = self.turn.is_some() || self.slash.is_some() || dropped > 0;
-        if self.slash.is_some()
-            && let Some(seat) = &self.seat
+        let ran = self.activity.turn().is_some() || self.commands.running.is_some() || dropped > 0;
+        if self.commands.running.is_some()
+            && let Some(seat) = self.seat()
         {
             seat.wish(hermes_agent::front::Wish::Stop).await;
         }
@@ -282,19 +291,19 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         self.answer(&msg, "cmd", Some(&text)).await;
     }
 
-    /// Lets go of those that stayed in the ledger, before this one. Returns how many.
+    /// Lets go of those that stayed in the database, before this one. Returns how many.
     async fn let_go_of_left(&mut self, until: i64) -> usize {
-        let Some(mut after) = self.left.take() else {
+        let Some(mut after) = self.inbox.take_left() else {
             return 0;
         };
         let mut dropped = 0;
         loop {
-            let found = self.hub.ledger.waiting_of(&self.key, after, super::PAGE);
+            let found = self.hub.delivery.waiting_of(&self.key, after, super::PAGE);
             let page = match found.await {
                 Ok(page) => page,
                 Err(error) => {
                     tracing::error!("messages of {}: {error}", self.key);
-                    self.left = Some(after);
+                    self.inbox.leave(after);
                     return dropped;
                 }
             };
@@ -372,7 +381,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let status = self.hub.status();
         let entry = self.hub.index.get(&self.key);
         let session = entry.map_or_else(|| "none yet".to_owned(), |entry| entry.session_id);
-        let here = match &self.turn {
+        let here = match self.activity.turn() {
             Some(turn) => format!("working for {} s", turn.seconds(Instant::now())),
             None => "idle".to_owned(),
         };
