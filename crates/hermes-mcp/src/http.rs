@@ -19,6 +19,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use hermes_core::clock::Rng;
+use hermes_http::sse::MAX_EVENT_BYTES;
 use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, ServerJsonRpcMessage};
@@ -36,8 +37,6 @@ use crate::peer::{Greeting, Shared};
 use answer_stream::AnswerStream;
 
 pub(crate) use body::{BodyError, bounded_body, chain, discard, watched_events, without_bom};
-#[cfg(any(test, fuzzing))]
-pub(crate) use event_reader::fuzz;
 pub(crate) use exchange::{Exchange, Outgoing, Refused};
 
 pub(crate) const SESSION_ID: &str = "mcp-session-id";
@@ -87,7 +86,7 @@ pub(crate) fn transport(
         // One recovery for all transports: the actor's.
         .reinit_on_expired_session(false)
         .max_concurrent_requests(CONCURRENT)
-        .max_sse_event_size(body::MAX_EVENT);
+        .max_sse_event_size(MAX_EVENT_BYTES);
     // Streams that are cut are resumed below rmcp.
     config.retry_config = Arc::new(NeverRetry::default());
     StreamableHttpClientTransport::with_client(http, config)
