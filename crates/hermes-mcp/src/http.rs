@@ -240,7 +240,7 @@ impl Http {
         asked: &answer::Asked,
     ) -> Result<Vec<ServerJsonRpcMessage>, String> {
         let known = content_type.starts_with("application/json")
-            || self.shared().manners().any_content_type;
+            || self.shared().stream.options().any_content_type;
         let cause = if known || answer::answers(&body, asked) {
             match answer::messages(&body, asked, Some(self.shared())) {
                 Ok(messages) => return Ok(messages),
@@ -258,7 +258,7 @@ impl Http {
     /// from there, and what this returns counts for nothing then.
     async fn no_answer(&self, status: u16, asked: &answer::Asked) -> Unanswered {
         if let Some(waiting) = self.shared().await_on_stream(&asked.id) {
-            tokio::time::sleep(self.shared().manners().late_answer).await;
+            tokio::time::sleep(self.shared().stream.options().late_answer).await;
             drop(waiting);
         }
         let cause = format!("the server accepted the request (HTTP {status}) but sent no answer");

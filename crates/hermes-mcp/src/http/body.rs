@@ -106,13 +106,13 @@ pub(crate) fn events(response: reqwest::Response) -> BoxStream<'static, Result<S
 }
 
 /// The events of a stream that stays open. It ends when not even a comment comes for the time
-/// that [`Manners::silence`](crate::peer::Manners) allows. Its bytes are a sign of life of the
+/// that [`StreamOptions::silence`](crate::peer::StreamOptions) allows. Its bytes are a sign of life of the
 /// link where all answers come on it (HTTP+SSE), and only there.
 pub(crate) fn watched_events(
     response: reqwest::Response,
     shared: &Arc<Shared>,
 ) -> BoxStream<'static, Result<Sse, SseError>> {
-    let silence = shared.manners().silence;
+    let silence = shared.stream.options().silence;
     let carries_answers = shared.kind() == TransportKind::Sse;
     let shared = Arc::clone(shared);
     let chunks = stream::unfold(Some(chunks(response)), move |chunks| {
