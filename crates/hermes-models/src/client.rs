@@ -46,7 +46,7 @@ pub struct ClientParts {
     /// The same for the format that is spoken where the endpoint refuses this one.
     pub other: Option<Quirks>,
     pub credential: Option<SecretString>,
-    /// From [`crate::http::client`].
+    /// From [`hermes_http::client`].
     pub http: reqwest::Client,
     pub timeouts: PhaseTimeouts,
     pub clock: Arc<dyn Clock>,

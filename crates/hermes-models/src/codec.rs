@@ -31,10 +31,10 @@ use std::sync::Arc;
 
 use hermes_core::message::{AssistantMessage, BlobKind, WireBlob};
 use hermes_core::model::{ModelEvent, ModelInfo, ModelRequest, Route, WireFormat};
+use hermes_http::sse::SseEvent;
 use serde_json::Value;
 
 use crate::quirks::Quirks;
-use crate::sse::SseEvent;
 
 pub(crate) use json::clip;
 pub use reader::{AnswerReader, MAX_ANSWER_BYTES};
@@ -225,7 +225,8 @@ impl Decoder {
 
     /// Takes one event of the stream.
     pub fn push(&mut self, event: &SseEvent) -> Result<Vec<ModelEvent>, WireFault> {
-        let data = event.data.trim();
+        let name = event.name.as_deref().unwrap_or_default();
+        let data = event.data.as_deref().unwrap_or_default().trim();
         if data.is_empty() {
             return Ok(Vec::new());
         }
@@ -233,7 +234,7 @@ impl Decoder {
             self.done();
             return Ok(Vec::new());
         }
-        if event.name == "error" && !data.starts_with(['{', '[']) {
+        if name == "error" && !data.starts_with(['{', '[']) {
             return Err(WireFault::Provider(Value::String(data.to_owned())));
         }
         // A word between the events ("heartbeat") is no reason to throw an answer away.
@@ -247,10 +248,10 @@ impl Decoder {
                 json::clip(data, 200)
             ))
         })?;
-        if let Some(fault) = json::fault(&value, &event.name) {
+        if let Some(fault) = json::fault(&value, name) {
             return Err(fault);
         }
-        self.name(&mut value, &event.name);
+        self.name(&mut value, name);
         let known = match self.inner {
             Inner::Chat(_) => chat::is_event(&value),
             Inner::Anthropic(_) => value.get("type").is_some(),

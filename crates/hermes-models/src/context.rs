@@ -11,10 +11,10 @@ use std::time::Duration;
 use hermes_config::fs::write_atomic;
 use hermes_config::home::Home;
 use hermes_config::yaml;
+use hermes_http::HttpSettings;
 use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 
-use crate::http::{self, HttpSettings};
 use crate::live::{self, CONNECT_TIMEOUT, PROBE_TIMEOUT, Probe};
 use crate::providers::{LocalServer, endpoint};
 
@@ -179,7 +179,7 @@ fn blocking_probe(question: &Question<'_>) -> Option<Probe> {
             .enable_all()
             .build()
             .ok()?;
-        let client = http::client(&settings).ok()?;
+        let client = hermes_http::client(&settings).ok()?;
         let (server, base_url) = (question.server, question.base_url);
         let (model, key) = (question.model, question.key);
         let probe = if question.load {

@@ -5,7 +5,7 @@ use std::time::Duration;
 const MINUTE: Duration = Duration::from_mins(1);
 
 /// Limits per phase of a call. Connecting is limited by the HTTP client
-/// ([`crate::http::HttpSettings::connect_timeout`]): connections outlive calls.
+/// ([`hermes_http::HttpSettings::connect_timeout`]): connections outlive calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhaseTimeouts {
     /// From the start until the first byte of the answer.

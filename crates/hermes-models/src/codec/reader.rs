@@ -1,10 +1,10 @@
 //! From the bytes of an answer to events, whatever way the server chose to send it.
 
 use hermes_core::model::ModelEvent;
+use hermes_http::sse::{SseEvent, SseParser};
 
 use super::json::{clip, lenient};
 use super::{Decoder, WireFault};
-use crate::sse::{SseEvent, SseParser};
 
 /// Largest answer in one piece that is accepted.
 pub const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
@@ -102,8 +102,8 @@ impl AnswerReader {
                     Err(_) => {
                         for line in text.lines() {
                             let event = SseEvent {
-                                name: String::new(),
-                                data: line.to_owned(),
+                                data: Some(line.to_owned()),
+                                ..SseEvent::default()
                             };
                             out.extend(self.decoder.push(&event)?);
                         }
@@ -112,9 +112,7 @@ impl AnswerReader {
             }
             Shape::Events(mut parser) => {
                 let mut events = Vec::new();
-                parser
-                    .finish(&mut events)
-                    .map_err(|error| WireFault::Malformed(error.to_string()))?;
+                parser.finish(&mut events);
                 for event in &events {
                     match self.decoder.push(event) {
                         Ok(decoded) => out.extend(decoded),

@@ -10,11 +10,11 @@ use hermes_core::model::{
 };
 use hermes_core::tool::{Effects, ToolSpec};
 use hermes_core::usage::Usage;
+use hermes_http::sse::SseEvent;
 use serde_json::{Value, json};
 
 use super::{Decoder, Scope, WireFault};
 use crate::quirks::Quirks;
-use crate::sse::SseEvent;
 
 pub(crate) struct Sample {
     pub(crate) request: ModelRequest,
@@ -151,8 +151,8 @@ pub(crate) fn decode(
 
 fn sse(data: &str) -> SseEvent {
     SseEvent {
-        name: String::new(),
-        data: data.to_owned(),
+        data: Some(data.to_owned()),
+        ..SseEvent::default()
     }
 }
 

@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hermes_config::fs::{FileLock, LockError, create_private_dir, sync_dir};
+use hermes_http::HttpSettings;
 use sha2::{Digest as _, Sha256};
 
 use super::machine::{self, size};
 use super::table::Model;
 use super::{Hub, Settings};
-use crate::http::HttpSettings;
 
 /// Room that stays free beside the file and what is made of it.
 const SPARE: u64 = 200_000_000;

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use hermes_http::HttpSettings;
 use secrecy::ExposeSecret as _;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -24,7 +25,6 @@ use super::Settings;
 use super::program::{self, Program};
 use super::pull::hex;
 use super::weights::Weights;
-use crate::http::{self, HttpSettings};
 
 pub use held::Held;
 use run_file::RunFile;
@@ -201,7 +201,7 @@ fn plain() -> Result<reqwest::Client, StartError> {
         connect_timeout: ASK,
         ..HttpSettings::default()
     };
-    http::client(&settings).map_err(|error| StartError::Setting(error.to_string()))
+    hermes_http::client(&settings).map_err(|error| StartError::Setting(error.to_string()))
 }
 
 /// Where the server of these weights, with these settings, says how it is reached.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use hermes_config::Config;
 use hermes_config::env::Env;
 use hermes_core::model::{ModelInfo, Route, RouteError, WireFormat};
+use hermes_http::HttpSettings;
 use secrecy::ExposeSecret as _;
 
 use super::target::Target;
@@ -15,7 +16,6 @@ use super::{Router, built_in};
 use crate::catalogue;
 use crate::context::{DEFAULT_CONTEXT, Question};
 use crate::credentials::Credential;
-use crate::http::{self, HttpSettings};
 use crate::live::{self, Probe};
 use crate::optional::other_format;
 use crate::providers::custom::{TimeoutOverride, set};
@@ -61,8 +61,8 @@ impl Clients {
         if let Some(client) = built.get(&key) {
             return Ok(client.clone());
         }
-        let client =
-            http::client(&settings).map_err(|error| RouteError::Invalid(error.to_string()))?;
+        let client = hermes_http::client(&settings)
+            .map_err(|error| RouteError::Invalid(error.to_string()))?;
         built.insert(key, client.clone());
         Ok(client)
     }

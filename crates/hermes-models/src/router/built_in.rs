@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_core::model::{ModelClient, ModelInfo, RouteError};
+use hermes_http::HttpSettings;
 
 use super::Router;
 use super::target::{Explicit, Target};
 use crate::client::ClientParts;
-use crate::http::HttpSettings;
 use crate::local::client::LocalClient;
 use crate::local::server::Service;
 use crate::local::table;

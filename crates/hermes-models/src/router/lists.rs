@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use hermes_core::model::{Route, RouteError};
+use hermes_http::HttpSettings;
 use secrecy::SecretString;
 
 use super::Router;
 use super::build::route;
 use super::target::{Explicit, Target};
-use crate::http::{self, HttpSettings};
 use crate::live::{
     self, CONNECT_TIMEOUT, Endpoint, ListError, Listed, LocalFound, PROBE_TIMEOUT, Probe,
 };
@@ -196,7 +196,7 @@ impl Router {
             connect_timeout: CONNECT_TIMEOUT,
             ..HttpSettings::default()
         };
-        let Ok(client) = http::client(&settings) else {
+        let Ok(client) = hermes_http::client(&settings) else {
             return Vec::new();
         };
         live::discover(&client, self.local_candidates(), within).await
@@ -218,7 +218,7 @@ impl Router {
             connect_timeout: CONNECT_TIMEOUT,
             ..HttpSettings::default()
         };
-        let client = http::client(&settings).ok()?;
+        let client = hermes_http::client(&settings).ok()?;
         live::probe(&client, Some(server), base_url, model, None).await
     }
 }

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use hermes_http::{HttpSettings, Redirects};
 use reqwest::header::{ETAG, HeaderMap, IF_RANGE, LOCATION, RANGE};
 use reqwest::{Response, StatusCode};
 use secrecy::ExposeSecret as _;
 use tokio::io::AsyncWriteExt as _;
 
 use super::{Progress, Pull, Report, SourceError, check, check_plainly};
-use crate::http::{self, HttpSettings, Redirects};
 use crate::local::table::Model;
 
 const CONNECT: Duration = Duration::from_secs(8);
@@ -44,7 +44,8 @@ pub(super) async fn fetch(
         redirects: Redirects::Never,
         ..pull.http.clone()
     };
-    let http = http::client(&settings).map_err(|error| SourceError::Failed(error.to_string()))?;
+    let http =
+        hermes_http::client(&settings).map_err(|error| SourceError::Failed(error.to_string()))?;
     let fetch = Fetch {
         pull,
         http,

@@ -1,7 +1,7 @@
 //! The one place that builds HTTP clients.
 //!
-//! Building is cheap: the system's root certificates are read at the first TLS handshake, so a
-//! model on plain http never pays for them.
+//! Building is cheap: trusted roots are read at the first TLS handshake, so a model on plain http
+//! never pays for them, and once for all clients of a [`ClientFactory`].
 
 mod pinned;
 mod roots;
@@ -32,9 +32,10 @@ const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpSettings {
     pub connect_timeout: Duration,
-    /// PEM file that replaces the system's roots. A server that shows a certificate of this file
-    /// as its own is trusted, whatever name stands in it.
+    /// PEM file of trusted roots. A server that shows a certificate of this file as its own is
+    /// trusted, whatever name stands in it.
     pub ca_file: Option<PathBuf>,
+    pub ca_file_role: CaFileRole,
     /// `ssl_verify: false` of a provider: only for development on a trusted network.
     pub accept_any_certificate: bool,
     pub proxy: ProxySettings,
@@ -43,6 +44,14 @@ pub struct HttpSettings {
     pub identity: Option<ClientIdentity>,
     /// How long an unused connection is kept; `None`: as the HTTP stack sees fit.
     pub idle_connections: Option<Duration>,
+}
+
+/// What a CA file does to the system's roots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CaFileRole {
+    #[default]
+    Replaces,
+    Adds,
 }
 
 /// A certificate of ours, as PEM files.
@@ -92,6 +101,7 @@ impl Default for HttpSettings {
         Self {
             connect_timeout: Duration::from_secs(30),
             ca_file: None,
+            ca_file_role: CaFileRole::default(),
             accept_any_certificate: false,
             proxy: ProxySettings::default(),
             redirects: Redirects::SameHost,
@@ -113,7 +123,7 @@ impl HttpSettings {
                 .filter(|value| !value.is_empty())
         };
         let ca_file = CA_VARIABLES.iter().find_map(|name| {
-            let path = PathBuf::from(lookup(name).filter(|value| !value.trim().is_empty())?);
+            let path = PathBuf::from(variable(name)?);
             if path.is_file() {
                 return Some(path);
             }
@@ -154,6 +164,10 @@ pub enum HttpError {
 /// are made while there is more to do at once.
 const IDLE_CONNECTIONS: usize = 16;
 
+/// What is offered to a server over TLS.
+const ANY_VERSION: &[&[u8]] = &[b"h2", b"http/1.1"];
+const FIRST_VERSION: &[&[u8]] = &[b"http/1.1"];
+
 /// Builds a client. Share it: it holds the connection pool.
 pub fn client(settings: &HttpSettings) -> Result<reqwest::Client, HttpError> {
     builder(settings)?.build().map_err(HttpError::Build)
@@ -166,44 +180,78 @@ pub fn builder(settings: &HttpSettings) -> Result<reqwest::ClientBuilder, HttpEr
     {
         return Err(HttpError::CaFileMissing { path: path.clone() });
     }
-    let mut builder = reqwest::Client::builder()
-        .user_agent(concat!("hermes/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(settings.connect_timeout)
-        .pool_max_idle_per_host(IDLE_CONNECTIONS)
-        .tcp_nodelay(true)
-        .tcp_keepalive(Duration::from_secs(30))
-        .redirect(redirect_policy(settings.redirects))
-        .tls_backend_preconfigured(tls(settings)?)
-        .no_proxy();
-    if settings.idle_connections.is_some() {
-        builder = builder.pool_idle_timeout(settings.idle_connections);
-    }
-    for proxy in proxies(&settings.proxy)? {
-        builder = builder.proxy(proxy);
-    }
-    Ok(builder)
+    ClientFactory::new(settings.clone()).builder(ANY_VERSION)
 }
 
-fn tls(settings: &HttpSettings) -> Result<rustls::ClientConfig, HttpError> {
-    let provider = crypto();
-    let roots = LazyRoots::new(
-        Arc::clone(&provider),
-        settings.ca_file.clone(),
-        settings.accept_any_certificate,
-    );
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(roots));
-    let mut config = match &settings.identity {
-        Some(identity) => {
-            let (chain, key) = identity.read()?;
-            config.with_client_auth_cert(chain, key)?
+/// Makes clients with the same settings, which read the trusted roots once. For connections that
+/// replace a broken one: nothing of the old client is used again. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ClientFactory {
+    settings: Arc<HttpSettings>,
+    roots: Arc<LazyRoots>,
+}
+
+impl ClientFactory {
+    pub fn new(settings: HttpSettings) -> Self {
+        Self {
+            roots: Arc::new(LazyRoots::new(crypto(), &settings)),
+            settings: Arc::new(settings),
         }
-        None => config.with_no_client_auth(),
-    };
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
+    }
+
+    /// A client with connections of its own.
+    pub fn client(&self) -> Result<reqwest::Client, HttpError> {
+        let builder = self.builder(ANY_VERSION)?;
+        builder.build().map_err(HttpError::Build)
+    }
+
+    /// A client whose connections can be upgraded (WebSockets).
+    pub fn upgradable(&self) -> Result<reqwest::Client, HttpError> {
+        let builder = self.builder(FIRST_VERSION)?.http1_only();
+        builder.build().map_err(HttpError::Build)
+    }
+
+    /// Reads the trusted roots now, for who wants to know at once that they are unusable.
+    pub fn read_roots(&self) -> Result<(), HttpError> {
+        Ok(self.roots.read()?)
+    }
+
+    fn builder(&self, protocols: &[&[u8]]) -> Result<reqwest::ClientBuilder, HttpError> {
+        let settings = &*self.settings;
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("hermes/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(settings.connect_timeout)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .tcp_nodelay(true)
+            .tcp_keepalive(Duration::from_secs(30))
+            .redirect(redirect_policy(settings.redirects))
+            .tls_backend_preconfigured(self.tls(protocols)?)
+            .no_proxy();
+        if settings.idle_connections.is_some() {
+            builder = builder.pool_idle_timeout(settings.idle_connections);
+        }
+        for proxy in proxies(&settings.proxy)? {
+            builder = builder.proxy(proxy);
+        }
+        Ok(builder)
+    }
+
+    fn tls(&self, protocols: &[&[u8]]) -> Result<rustls::ClientConfig, HttpError> {
+        let roots: Arc<LazyRoots> = Arc::clone(&self.roots);
+        let config = rustls::ClientConfig::builder_with_provider(crypto())
+            .with_safe_default_protocol_versions()?
+            .dangerous()
+            .with_custom_certificate_verifier(roots);
+        let mut config = match &self.settings.identity {
+            Some(identity) => {
+                let (chain, key) = identity.read()?;
+                config.with_client_auth_cert(chain, key)?
+            }
+            None => config.with_no_client_auth(),
+        };
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        Ok(config)
+    }
 }
 
 impl ClientIdentity {
@@ -354,6 +402,7 @@ mod tests {
         for good in ["http://user:pw@proxy.test:3128", "socks5://127.0.0.1:1080"] {
             settings.proxy.all = Some(good.into());
             client(&settings).unwrap();
+            ClientFactory::new(settings.clone()).upgradable().unwrap();
         }
     }
 }

@@ -6,6 +6,6 @@ pub use crate::sse::fuzz::sse;
 mod tests {
     #[test]
     fn sse() {
-        hermes_testkit::fuzz::run("model-sse", 2000, super::sse);
+        hermes_testkit::fuzz::run("sse", 2000, super::sse);
     }
 }

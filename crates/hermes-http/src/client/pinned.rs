@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     fn certificate(name: &str) -> CertificateDer<'static> {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/wire/tls");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls");
         CertificateDer::from_pem_file(format!("{folder}/{name}")).unwrap()
     }
 

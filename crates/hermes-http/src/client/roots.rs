@@ -14,6 +14,7 @@ use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, Uni
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 use super::pinned::Fields;
+use super::{CaFileRole, HttpSettings};
 
 type Verifier = Arc<dyn ServerCertVerifier>;
 
@@ -39,19 +40,15 @@ struct Loaded {
 #[derive(Debug)]
 enum Source {
     System,
-    File(PathBuf),
+    File(PathBuf, CaFileRole),
     AcceptAny,
 }
 
 impl LazyRoots {
-    pub(super) fn new(
-        provider: Arc<CryptoProvider>,
-        file: Option<PathBuf>,
-        accept_any: bool,
-    ) -> Self {
-        let source = match file {
-            _ if accept_any => Source::AcceptAny,
-            Some(path) => Source::File(path),
+    pub(super) fn new(provider: Arc<CryptoProvider>, settings: &HttpSettings) -> Self {
+        let source = match &settings.ca_file {
+            _ if settings.accept_any_certificate => Source::AcceptAny,
+            Some(path) => Source::File(path.clone(), settings.ca_file_role),
             None => Source::System,
         };
         Self {
@@ -61,16 +58,33 @@ impl LazyRoots {
         }
     }
 
-    fn loaded(&self, path: &Path) -> Result<&Loaded, Error> {
-        let loaded = self.loaded.get_or_init(|| from_file(path, &self.provider));
+    /// Reads them, unless that is done. The error is that of every handshake.
+    pub(super) fn read(&self) -> Result<(), Error> {
+        match &self.source {
+            Source::AcceptAny => Ok(()),
+            Source::System => self.system().map(drop),
+            Source::File(path, role) => self.loaded(path, *role).map(drop),
+        }
+    }
+
+    fn system(&self) -> Result<&'static Verifier, Error> {
+        let system = SYSTEM.get_or_init(|| system(&self.provider));
+        system.as_ref().map_err(Clone::clone)
+    }
+
+    fn loaded(&self, path: &Path, role: CaFileRole) -> Result<&Loaded, Error> {
+        let loaded = self.loaded.get_or_init(|| match role {
+            CaFileRole::Replaces => from_file(path, &self.provider),
+            CaFileRole::Adds => system_and_file(path, &self.provider),
+        });
         loaded.as_ref().map_err(Clone::clone)
     }
 
     /// Whether a server is trusted because its very certificate is in the file.
     fn is_pinned(&self, certificate: &CertificateDer<'_>) -> bool {
         match &self.source {
-            Source::File(path) => self
-                .loaded(path)
+            Source::File(path, role) => self
+                .loaded(path, *role)
                 .is_ok_and(|loaded| loaded.pinned.iter().any(|one| one == certificate)),
             Source::System | Source::AcceptAny => false,
         }
@@ -115,6 +129,21 @@ fn from_file(path: &Path, provider: &Arc<CryptoProvider>) -> Result<Loaded, Erro
     })
 }
 
+/// The certificates of the file, besides the system's roots.
+fn system_and_file(path: &Path, provider: &Arc<CryptoProvider>) -> Result<Loaded, Error> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<_, _>>);
+    let pinned: Vec<CertificateDer<'static>> =
+        read.map_err(|error| Error::General(format!("CA file {}: {error}", path.display())))?;
+    let verifier = rustls_platform_verifier::Verifier::new_with_extra_roots(
+        pinned.iter().cloned(),
+        Arc::clone(provider),
+    )?;
+    Ok(Loaded {
+        roots: Some(Arc::new(verifier)),
+        pinned,
+    })
+}
+
 impl ServerCertVerifier for LazyRoots {
     fn verify_server_cert(
         &self,
@@ -126,11 +155,8 @@ impl ServerCertVerifier for LazyRoots {
     ) -> Result<ServerCertVerified, Error> {
         let roots = match &self.source {
             Source::AcceptAny => return Ok(ServerCertVerified::assertion()),
-            Source::System => {
-                let system = SYSTEM.get_or_init(|| system(&self.provider));
-                Some(system.as_ref().map_err(Clone::clone)?)
-            }
-            Source::File(path) => self.loaded(path)?.roots.as_ref(),
+            Source::System => Some(self.system()?),
+            Source::File(path, role) => self.loaded(path, *role)?.roots.as_ref(),
         };
         let checked = roots.map_or_else(
             || Err(CertificateError::UnknownIssuer.into()),
@@ -198,8 +224,12 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"no certificate here\n").unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let roots = LazyRoots::new(provider, Some(file.path().to_owned()), false);
-        let error = roots.loaded(file.path()).unwrap_err().to_string();
+        let settings = HttpSettings {
+            ca_file: Some(file.path().to_owned()),
+            ..HttpSettings::default()
+        };
+        let roots = LazyRoots::new(provider, &settings);
+        let error = roots.read().unwrap_err().to_string();
         assert!(error.contains("no usable certificate"), "{error}");
         assert!(error.contains(&*file.path().to_string_lossy()), "{error}");
     }
