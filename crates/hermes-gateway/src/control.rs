@@ -8,7 +8,7 @@ use std::time::Duration;
 use hermes_config::fs::write_atomic;
 use hermes_core::store::StoreError;
 use hermes_core::task;
-use hermes_store::db::delivery::{Delivery, Target};
+use hermes_store::db::delivery::Target;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -19,7 +19,6 @@ use tokio_util::task::TaskTracker;
 
 use crate::bytes::{hex, same};
 use crate::gateway::{Gateway, PostError, Posting, Voice};
-use crate::spine::Ledger;
 use crate::turn::OwnerDecision;
 
 const FILE: &str = "gateway_control.json";
@@ -143,7 +142,7 @@ impl GatewayControl {
     }
 
     /// Until cancelled; what is being answered then is answered.
-    pub async fn serve(self, gateway: Gateway<Delivery>, cancel: CancellationToken) {
+    pub async fn serve(self, gateway: Gateway, cancel: CancellationToken) {
         let room = Arc::new(Semaphore::new(REQUESTS));
         let tasks = TaskTracker::new();
         loop {
@@ -193,11 +192,7 @@ impl Drop for GatewayControl {
     }
 }
 
-async fn answer(
-    stream: TcpStream,
-    token: &str,
-    gateway: &Gateway<Delivery>,
-) -> Result<(), std::io::Error> {
+async fn answer(stream: TcpStream, token: &str, gateway: &Gateway) -> Result<(), std::io::Error> {
     let (input, mut output) = stream.into_split();
     let mut line = Vec::new();
     let mut input = BufReader::new(input.take(LONGEST));
@@ -217,10 +212,7 @@ async fn answer(
     output.shutdown().await
 }
 
-async fn carry_out<L: Ledger + Clone + 'static>(
-    request: ControlRequest,
-    gateway: &Gateway<L>,
-) -> Result<Value, String> {
+async fn carry_out(request: ControlRequest, gateway: &Gateway) -> Result<Value, String> {
     match request {
         ControlRequest::Send { target, message } => send(&target, message, gateway).await,
         ControlRequest::Permissions => {
@@ -261,11 +253,7 @@ async fn carry_out<L: Ledger + Clone + 'static>(
     }
 }
 
-async fn send<L: Ledger + Clone + 'static>(
-    target: &str,
-    message: String,
-    gateway: &Gateway<L>,
-) -> Result<Value, String> {
+async fn send(target: &str, message: String, gateway: &Gateway) -> Result<Value, String> {
     if message.trim().is_empty() {
         return Err("the message is empty".to_owned());
     }

@@ -12,7 +12,6 @@ use hermes_store::jobs::{After, EndedRun, Finished, Job, RunEnd};
 
 use super::run::{Outcome, is_script_only};
 use super::{Inner, Report, Told, target, words};
-use crate::spine::Ledger;
 use crate::turn::{Post, PostError, Posting, Voice};
 
 /// Takes messages to chats, or keeps them until that is possible.
@@ -21,7 +20,7 @@ pub trait Courier: Send + Sync {
     fn post(&self, posting: Posting) -> BoxFuture<'_, Result<usize, PostError>>;
 }
 
-impl<L: Ledger + Clone + 'static> Courier for Post<L> {
+impl Courier for Post {
     fn post(&self, posting: Posting) -> BoxFuture<'_, Result<usize, PostError>> {
         Box::pin(self.send(posting))
     }

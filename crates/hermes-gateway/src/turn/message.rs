@@ -1,4 +1,4 @@
-//! A message as the ledger gives it.
+//! A message as the database gives it.
 
 use hermes_core::slash::{self, Parsed, Verb};
 use hermes_store::db::delivery::{Target, Waiting};

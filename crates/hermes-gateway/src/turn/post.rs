@@ -8,11 +8,10 @@ use std::time::Duration;
 use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
 use hermes_core::store::{NewItem, StoreError};
-use hermes_store::db::delivery::{Delivery, Final, Reply, Target};
+use hermes_store::db::delivery::{Final, Reply, Target};
 
 use super::hub::Hub;
 use super::session::target_of;
-use crate::spine::Ledger;
 
 /// A turn may take so long before a message is sent without a place in its conversation.
 const TURN: Duration = Duration::from_mins(2);
@@ -53,20 +52,13 @@ pub enum PostError {
 
 /// Whoever may say something to a chat. What it takes is stored when it returns, and delivered
 /// whatever happens.
-pub struct Post<L = Delivery> {
-    hub: Arc<Hub<L>>,
+#[derive(Clone)]
+pub struct Post {
+    hub: Arc<Hub>,
 }
 
-impl<L> Clone for Post<L> {
-    fn clone(&self) -> Self {
-        Self {
-            hub: Arc::clone(&self.hub),
-        }
-    }
-}
-
-impl<L: Ledger + Clone> Post<L> {
-    pub(crate) fn new(hub: Arc<Hub<L>>) -> Self {
+impl Post {
+    pub(crate) fn new(hub: Arc<Hub>) -> Self {
         Self { hub }
     }
 
@@ -117,7 +109,7 @@ impl<L: Ledger + Clone> Post<L> {
             }],
             ..Final::default()
         };
-        let owed = hub.ledger.finish(end).await?;
+        let owed = hub.delivery.finish(end).await?;
         drop(still);
         hub.wake.notify_one();
         Ok(owed)

@@ -21,7 +21,7 @@ pub(super) struct Override {
     pub(super) prompt: Option<String>,
 }
 
-impl<L> Hub<L> {
+impl Hub {
     /// The entry of a chat, made where there is none, renewed where its time is over.
     pub(super) async fn entry(
         &self,

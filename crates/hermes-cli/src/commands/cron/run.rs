@@ -174,7 +174,7 @@ impl<'a> Here<'a> {
         let gateway = Gateway::new(Deps {
             settings: Arc::clone(&self.settings),
             store: self.store.clone(),
-            ledger: delivery.clone(),
+            delivery: delivery.clone(),
             lease: LEASE,
             seats: self.seats.clone(),
             pairing: Pairing::new(&self.cx.home, Arc::clone(&clock)),

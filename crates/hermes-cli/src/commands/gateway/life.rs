@@ -240,7 +240,7 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
     let gateway = Gateway::new(Deps {
         settings: Arc::clone(settings),
         store: store.clone(),
-        ledger: delivery.clone(),
+        delivery: delivery.clone(),
         lease: LEASE,
         seats: seats.clone(),
         pairing: Pairing::new(&cx.home, Arc::clone(&clock)),

@@ -29,7 +29,6 @@ use hermes_store::skills::SkillView;
 use crate::gateway::{Post, PostError, Posting};
 use crate::platform::{Incoming, Platform};
 use crate::settings::{GatewaySettings, PlatformSettings};
-use crate::spine::Ledger;
 
 pub use routes::{Route, SUBSCRIPTIONS, parse_name};
 pub use signature::sign_github;
@@ -66,14 +65,14 @@ pub trait Desk: Send + Sync {
 }
 
 /// The desk of a gateway.
-pub struct GatewayDesk<L> {
+pub struct GatewayDesk {
     pub store: Store,
-    pub post: Post<L>,
+    pub post: Post,
     /// Runs commands in skills; `None`: they stay as they are written.
     pub inline: Option<RunInline>,
 }
 
-impl<L: Ledger + Clone + 'static> Desk for GatewayDesk<L> {
+impl Desk for GatewayDesk {
     fn received<'a>(
         &'a self,
         chat_id: &'a str,

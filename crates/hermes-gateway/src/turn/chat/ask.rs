@@ -24,7 +24,7 @@ use super::answers::{button, choices, form, outcome, pick, read, verdict, verdic
 use super::news::Turn;
 use crate::platform::{Button, Tone};
 use crate::settings;
-use crate::spine::{Extra, Ledger};
+use crate::spine::Extra;
 use crate::turn::message::Msg;
 
 /// As much of a command as is shown.
@@ -129,7 +129,7 @@ impl What {
     }
 }
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     pub(super) async fn approval_needed(&mut self, request: ApprovalRequest) {
         let action = redact::secrets(&request.action);
         let mut shown: String = action.chars().take(ACTION).collect();
@@ -353,7 +353,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             let message = if let Some(message) = stands {
                 Some(message.to_owned())
             } else {
-                let ids = self.hub.ledger.sent(&format!("ask-{id}")).await;
+                let ids = self.hub.delivery.sent(&format!("ask-{id}")).await;
                 ids.unwrap_or_default().pop()
             };
             let mut chunks = self.hub.chunks(target, &format!("{text}\n\n{outcome}"));
@@ -405,7 +405,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     }
 
     /// The turn has ended, and with it what it asked.
-    pub(super) async fn close_questions(&mut self, turn: &mut Turn<L>) {
+    pub(super) async fn close_questions(&mut self, turn: &mut Turn) {
         for asked in std::mem::take(&mut turn.questions) {
             self.not_needed(asked, &turn.target).await;
         }

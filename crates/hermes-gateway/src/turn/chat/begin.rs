@@ -15,7 +15,6 @@ use super::{Chat, How, Job};
 use crate::program::Opening;
 use crate::seats::{Next, Seat};
 use crate::session::{Entry, ResetReason, Source};
-use crate::spine::Ledger;
 use crate::turn::media_in::{self, Taken};
 use crate::turn::message::Msg;
 use crate::turn::{place, tool, words};
@@ -46,7 +45,7 @@ pub(super) async fn prepared(preparing: &mut Option<Preparing>) -> Ready {
     }
 }
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     /// Makes the next turn ready, or the conversation for a command.
     pub(super) async fn prepare_next(&mut self) {
         // What an earlier life began comes first.
@@ -163,7 +162,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let Job { mut msgs, how } = job;
         let id = msgs[0].attempt("turn");
         let ids: Vec<i64> = msgs.iter().map(|msg| msg.id).collect();
-        let notes = self.hub.ledger.notes(ids[0]).await.unwrap_or_default();
+        let notes = self.hub.delivery.notes(ids[0]).await.unwrap_or_default();
         if msgs[0].turn.is_some() {
             self.count_try(ids[0], &notes).await;
         }
@@ -177,14 +176,14 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         for joined in ids.iter().skip(1) {
             let note = self
                 .hub
-                .ledger
+                .delivery
                 .note(*joined, super::recover::JOINED, Some("1"));
             if let Err(error) = note.await {
                 tracing::warn!("a message that joins another: {error}");
             }
         }
         if how == How::Resume && notes.contains_key(super::recover::CUT) {
-            let forget = self.hub.ledger.note(ids[0], super::recover::CUT, None);
+            let forget = self.hub.delivery.note(ids[0], super::recover::CUT, None);
             if let Err(error) = forget.await {
                 tracing::warn!("a turn that goes on: {error}");
             }

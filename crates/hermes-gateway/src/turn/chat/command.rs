@@ -11,7 +11,6 @@ use super::{Chat, How, news};
 use crate::gateway::RestartRequest;
 use crate::platform::{LinkState, Offer};
 use crate::settings::{BusyMode, QuickKind};
-use crate::spine::Ledger;
 use crate::turn::message::Msg;
 use crate::turn::voice_mode::VoiceMode;
 use crate::turn::{background, words};
@@ -63,7 +62,7 @@ const LONGEST_ALIAS: usize = 8;
 /// Commands per page of the list.
 const PAGE: usize = 30;
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     pub(super) async fn command(&mut self, mut msg: Msg, line: &str) {
         // A name of the home stands for what it stands for, and what is built in wins.
         let expanded = self.expanded(line);
@@ -282,14 +281,14 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         self.answer(&msg, "cmd", Some(&text)).await;
     }
 
-    /// Lets go of those that stayed in the ledger, before this one. Returns how many.
+    /// Lets go of those that stayed in the database, before this one. Returns how many.
     async fn let_go_of_left(&mut self, until: i64) -> usize {
         let Some(mut after) = self.left.take() else {
             return 0;
         };
         let mut dropped = 0;
         loop {
-            let found = self.hub.ledger.waiting_of(&self.key, after, super::PAGE);
+            let found = self.hub.delivery.waiting_of(&self.key, after, super::PAGE);
             let page = match found.await {
                 Ok(page) => page,
                 Err(error) => {

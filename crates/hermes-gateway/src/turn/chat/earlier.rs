@@ -3,7 +3,7 @@
 //!
 //! A press is checked and stored before anybody acts on it; the chat that asked takes it from the
 //! store, and checks again who pressed. Words that answer a question which the turn has not come to
-//! again are held back for that one, if they were said after it was put: they stay in the ledger
+//! again are held back for that one, if they were said after it was put: they stay in the database
 //! until they are used, or become a message like any other when the turn ends without having asked.
 
 use std::time::Duration;
@@ -15,7 +15,6 @@ use super::answers::{outcome, verdict_word};
 use super::ask::{ADMINS, Put};
 use super::{Chat, How, Job, QUEUE};
 use crate::platform::Incoming;
-use crate::spine::Ledger;
 use crate::turn::message::Msg;
 
 /// A press, as it is kept.
@@ -54,7 +53,7 @@ const LATE: &str = "This question is no longer open: the time to answer is over.
 const NOT_NOW: &str = "This could not be stored; press it again.";
 const KEPT: &str = "Noted. It counts when the work that was cut comes to this again.";
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     /// A button was pressed, perhaps of a question that another chat asked.
     pub(super) async fn press(&mut self, msg: Msg) {
         let pressed = msg.incoming.pressed.as_ref();
@@ -75,7 +74,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     /// Keeps a press for the chat that asked, if it counts. Returns what the one who pressed is
     /// told.
     async fn keep(&self, msg: &Msg, id: &str, choice: &str) -> Option<&'static str> {
-        let stored = match self.hub.ledger.question(id).await {
+        let stored = match self.hub.delivery.question(id).await {
             Ok(stored) => stored,
             Err(error) => {
                 tracing::error!("a question: {error}");
@@ -118,7 +117,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             operator: None,
         };
         let kept = serde_json::to_value(kept).unwrap_or_default();
-        match self.hub.ledger.answer_question(id, &kept).await {
+        match self.hub.delivery.answer_question(id, &kept).await {
             Ok(true) => self.ring(id),
             Ok(false) => Some(TAKEN),
             Err(error) => {
@@ -141,7 +140,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let asked = self.turn.iter().flat_map(|turn| &turn.questions);
         let ids: Vec<String> = asked.map(|asked| asked.id.clone()).collect();
         for id in ids {
-            match self.hub.ledger.question(&id).await {
+            match self.hub.delivery.question(&id).await {
                 Ok(Some(stored)) => {
                     if let QuestionState::Answered(answer) = stored.state {
                         self.take_press(&id, answer).await;
@@ -197,7 +196,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// Whoever answered may not any more: the question stays open for others.
     async fn take_back(&mut self, id: &str, target: &Target, by: &str) {
-        if let Err(error) = self.hub.ledger.reopen_question(id).await {
+        if let Err(error) = self.hub.delivery.reopen_question(id).await {
             tracing::error!("an answer that does not count: {error}");
             return self.try_again();
         }
@@ -209,7 +208,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// Reads what turns that were cut have asked.
     pub(super) async fn remember_questions(&mut self) {
-        match self.hub.ledger.questions_of(&self.key).await {
+        match self.hub.delivery.questions_of(&self.key).await {
             Ok(found) => self.earlier = found,
             Err(error) => tracing::error!("questions of {}: {error}", self.key),
         }

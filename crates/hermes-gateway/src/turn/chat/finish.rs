@@ -10,7 +10,7 @@ use super::news::{Turn, Why, told};
 use super::{Chat, How, Job};
 use crate::platform::{MediaKind, OutMedia};
 use crate::render::{is_silence, pieces};
-use crate::spine::{Extra, Ledger};
+use crate::spine::Extra;
 use crate::turn::hub::react;
 use crate::turn::media_out;
 use crate::turn::show::Shown;
@@ -21,7 +21,7 @@ const DELETING: Duration = Duration::from_secs(10);
 /// Longer answers are not spoken.
 const SPOKEN: usize = 4000;
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     pub(super) async fn turn_finished(&mut self, summary: TurnSummary) {
         let Some(turn) = &mut self.turn else { return };
         if turn.foreign {
@@ -158,7 +158,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     /// The chunks of a final, and whether the preview is one of them.
     async fn final_chunks(
         &self,
-        turn: &Turn<L>,
+        turn: &Turn,
         text: Option<&str>,
         shown: &Shown,
     ) -> (Vec<NewChunk>, bool) {
@@ -208,7 +208,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     }
 
     /// Whoever spoke is answered aloud, where that is set up and wanted.
-    async fn spoken(&self, turn: &Turn<L>, text: &str) -> Option<OutMedia> {
+    async fn spoken(&self, turn: &Turn, text: &str) -> Option<OutMedia> {
         let speaker = self.hub.speaker.as_ref()?;
         let wanted = match self.hub.voice_mode(&turn.target) {
             VoiceMode::Off => false,
@@ -241,7 +241,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         }
     }
 
-    fn sign(&self, turn: &mut Turn<L>, sign: Option<&'static str>) {
+    fn sign(&self, turn: &mut Turn, sign: Option<&'static str>) {
         let Some(outbound) = self.hub.outbound(&turn.target) else {
             return;
         };

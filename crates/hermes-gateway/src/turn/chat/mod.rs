@@ -1,6 +1,6 @@
-//! One conversation key: takes its messages from the ledger, one turn after the other.
+//! One conversation key: takes its messages from the database, one turn after the other.
 //!
-//! The chat holds nothing that the ledger or the transcript does not have. It lives as long as it
+//! The chat holds nothing that the database or the transcript does not have. It lives as long as it
 //! has something to do, and a little longer with an open conversation, so that what ends in the
 //! background is told.
 
@@ -35,7 +35,7 @@ use super::style::Style;
 use super::words;
 use crate::seats::{Next, Seat};
 use crate::settings::BusyMode;
-use crate::spine::{Extra, Ledger};
+use crate::spine::Extra;
 
 use begin::Preparing;
 pub(super) use command::offers;
@@ -46,7 +46,7 @@ pub(super) use quick::offers as quick_offers;
 use slash::Slash;
 use switch::Switch;
 
-/// Messages that wait in memory; the ledger has the others.
+/// Messages that wait in memory; the database has the others.
 const QUEUE: usize = 256;
 const PAGE: usize = 64;
 /// How long a conversation stays open here after its last turn.
@@ -74,8 +74,8 @@ enum How {
     Resume,
 }
 
-pub(super) struct Chat<L> {
-    hub: Arc<Hub<L>>,
+pub(super) struct Chat {
+    hub: Arc<Hub>,
     key: String,
     handle: Arc<ChatHandle>,
     cancel: CancellationToken,
@@ -87,7 +87,7 @@ pub(super) struct Chat<L> {
     retry_at: Option<Instant>,
     /// The last message that was looked at.
     cursor: i64,
-    /// Some were left in the ledger, from after this one on.
+    /// Some were left in the database, from after this one on.
     left: Option<i64>,
     queue: VecDeque<Job>,
     /// The last of the queue may still grow until then.
@@ -97,7 +97,7 @@ pub(super) struct Chat<L> {
     wanted: bool,
     linger: Option<(Instant, OwnedSemaphorePermit)>,
     preparing: Option<Preparing>,
-    turn: Option<Turn<L>>,
+    turn: Option<Turn>,
     /// The turn that the conversation begins by itself is of words that were let go.
     unwanted: bool,
     /// Lines for the program that wait for the conversation.
@@ -108,16 +108,16 @@ pub(super) struct Chat<L> {
     answered: Arc<Notify>,
     /// Questions that turns put which were cut, and that no turn has come to again.
     earlier: Vec<StoredQuestion>,
-    /// Words that answer them; the ledger has them as well.
+    /// Words that answer them; the database has them as well.
     held: Vec<Held>,
     acked: Option<Instant>,
     /// Where the chat is, for what nobody asked for.
     place: Option<(Target, String)>,
 }
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     pub(super) fn new(
-        hub: Arc<Hub<L>>,
+        hub: Arc<Hub>,
         key: String,
         handle: Arc<ChatHandle>,
         cancel: CancellationToken,
@@ -282,7 +282,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         msgs.any(|msg| msg.id == id) || self.switching.as_ref().is_some_and(|(msg, _)| msg.id == id)
     }
 
-    /// `true`: too many wait, and this one stays in the ledger, and is read again when there is
+    /// `true`: too many wait, and this one stays in the database, and is read again when there is
     /// room. None that comes later overtakes it.
     fn leaves(&mut self, msg: &Msg) -> bool {
         let full = self.left.is_some() || self.waiting() >= QUEUE;
@@ -301,7 +301,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             }
             let found = self
                 .hub
-                .ledger
+                .delivery
                 .waiting_of(&self.key, self.cursor, PAGE)
                 .await;
             let page = match found {
@@ -568,7 +568,12 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             && let Some(lead) = turn.msgs.first()
         {
             // What the turn writes while it is being stopped is not its answer.
-            if let Err(error) = self.hub.ledger.note(lead.id, recover::CUT, Some("1")).await {
+            if let Err(error) = self
+                .hub
+                .delivery
+                .note(lead.id, recover::CUT, Some("1"))
+                .await
+            {
                 tracing::warn!("a turn that is cut: {error}");
             }
         }

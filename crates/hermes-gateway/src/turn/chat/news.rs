@@ -17,7 +17,6 @@ use super::ask::Asked;
 use super::{Chat, recover};
 use crate::render::may_become_silence;
 use crate::seats::Next;
-use crate::spine::Ledger;
 use crate::turn::hub::{Hub, Signing, react};
 use crate::turn::message::Msg;
 use crate::turn::show::{Show, Stage};
@@ -47,7 +46,7 @@ pub(super) enum Why {
 }
 
 /// A turn that runs.
-pub(in crate::turn) struct Turn<L> {
+pub(in crate::turn) struct Turn {
     pub(super) id: String,
     pub(super) target: Target,
     pub(super) reply_to: Option<String>,
@@ -80,10 +79,10 @@ pub(in crate::turn) struct Turn<L> {
     notice_at: Option<Instant>,
     warnings: usize,
     silence: Duration,
-    hub: Arc<Hub<L>>,
+    hub: Arc<Hub>,
 }
 
-impl<L> Drop for Turn<L> {
+impl Drop for Turn {
     fn drop(&mut self) {
         self.hub.at_work(&self.id, None);
         self.hub.active.fetch_sub(1, Ordering::SeqCst);
@@ -91,9 +90,9 @@ impl<L> Drop for Turn<L> {
     }
 }
 
-impl<L: Ledger + Clone + 'static> Turn<L> {
+impl Turn {
     pub(super) fn new(
-        hub: &Arc<Hub<L>>,
+        hub: &Arc<Hub>,
         id: String,
         target: Target,
         reply_to: Option<String>,
@@ -166,13 +165,13 @@ impl<L: Ledger + Clone + 'static> Turn<L> {
             earlier,
             clear: Box::new(move || {
                 let (hub, place) = (Arc::clone(&looker), place.clone());
-                Box::pin(async move { hub.ledger.is_owed(&place).await.is_ok_and(|owed| !owed) })
+                Box::pin(async move { hub.delivery.is_owed(&place).await.is_ok_and(|owed| !owed) })
             }),
             store: Box::new(move |message| {
                 let hub = Arc::clone(&hub);
                 Box::pin(async move {
                     let Some(lead) = lead else { return };
-                    let note = hub.ledger.note(lead, recover::PREVIEW, Some(&message));
+                    let note = hub.delivery.note(lead, recover::PREVIEW, Some(&message));
                     if let Err(error) = note.await {
                         tracing::warn!("a preview: {error}");
                     }
@@ -313,7 +312,7 @@ impl<L: Ledger + Clone + 'static> Turn<L> {
     }
 }
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     pub(super) async fn heard(&mut self, next: Next) {
         match next {
             Next::Wanted => self.wanted = true,
@@ -453,13 +452,13 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     }
 
     /// A turn begins here.
-    pub(super) fn take_up(&mut self, turn: Turn<L>) {
+    pub(super) fn take_up(&mut self, turn: Turn) {
         (self.hub.calls.happened)("agent:start", self.about(&turn));
         self.turn = Some(turn);
     }
 
     /// What hooks are told about a turn.
-    pub(super) fn about(&self, turn: &Turn<L>) -> Value {
+    pub(super) fn about(&self, turn: &Turn) -> Value {
         let source = turn.msgs.first().map(Msg::source);
         let entry = self.hub.index.get(&self.key);
         let session = self.seat.as_ref().map(|seat| seat.id().to_owned());

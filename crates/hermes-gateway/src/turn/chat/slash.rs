@@ -6,7 +6,6 @@ use hermes_agent::front::{Follows, Wish};
 use tokio::time::Instant;
 
 use super::Chat;
-use crate::spine::Ledger;
 use crate::turn::message::Msg;
 
 /// How long a command that the session obeys may take to say so.
@@ -42,7 +41,7 @@ impl Slash {
     }
 }
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     pub(super) async fn begin_slash(&mut self, mut msg: Msg) {
         let Some(line) = msg.command_line() else {
             return;

@@ -8,7 +8,6 @@ use serde_json::json;
 use super::Chat;
 use crate::authorize::admin::Tier;
 use crate::session::{Entry, SessionKey};
-use crate::spine::Ledger;
 use crate::turn::message::Msg;
 use crate::turn::session::note_account;
 
@@ -20,7 +19,7 @@ pub(in crate::turn) enum Switch {
     Branch { title: Option<String> },
 }
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     /// The next message goes to another conversation.
     pub(super) async fn switch(&mut self, msg: Msg, switch: Switch) {
         self.give_up_seat();

@@ -37,12 +37,12 @@ async fn each_message_is_taken_in_once_over_many_lives() {
             instance: format!("life {life}"),
         };
         let lease = Duration::from_mins(1);
-        let (ledger, _) = store
+        let (delivery, _) = store
             .own_delivery(owner, lease, Arc::new(NobodyLives))
             .await
             .unwrap();
         let running = Running::start(&telegram, &json!({}));
-        let inbox = Inbox::new(ledger.clone(), Sharing::default());
+        let inbox = Inbox::new(delivery.clone(), Sharing::default());
         let (news, token) = (Arc::new(Notify::new()), running.cancel.clone());
         let heard = Arc::clone(&news);
         let arrivals = running.arrivals;
@@ -57,14 +57,14 @@ async fn each_message_is_taken_in_once_over_many_lives() {
             life as usize * 7
         };
         soon(async {
-            while ledger.waiting(MESSAGES * 2).await.unwrap().len() < wanted {
+            while delivery.waiting(MESSAGES * 2).await.unwrap().len() < wanted {
                 news.notified().await;
             }
         })
         .await;
         if life == 6 {
             soon(telegram.wait_for(|telegram| telegram.pending() == 0)).await;
-            let waiting = ledger.waiting(MESSAGES * 2).await.unwrap();
+            let waiting = delivery.waiting(MESSAGES * 2).await.unwrap();
             let texts: Vec<String> = waiting
                 .iter()
                 .map(|one| one.message.payload["text"].as_str().unwrap().to_owned())

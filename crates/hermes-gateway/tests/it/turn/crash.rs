@@ -53,7 +53,7 @@ async fn work(house: &mut House, fuse: &Fuse) {
             return;
         }
     }
-    let waiting = life.ledger.inner.waiting(9).await.unwrap();
+    let waiting = life.delivery.waiting(9).await.unwrap();
     let bubbles = life.screen.bubbles.lock().unwrap();
     panic!(
         "no end: {waiting:#?} {bubbles:#?} {:?}",

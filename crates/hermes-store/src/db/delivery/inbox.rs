@@ -27,7 +27,7 @@ impl Delivery {
             }
         }
         let (now, payload) = (self.store.now(), message.payload.to_string());
-        self.write("storing a message", move |conn| {
+        self.write("storing a message", move |conn, _| {
             let m = &message;
             let new = conn
                 .prepare_cached(
@@ -68,23 +68,22 @@ impl Delivery {
 
     /// The oldest messages without an answer, in the order in which they came.
     pub async fn waiting(&self, limit: usize) -> Result<Vec<Waiting>, StoreError> {
-        self.store
-            .read("reading messages that wait", move |conn, _| {
-                let mut statement = conn.prepare_cached(
-                    "SELECT id, platform, account, chat_id, message_id, session_key, payload, turn,
+        self.read("reading messages that wait", move |conn, _| {
+            let mut statement = conn.prepare_cached(
+                "SELECT id, platform, account, chat_id, message_id, session_key, payload, turn,
                             claims, received_at
                      FROM hermes_inbox WHERE state <> 'done' ORDER BY id LIMIT ?1",
-                )?;
-                let rows = statement.query_map([limit as i64], waiting)?;
-                Ok(rows.collect::<Result<_, _>>()?)
-            })
-            .await
+            )?;
+            let rows = statement.query_map([limit as i64], waiting)?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
     }
 
     /// A turn takes messages: all of them or none. Those of a cut turn may be taken again.
     pub async fn claim(&self, messages: &[i64], turn: &str) -> Result<(), StoreError> {
         let (messages, turn, now) = (messages.to_vec(), turn.to_owned(), self.store.now());
-        self.write("claiming messages for a turn", move |conn| {
+        self.write("claiming messages for a turn", move |conn, _| {
             let mut claim = conn.prepare_cached(
                 "UPDATE hermes_inbox SET state = 'claimed', turn = ?2, claims = claims + 1,
                     updated_at = ?3 WHERE id = ?1 AND state <> 'done'",
@@ -112,19 +111,17 @@ impl Delivery {
             .flat_map(|(_, items)| items)
             .map(MessageRow::new)
             .collect();
-        self.store
-            .write("ending a turn", move |conn, layout| {
-                super::owner::check(conn, &owner.instance)?;
-                settle(conn, &end, now)?;
-                questions::settle(conn, &end, now)?;
-                if let Some((session, _)) = &end.transcript {
-                    let session = lineage::tip(conn, session.as_str())?;
-                    session_store::insert(conn, layout, &session, &rows)?;
-                    session_store::count_up(conn, layout, &session, &rows)?;
-                }
-                outbox::owe(conn, &owner, &end, now)
-            })
-            .await
+        self.write("ending a turn", move |conn, layout| {
+            settle(conn, &end, now)?;
+            questions::settle(conn, &end, now)?;
+            if let Some((session, _)) = &end.transcript {
+                let session = lineage::tip(conn, session.as_str())?;
+                session_store::insert(conn, layout, &session, &rows)?;
+                session_store::count_up(conn, layout, &session, &rows)?;
+            }
+            outbox::owe(conn, &owner, &end, now)
+        })
+        .await
     }
 
     /// How far an earlier life got with a message that it had claimed. A turn writes its answer to
@@ -135,18 +132,17 @@ impl Delivery {
         message_id: &str,
     ) -> Result<Progress, StoreError> {
         let (session, message_id) = (session.as_str().to_owned(), message_id.to_owned());
-        self.store
-            .read("reading how far a turn got", move |conn, _| {
-                let session = lineage::tip(conn, &session)?;
-                let asked: Option<i64> = conn
-                    .prepare_cached(
-                        "SELECT MAX(id) FROM messages
+        self.read("reading how far a turn got", move |conn, _| {
+            let session = lineage::tip(conn, &session)?;
+            let asked: Option<i64> = conn
+                .prepare_cached(
+                    "SELECT MAX(id) FROM messages
                          WHERE session_id = ?1 AND role = 'user' AND platform_message_id = ?2",
-                    )?
-                    .query_row([&session, &message_id], |row| row.get(0))?;
-                far(conn, &session, asked)
-            })
-            .await
+                )?
+                .query_row([&session, &message_id], |row| row.get(0))?;
+            far(conn, &session, asked)
+        })
+        .await
     }
 
     /// The same for words that were said under no id, at this time (seconds since the epoch) or
@@ -158,19 +154,18 @@ impl Delivery {
         since: f64,
     ) -> Result<Progress, StoreError> {
         let (session, words) = (session.as_str().to_owned(), words.to_owned());
-        self.store
-            .read("reading how far a turn got", move |conn, _| {
-                let session = lineage::tip(conn, &session)?;
-                let asked = said(conn, &session, &words, since)?;
-                far(conn, &session, asked)
-            })
-            .await
+        self.read("reading how far a turn got", move |conn, _| {
+            let session = lineage::tip(conn, &session)?;
+            let asked = said(conn, &session, &words, since)?;
+            far(conn, &session, asked)
+        })
+        .await
     }
 
     /// Forgets what is long done.
     pub async fn prune(&self) -> Result<usize, StoreError> {
         let now = self.store.now();
-        self.write("forgetting what was delivered", move |conn| {
+        self.write("forgetting what was delivered", move |conn, _| {
             let inbox = conn.execute(
                 "DELETE FROM hermes_inbox WHERE state = 'done' AND updated_at < ?1",
                 [now - REMEMBERED],

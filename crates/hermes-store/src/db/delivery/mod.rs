@@ -24,6 +24,7 @@
 //! Within one chat and thread the chunks leave in order: a later one waits until the earlier one
 //! is settled.
 
+mod hook;
 mod inbox;
 mod open;
 mod outbox;
@@ -31,10 +32,13 @@ mod owner;
 mod questions;
 mod tables;
 
+use std::sync::Arc;
+
 use hermes_core::ids::SessionId;
 use hermes_core::store::NewItem;
 use serde_json::Value;
 
+pub use hook::{DeliveryAccess, DeliveryHook};
 pub use open::Spoken;
 pub use owner::{Owner, Processes};
 
@@ -45,6 +49,7 @@ use super::Store;
 pub struct Delivery {
     store: Store,
     owner: Owner,
+    hook: Option<Arc<dyn DeliveryHook>>,
 }
 
 /// A message from a platform, as it is stored before it is acknowledged.

@@ -25,25 +25,24 @@ impl Delivery {
         limit: usize,
     ) -> Result<Due, StoreError> {
         let now = self.store.now();
-        self.store
-            .read("reading chunks that are due", move |conn, _| {
-                let mut due = Due::default();
-                for (platform, account) in &reachable {
-                    let next = heads(conn, platform, account, now, limit, &mut due.chunks)?;
-                    due.next_at = match (due.next_at, next) {
-                        (Some(one), Some(other)) => Some(one.min(other)),
-                        (one, other) => one.or(other),
-                    };
-                }
-                Ok(due)
-            })
-            .await
+        self.read("reading chunks that are due", move |conn, _| {
+            let mut due = Due::default();
+            for (platform, account) in &reachable {
+                let next = heads(conn, platform, account, now, limit, &mut due.chunks)?;
+                due.next_at = match (due.next_at, next) {
+                    (Some(one), Some(other)) => Some(one.min(other)),
+                    (one, other) => one.or(other),
+                };
+            }
+            Ok(due)
+        })
+        .await
     }
 
     /// Before the send: from here on a crash leaves the chunk ambiguous.
     pub async fn begin_send(&self, seq: i64) -> Result<(), StoreError> {
         let now = self.store.now();
-        self.write("starting to send", move |conn| {
+        self.write("starting to send", move |conn, _| {
             let started = conn
                 .prepare_cached(
                     "UPDATE delivery_obligations SET state = 'attempting', updated_at = ?2
@@ -67,7 +66,7 @@ impl Delivery {
     /// After the send, or after looking into an ambiguous one.
     pub async fn settle(&self, seq: i64, settled: Settled) -> Result<(), StoreError> {
         let now = self.store.now();
-        self.write("recording what became of a chunk", move |conn| {
+        self.write("recording what became of a chunk", move |conn, _| {
             settle(conn, seq, &settled, now)
         })
         .await
@@ -79,7 +78,7 @@ impl Delivery {
         alive: std::sync::Arc<dyn super::Processes>,
     ) -> Result<Vec<Foreign>, StoreError> {
         let now = self.store.now();
-        self.write("taking over replies", move |conn| {
+        self.write("taking over replies", move |conn, _| {
             conn.execute(
                 "UPDATE delivery_obligations SET state = 'abandoned', updated_at = ?1
                  WHERE state IN ('pending', 'attempting', 'failed')
@@ -128,7 +127,7 @@ impl Delivery {
         chunks: Vec<super::NewChunk>,
     ) -> Result<usize, StoreError> {
         let (now, owner) = (self.store.now(), self.owner.clone());
-        self.write("taking over a reply", move |conn| {
+        self.write("taking over a reply", move |conn, _| {
             let gone = conn.execute(
                 "DELETE FROM delivery_obligations WHERE obligation_id = ?1
                    AND state IN ('pending', 'attempting', 'failed')",

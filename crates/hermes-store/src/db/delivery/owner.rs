@@ -55,6 +55,7 @@ impl Store {
         let delivery = Delivery {
             store: self.clone(),
             owner,
+            hook: None,
         };
         Ok((delivery, left))
     }
@@ -68,7 +69,7 @@ impl Delivery {
     /// Says that this process still lives. To be called several times per lease.
     pub async fn heartbeat(&self) -> Result<(), StoreError> {
         let now = self.store.now();
-        self.write("heartbeat of delivery", move |conn| {
+        self.write("heartbeat of delivery", move |conn, _| {
             conn.prepare_cached("UPDATE hermes_delivery_owner SET heartbeat_at = ?1")?
                 .execute([now])?;
             Ok(())
@@ -78,26 +79,11 @@ impl Delivery {
 
     /// Gives delivery up, so that the next process need not wait.
     pub async fn release(self) -> Result<(), StoreError> {
-        self.write("giving up delivery", move |conn| {
+        self.write("giving up delivery", move |conn, _| {
             conn.execute("DELETE FROM hermes_delivery_owner WHERE name = ?1", [NAME])?;
             Ok(())
         })
         .await
-    }
-
-    /// A write that happens only while this process is the owner.
-    pub(super) async fn write<T, F>(&self, what: &'static str, mut work: F) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnMut(&Connection) -> Result<T, Fault> + Send + 'static,
-    {
-        let instance = self.owner.instance.clone();
-        self.store
-            .write(what, move |conn, _| {
-                check(conn, &instance)?;
-                work(conn)
-            })
-            .await
     }
 }
 

@@ -19,35 +19,33 @@ impl Delivery {
     /// A question, whatever became of it. `None`: there is none, or it was forgotten.
     pub async fn question(&self, id: &str) -> Result<Option<StoredQuestion>, StoreError> {
         let id = id.to_owned();
-        self.store
-            .read("reading a question", move |conn, _| {
-                let sql = format!("SELECT {COLUMNS} FROM hermes_questions q WHERE q.id = ?1");
-                let mut statement = conn.prepare_cached(&sql)?;
-                Ok(statement.query_row([&id], stored).optional()?)
-            })
-            .await
+        self.read("reading a question", move |conn, _| {
+            let sql = format!("SELECT {COLUMNS} FROM hermes_questions q WHERE q.id = ?1");
+            let mut statement = conn.prepare_cached(&sql)?;
+            Ok(statement.query_row([&id], stored).optional()?)
+        })
+        .await
     }
 
     /// The questions of a conversation that are not over, oldest first.
     pub async fn questions_of(&self, session_key: &str) -> Result<Vec<StoredQuestion>, StoreError> {
         let key = session_key.to_owned();
-        self.store
-            .read("reading questions of a chat", move |conn, _| {
-                let sql = format!(
-                    "SELECT {COLUMNS} FROM hermes_questions q
+        self.read("reading questions of a chat", move |conn, _| {
+            let sql = format!(
+                "SELECT {COLUMNS} FROM hermes_questions q
                      WHERE q.session_key = ?1 AND q.state <> 'closed' ORDER BY q.rowid"
-                );
-                let mut statement = conn.prepare_cached(&sql)?;
-                let rows = statement.query_map([&key], stored)?;
-                Ok(rows.collect::<Result<_, _>>()?)
-            })
-            .await
+            );
+            let mut statement = conn.prepare_cached(&sql)?;
+            let rows = statement.query_map([&key], stored)?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
     }
 
     /// Keeps an answer. `false`: the question was not open.
     pub async fn answer_question(&self, id: &str, answer: &Value) -> Result<bool, StoreError> {
         let (id, answer, now) = (id.to_owned(), answer.to_string(), self.store.now());
-        self.write("keeping an answer", move |conn| {
+        self.write("keeping an answer", move |conn, _| {
             let changed = conn
                 .prepare_cached(
                     "UPDATE hermes_questions SET state = 'answered', answer = ?2, updated_at = ?3
@@ -62,7 +60,7 @@ impl Delivery {
     /// The answer does not count: the question is open again.
     pub async fn reopen_question(&self, id: &str) -> Result<(), StoreError> {
         let (id, now) = (id.to_owned(), self.store.now());
-        self.write("opening a question again", move |conn| {
+        self.write("opening a question again", move |conn, _| {
             conn.prepare_cached(
                 "UPDATE hermes_questions SET state = 'open', answer = NULL, updated_at = ?2
                  WHERE id = ?1 AND state = 'answered'",
