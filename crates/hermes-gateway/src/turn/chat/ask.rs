@@ -199,7 +199,7 @@ impl Chat {
 
     /// A question of this turn. `true`: it was put by an earlier life, and stands there.
     async fn name(&mut self, what: What, text: String, seconds: u64) -> (Asked, bool) {
-        let earlier = match &self.turn {
+        let earlier = match self.activity.turn() {
             Some(_) => self.earlier_like(&what.print()).await,
             None => None,
         };
@@ -226,7 +226,9 @@ impl Chat {
     }
 
     async fn ask(&mut self, asked: Asked, buttons: Vec<Vec<Button>>, say: &str, again: bool) {
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = self.activity.turn_mut() else {
+            return;
+        };
         let target = turn.target.clone();
         let message = turn.msgs.first().map_or(0, |msg| msg.id);
         self.hub.asked(&asked.id, Some(&self.answered));
@@ -300,7 +302,9 @@ impl Chat {
         by: Option<&Msg>,
     ) {
         self.hub.asked(&asked.id, None);
-        let Some(turn) = &self.turn else { return };
+        let Some(turn) = self.activity.turn() else {
+            return;
+        };
         let target = turn.target.clone();
         let closed = self
             .close_question(
@@ -319,10 +323,10 @@ impl Chat {
         } else {
             asked.what.nothing("the answer could not be stored")
         };
-        if let Some(seat) = &self.seat {
+        if let Some(seat) = self.seat() {
             seat.wish(Wish::Order(command)).await;
         }
-        if let Some(turn) = &self.turn {
+        if let Some(turn) = self.activity.turn() {
             turn.refresh();
         }
     }
@@ -371,7 +375,9 @@ impl Chat {
 
     /// The agent no longer waits for it.
     pub(super) async fn question_closed(&mut self, id: &str) {
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = self.activity.turn_mut() else {
+            return;
+        };
         let same = |asked: &Asked| match &asked.what {
             What::Permission(request) => request.id == id,
             What::Question(question) => question.id == id,
@@ -394,7 +400,9 @@ impl Chat {
 
     /// Nobody answered in time.
     pub(super) async fn expire(&mut self, id: &str) {
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = self.activity.turn_mut() else {
+            return;
+        };
         let Some(at) = turn.questions.iter().position(|asked| asked.id == id) else {
             return;
         };
@@ -413,7 +421,9 @@ impl Chat {
 
     /// Whether a message is an answer in words.
     pub(super) fn answers_question(&self, msg: &Msg) -> bool {
-        let Some(turn) = &self.turn else { return false };
+        let Some(turn) = self.activity.turn() else {
+            return false;
+        };
         if !msg.incoming.media.is_empty() {
             return false;
         }
@@ -428,7 +438,9 @@ impl Chat {
         let text = msg.incoming.text.trim().to_owned();
         let word = verdict_word(&text);
         let allowed = self.may_decide(&msg, word != Some("no"));
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = self.activity.turn_mut() else {
+            return;
+        };
         let at = turn.questions.iter().position(|asked| {
             let fits = !asked.what.is_permission() || word.is_some();
             fits && only.is_none_or(|id| asked.id == id)
@@ -481,7 +493,7 @@ impl Chat {
         let why: String = rest.chars().take(280).collect();
         let why = (!approve && !why.is_empty()).then_some(why);
         let mut decided = 0;
-        while let Some(turn) = &mut self.turn {
+        while let Some(turn) = self.activity.turn_mut() {
             let open =
                 |asked: &Asked| asked.what.is_permission() && only.is_none_or(|id| asked.id == id);
             let Some(at) = turn.questions.iter().position(open) else {

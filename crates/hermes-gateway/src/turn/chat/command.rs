@@ -203,10 +203,10 @@ impl Chat {
                 let near = |own: &&(&str, &str, &str)| slash::distance(own.0, typed) <= 2;
                 match OWN.iter().find(near) {
                     Some((own, ..)) => format!("I do not know /{typed}. Did you mean /{own}?"),
-                    None => return self.commands.push_back(msg),
+                    None => return self.commands.waiting.push_back(msg),
                 }
             }
-            _ => return self.commands.push_back(msg),
+            _ => return self.commands.waiting.push_back(msg),
         };
         self.answer(&msg, "cmd", Some(&text)).await;
     }
@@ -217,7 +217,7 @@ impl Chat {
             return;
         }
         let msg = msg.unwrapped();
-        if self.turn.is_some() {
+        if self.activity.turn().is_some() {
             self.busy(msg, mode).await;
         } else {
             let apart = mode == BusyMode::Queue;
@@ -228,7 +228,7 @@ impl Chat {
     async fn begin_switch(&mut self, msg: Msg, switch: Switch) {
         if self.is_busy() {
             self.interrupt(news::Why::Switch).await;
-            if let Some((before, _)) = self.switching.replace((msg, switch)) {
+            if let Some((before, _)) = self.commands.switch.replace((msg, switch)) {
                 self.answer(&before, "cmd", None).await;
             }
         } else {
@@ -240,28 +240,38 @@ impl Chat {
     /// go, and the person is told how much that was.
     async fn stop(&mut self, msg: Msg) {
         let mut dropped = self.let_go_of_left(msg.id).await;
-        if let Some(turn) = &mut self.turn {
+        if let Some(turn) = self.activity.turn_mut() {
             // Words for the turn that it has not read.
             for (one, _) in std::mem::take(&mut turn.steers) {
                 self.answer(&one, "cmd", None).await;
                 dropped += 1;
             }
         }
-        let preparing = self.preparing.take().and_then(|preparing| preparing.job);
-        let jobs: Vec<_> = preparing.into_iter().chain(self.queue.drain(..)).collect();
-        self.open_until = None;
-        for one in jobs.iter().flat_map(|job| &job.msgs).chain(&self.commands) {
+        let preparing = self
+            .activity
+            .take_preparing()
+            .and_then(|preparing| preparing.job);
+        let jobs: Vec<_> = preparing
+            .into_iter()
+            .chain(self.queue.jobs.drain(..))
+            .collect();
+        self.queue.grows_until = None;
+        for one in jobs
+            .iter()
+            .flat_map(|job| &job.msgs)
+            .chain(&self.commands.waiting)
+        {
             self.answer(one, "cmd", None).await;
             dropped += 1;
         }
-        self.commands.clear();
-        for one in std::mem::take(&mut self.held) {
+        self.commands.waiting.clear();
+        for one in std::mem::take(&mut self.cut.held) {
             self.answer(&one.msg, "cmd", None).await;
             dropped += 1;
         }
-        let ran = self.turn.is_some() || self.slash.is_some() || dropped > 0;
-        if self.slash.is_some()
-            && let Some(seat) = &self.seat
+        let ran = self.activity.turn().is_some() || self.commands.running.is_some() || dropped > 0;
+        if self.commands.running.is_some()
+            && let Some(seat) = self.seat()
         {
             seat.wish(hermes_agent::front::Wish::Stop).await;
         }
@@ -283,7 +293,7 @@ impl Chat {
 
     /// Lets go of those that stayed in the database, before this one. Returns how many.
     async fn let_go_of_left(&mut self, until: i64) -> usize {
-        let Some(mut after) = self.left.take() else {
+        let Some(mut after) = self.inbox.take_left() else {
             return 0;
         };
         let mut dropped = 0;
@@ -293,7 +303,7 @@ impl Chat {
                 Ok(page) => page,
                 Err(error) => {
                     tracing::error!("messages of {}: {error}", self.key);
-                    self.left = Some(after);
+                    self.inbox.leave(after);
                     return dropped;
                 }
             };
@@ -371,7 +381,7 @@ impl Chat {
         let status = self.hub.status();
         let entry = self.hub.index.get(&self.key);
         let session = entry.map_or_else(|| "none yet".to_owned(), |entry| entry.session_id);
-        let here = match &self.turn {
+        let here = match self.activity.turn() {
             Some(turn) => format!("working for {} s", turn.seconds(Instant::now())),
             None => "idle".to_owned(),
         };

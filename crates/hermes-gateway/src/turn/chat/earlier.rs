@@ -137,7 +137,11 @@ impl Chat {
 
     /// Takes the answers to open questions of this chat that were stored.
     pub(super) async fn take_presses(&mut self) {
-        let asked = self.turn.iter().flat_map(|turn| &turn.questions);
+        let asked = self
+            .activity
+            .turn()
+            .into_iter()
+            .flat_map(|turn| &turn.questions);
         let ids: Vec<String> = asked.map(|asked| asked.id.clone()).collect();
         for id in ids {
             match self.hub.delivery.question(&id).await {
@@ -157,7 +161,7 @@ impl Chat {
 
     async fn take_press(&mut self, id: &str, answer: serde_json::Value) {
         let kept = serde_json::from_value::<Kept>(answer).ok();
-        let turn = self.turn.as_ref();
+        let turn = self.activity.turn();
         let at = turn.and_then(|turn| turn.questions.iter().position(|one| one.id == id));
         let (Some(turn), Some(at), Some(kept)) = (turn, at, kept) else {
             return;
@@ -187,7 +191,9 @@ impl Chat {
             return self.take_back(id, &target, &by).await;
         };
         let outcome = outcome(&command, &by);
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = self.activity.turn_mut() else {
+            return;
+        };
         let mut asked = turn.questions.remove(at);
         let pressed = msg.and_then(|msg| msg.incoming.pressed);
         asked.stands = pressed.and_then(|pressed| pressed.message_id);
@@ -209,7 +215,7 @@ impl Chat {
     /// Reads what turns that were cut have asked.
     pub(super) async fn remember_questions(&mut self) {
         match self.hub.delivery.questions_of(&self.key).await {
-            Ok(found) => self.earlier = found,
+            Ok(found) => self.cut.questions = found,
             Err(error) => tracing::error!("questions of {}: {error}", self.key),
         }
     }
@@ -219,8 +225,8 @@ impl Chat {
     pub(super) async fn earlier_like(&mut self, print: &str) -> Option<StoredQuestion> {
         loop {
             let same = |one: &StoredQuestion| put(one).is_some_and(|put| put.print == print);
-            let at = self.earlier.iter().position(same)?;
-            let stored = self.earlier.remove(at);
+            let at = self.cut.questions.iter().position(same)?;
+            let stored = self.cut.questions.remove(at);
             if !self.is_late(&stored) {
                 return Some(stored);
             }
@@ -241,10 +247,10 @@ impl Chat {
         self.take_presses().await;
         while self.waits_for(id) {
             let meant = |held: &Held| held.question == id;
-            let Some(at) = self.held.iter().position(meant) else {
+            let Some(at) = self.cut.held.iter().position(meant) else {
                 return;
             };
-            let msg = self.held.remove(at).msg;
+            let msg = self.cut.held.remove(at).msg;
             if !self.hub.admits(&msg) {
                 self.answer(&msg, "ans", None).await;
             } else if let Some((approve, args)) = decision(&msg) {
@@ -256,7 +262,11 @@ impl Chat {
     }
 
     fn waits_for(&self, id: &str) -> bool {
-        let mut asked = self.turn.iter().flat_map(|turn| &turn.questions);
+        let mut asked = self
+            .activity
+            .turn()
+            .into_iter()
+            .flat_map(|turn| &turn.questions);
         asked.any(|asked| asked.id == id)
     }
 
@@ -270,7 +280,7 @@ impl Chat {
         };
         self.ack(msg, "⏳").await;
         let msg = msg.clone();
-        self.held.push(Held { msg, question });
+        self.cut.held.push(Held { msg, question });
         true
     }
 
@@ -286,7 +296,7 @@ impl Chat {
                 fits && put.asked_at.is_some_and(|at| at < msg.received_at)
             })
         };
-        let mut fitting = self.earlier.iter().filter(fits);
+        let mut fitting = self.cut.questions.iter().filter(fits);
         let oldest = fitting.next()?;
         let first = std::iter::once(oldest).chain(fitting);
         let meant = { first }.find(|one| !self.is_answered(one));
@@ -296,7 +306,7 @@ impl Chat {
     /// Whether words that count are held back for a question.
     fn is_answered(&self, stored: &StoredQuestion) -> bool {
         let permission = put(stored).is_some_and(|put| put.permission);
-        let mut held = self.held.iter();
+        let mut held = self.cut.held.iter();
         held.any(|held| {
             let allows = match decision(&held.msg) {
                 Some((approve, _)) => approve,
@@ -310,29 +320,29 @@ impl Chat {
     /// A turn that was cut runs, or comes.
     fn goes_on_with_cut(&self) -> bool {
         let cut = |job: &Job| job.msgs.iter().any(|msg| msg.turn.is_some());
-        self.turn.is_some()
-            || self.preparing.is_some()
-            || !self.unsure.is_empty()
-            || self.queue.iter().any(cut)
+        self.activity.turn().is_some()
+            || self.activity.preparing().is_some()
+            || !self.cut.unsure.is_empty()
+            || self.queue.jobs.iter().any(cut)
     }
 
     /// No turn comes to the questions of earlier ones any more: they are over, and what was held
     /// back for them are messages like any other.
     pub(super) async fn let_go_of_earlier(&mut self) {
-        if (self.earlier.is_empty() && self.held.is_empty()) || self.goes_on_with_cut() {
+        if (self.cut.questions.is_empty() && self.cut.held.is_empty()) || self.goes_on_with_cut() {
             return;
         }
-        for stored in std::mem::take(&mut self.earlier) {
+        for stored in std::mem::take(&mut self.cut.questions) {
             self.forget(&stored, "⏹ No longer needed.").await;
         }
-        for held in std::mem::take(&mut self.held).into_iter().rev() {
+        for held in std::mem::take(&mut self.cut.held).into_iter().rev() {
             let msg = held.msg;
             if decision(&msg).is_some() {
                 let text = "Nothing waits for a decision here.";
                 self.answer(&msg, "ans", Some(text)).await;
             } else {
                 let (msgs, how) = (vec![msg], How::Fresh);
-                self.queue.push_front(Job { msgs, how });
+                self.queue.jobs.push_front(Job { msgs, how });
             }
         }
     }

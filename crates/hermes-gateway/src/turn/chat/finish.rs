@@ -23,16 +23,21 @@ const SPOKEN: usize = 4000;
 
 impl Chat {
     pub(super) async fn turn_finished(&mut self, summary: TurnSummary) {
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = self.activity.turn_mut() else {
+            return;
+        };
         if turn.foreign {
             return self.foreign_finished(&summary).await;
         }
         let why = turn.stopping.map(|(why, _)| why);
         // It was over before it heard, and goes on with words that were let go.
-        self.unwanted = why == Some(Why::Stop)
+        let unwanted = why == Some(Why::Stop)
             && turn.steers.is_empty()
             && summary.pending_steer.is_some()
             && summary.exit != TurnExit::Interrupted;
+        if let Some(open) = &mut self.conversation {
+            open.unwanted = unwanted;
+        }
         let text = match why {
             Some(Why::Stuck) => Some(format!(
                 "⚠️ Nothing happened for {} minutes, so I stopped.{}",
@@ -69,7 +74,9 @@ impl Chat {
 
     /// What ran was not asked for by us; what we asked for comes now.
     async fn foreign_finished(&mut self, summary: &TurnSummary) {
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = self.activity.turn_mut() else {
+            return;
+        };
         let shown = match turn.show.take() {
             Some(show) => show.end().await,
             None => Shown::default(),
@@ -93,7 +100,7 @@ impl Chat {
         goes_on: bool,
         sign: Option<&'static str>,
     ) {
-        let Some(mut turn) = self.turn.take() else {
+        let Some(mut turn) = self.activity.take_turn() else {
             return;
         };
         let mut about = self.about(&turn);
@@ -134,7 +141,7 @@ impl Chat {
         } else {
             for msg in msgs.into_iter().rev() {
                 let (msgs, how) = (vec![msg], How::Fresh);
-                self.queue.push_front(Job { msgs, how });
+                self.queue.jobs.push_front(Job { msgs, how });
             }
         }
     }

@@ -315,13 +315,17 @@ impl Turn {
 impl Chat {
     pub(super) async fn heard(&mut self, next: Next) {
         match next {
-            Next::Wanted => self.wanted = true,
+            Next::Wanted => {
+                if let Some(open) = &mut self.conversation {
+                    open.wanted = true;
+                }
+            }
             Next::News(None) => {
-                self.seat = None;
+                self.conversation = None;
                 self.broke().await;
             }
             Next::News(Some(news)) => {
-                if let Some(turn) = &mut self.turn {
+                if let Some(turn) = self.activity.turn_mut() {
                     turn.heard = Instant::now();
                 }
                 self.told(*news).await;
@@ -342,7 +346,7 @@ impl Chat {
                 } else {
                     text
                 };
-                match &mut self.slash {
+                match &mut self.commands.running {
                     Some(slash) => slash.texts.push(text),
                     None => self.warn(level, &text).await,
                 }
@@ -350,7 +354,7 @@ impl Chat {
             News::Moved { id, .. } => self.moved(id).await,
             News::Unsaid(refusal) => {
                 let text = format!("⚠️ {refusal}");
-                if self.turn.is_some() {
+                if self.activity.turn().is_some() {
                     self.end_turn(Some(text)).await;
                 } else {
                     self.warn(NoticeLevel::Warning, &text).await;
@@ -390,7 +394,9 @@ impl Chat {
 
     /// What only changes what is seen.
     fn in_turn(&mut self, event: AgentEvent) {
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = self.activity.turn_mut() else {
+            return;
+        };
         match event {
             AgentEvent::TextDelta { text } => {
                 if turn.text.len() + text.len() <= SHOWN {
@@ -421,12 +427,12 @@ impl Chat {
     }
 
     async fn turn_started(&mut self) {
-        if let Some(turn) = &mut self.turn {
+        if let Some(turn) = self.activity.turn_mut() {
             turn.started = true;
             return;
         }
         // A command began it, or something that ended in the background.
-        let mut turn = match &mut self.slash {
+        let mut turn = match &mut self.commands.running {
             Some(slash) if !slash.turned => {
                 slash.turned = true;
                 slash.took_place();
@@ -446,7 +452,8 @@ impl Chat {
         };
         turn.started = true;
         self.take_up(turn);
-        if std::mem::take(&mut self.unwanted) {
+        let open = self.conversation.as_mut();
+        if open.is_some_and(|open| std::mem::take(&mut open.unwanted)) {
             self.interrupt(Why::Stop).await;
         }
     }
@@ -454,14 +461,14 @@ impl Chat {
     /// A turn begins here.
     pub(super) fn take_up(&mut self, turn: Turn) {
         (self.hub.calls.happened)("agent:start", self.about(&turn));
-        self.turn = Some(turn);
+        self.activity.run(turn);
     }
 
     /// What hooks are told about a turn.
     pub(super) fn about(&self, turn: &Turn) -> Value {
         let source = turn.msgs.first().map(Msg::source);
         let entry = self.hub.index.get(&self.key);
-        let session = self.seat.as_ref().map(|seat| seat.id().to_owned());
+        let session = self.seat().map(|seat| seat.id().to_owned());
         let session = session.or_else(|| Some(entry?.session_id));
         let words = turn.msgs.iter().map(|msg| msg.incoming.text.trim());
         let words = words.collect::<Vec<_>>().join("\n");
@@ -479,12 +486,14 @@ impl Chat {
 
     /// Our words wait behind a turn that nobody asked for: the one that runs is not ours.
     fn queue_changed(&mut self, waiting: usize) {
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = self.activity.turn_mut() else {
+            return;
+        };
         let behind = waiting > 0
             && turn.asked
             && turn.started
             && turn.steers.is_empty()
-            && self.slash.is_none();
+            && self.commands.running.is_none();
         if behind {
             turn.started = false;
             turn.foreign = true;
@@ -499,7 +508,7 @@ impl Chat {
         let Some(target) = self.whereabouts() else {
             return;
         };
-        if let Some(turn) = &mut self.turn {
+        if let Some(turn) = self.activity.turn_mut() {
             turn.warnings += 1;
             if turn.warnings > WARNINGS {
                 return;
@@ -511,10 +520,10 @@ impl Chat {
 
     /// Where the chat is.
     pub(super) fn whereabouts(&self) -> Option<Target> {
-        if let Some(turn) = &self.turn {
+        if let Some(turn) = self.activity.turn() {
             return Some(turn.target.clone());
         }
-        if let Some((target, _)) = &self.place {
+        if let Some(target) = &self.place {
             return Some(target.clone());
         }
         self.hub.place_of(&self.key)

@@ -6,6 +6,7 @@ use hermes_agent::prompt::steered;
 use hermes_core::ids::SessionId;
 use hermes_store::db::delivery::{Final, Progress, Spoken};
 
+use super::state::InboxPosition;
 use super::{Chat, How, Job};
 use crate::spine::Extra;
 use crate::turn::message::Msg;
@@ -61,7 +62,7 @@ impl Chat {
                 break;
             }
         }
-        self.awake = true;
+        self.inbox = InboxPosition::UpTo(0);
         if !begun.is_empty() {
             self.remember_questions().await;
         }
@@ -71,28 +72,27 @@ impl Chat {
     /// Turns that did not end come before everything that waits. One of which the store cannot
     /// say how far it got keeps its place, and those after it theirs.
     pub(super) async fn recover_all(&mut self, groups: Vec<Vec<Msg>>) {
-        let behind = std::mem::take(&mut self.queue);
+        let behind = std::mem::take(&mut self.queue.jobs);
         for group in groups {
-            if self.unsure.is_empty() {
+            if self.cut.unsure.is_empty() {
                 self.recover(group).await;
             } else {
-                self.unsure.push(group);
+                self.cut.unsure.push(group);
             }
         }
-        self.queue.extend(behind);
+        self.queue.jobs.extend(behind);
     }
 
     /// The conversation ended in the middle of things.
     pub(super) async fn broke(&mut self) {
-        self.seat = None;
-        self.linger = None;
-        if let Some(slash) = self.slash.take()
+        self.conversation = None;
+        if let Some(slash) = self.commands.running.take()
             && !slash.turned
         {
             self.finish_with(&slash.turn, &slash.msg, Some(words::BROKE))
                 .await;
         }
-        let Some(mut turn) = self.turn.take() else {
+        let Some(mut turn) = self.activity.take_turn() else {
             return;
         };
         tracing::warn!(
@@ -151,7 +151,7 @@ impl Chat {
             Ok(found) => found,
             Err(error) => {
                 tracing::error!("how far a turn got: {error}");
-                self.unsure.push(group);
+                self.cut.unsure.push(group);
                 return self.try_again();
             }
         };
@@ -287,7 +287,7 @@ impl Chat {
             }
             return;
         }
-        self.queue.push_back(Job { msgs, how });
+        self.queue.jobs.push_back(Job { msgs, how });
     }
 
     /// A turn of an earlier life begins once more: only that counts, not that it was found.

@@ -6,6 +6,7 @@ use hermes_store::db::ListFilter;
 use serde_json::json;
 
 use super::Chat;
+use super::state::OpenConversation;
 use crate::authorize::admin::Tier;
 use crate::session::{Entry, SessionKey};
 use crate::turn::message::Msg;
@@ -116,7 +117,8 @@ impl Chat {
         let mut opening = self.opening_of(msg, &entry);
         opening.history = stored.items.into_iter().map(|item| item.message).collect();
         let seat = self.hub.seats.sit(opening).await;
-        self.seat = Some(seat.map_err(|refusal| refusal.to_string())?);
+        let seat = seat.map_err(|refusal| refusal.to_string())?;
+        self.conversation = Some(OpenConversation::new(seat));
         self.settle_down();
         Ok(id)
     }
@@ -130,7 +132,7 @@ impl Chat {
                 tracing::error!("{error}");
             }
         }
-        if self.turn.is_none() && self.slash.is_none() {
+        if self.activity.turn().is_none() && self.commands.running.is_none() {
             self.give_up_seat();
         }
     }
