@@ -5,7 +5,7 @@ mod table;
 
 use std::fmt::Write as _;
 
-pub use table::COMMANDS;
+pub use table::{CHAT_COMMANDS, COMMANDS};
 
 /// A command a person can type while talking.
 #[derive(Debug, PartialEq, Eq)]
@@ -61,6 +61,12 @@ impl Surfaces {
     pub const LOCAL: Self = Self {
         platform: false,
         ..Self::ALL
+    };
+    /// What only a chat has.
+    pub const CHAT: Self = Self {
+        terminal: false,
+        line: false,
+        platform: true,
     };
     /// What only a screen can do.
     pub const SCREEN: Self = Self {
@@ -160,6 +166,12 @@ pub enum Verb {
     Doctor,
     Debug,
     Version,
+    Approve,
+    Deny,
+    SetHome,
+    Restart,
+    Voice,
+    Start,
 }
 
 /// What a line means.
@@ -177,8 +189,19 @@ pub enum Parsed<'a> {
     Text,
 }
 
-/// Reads a line.
+/// Reads a line that was typed at this machine.
 pub fn parse(line: &str) -> Parsed<'_> {
+    parse_with(line, find)
+}
+
+/// Reads a line of a chat, which has commands of its own.
+pub fn parse_in_chat(line: &str) -> Parsed<'_> {
+    parse_with(line, |name| {
+        find(name).or_else(|| find_in(CHAT_COMMANDS, name))
+    })
+}
+
+fn parse_with(line: &str, find: impl Fn(&str) -> Option<&'static CommandDef>) -> Parsed<'_> {
     let Some(rest) = line.trim().strip_prefix('/') else {
         return Parsed::Text;
     };
@@ -199,8 +222,12 @@ pub fn parse(line: &str) -> Parsed<'_> {
 
 /// The command of that name or alias, however it is spelled: menus have no dashes.
 pub fn find(name: &str) -> Option<&'static CommandDef> {
+    find_in(COMMANDS, name)
+}
+
+fn find_in(commands: &'static [CommandDef], name: &str) -> Option<&'static CommandDef> {
     let lower = name.to_ascii_lowercase().replace('_', "-");
-    COMMANDS
+    commands
         .iter()
         .find(|command| command.name == lower || command.aliases.contains(&lower.as_str()))
 }
@@ -343,6 +370,23 @@ mod tests {
             }
             assert!(verbs.insert(command.verb), "{} twice", command.name);
         }
+    }
+
+    #[test]
+    fn only_a_chat_has_the_commands_of_a_chat() {
+        for command in CHAT_COMMANDS {
+            assert_eq!(command.surfaces, Surfaces::CHAT, "{}", command.name);
+            let line = format!("/{} x", command.name);
+            let Parsed::Command(found, "x") = parse_in_chat(&line) else {
+                panic!("{line}");
+            };
+            assert_eq!(found.verb, command.verb, "{line}");
+            // The one that both have is spelled differently in a list, and means the same.
+            let both = command.verb == Verb::Platforms;
+            assert_eq!(matches!(parse(&line), Parsed::Command(..)), both, "{line}");
+        }
+        assert_eq!(parse_in_chat("/undo 2"), parse("/undo 2"));
+        assert_eq!(parse_in_chat("/modle x"), parse("/modle x"));
     }
 
     #[test]

@@ -135,7 +135,7 @@ struct Scene {
     clock: Arc<ManualClock>,
     store: Store,
     delivery: Delivery,
-    outbox: Arc<Outbox<Delivery>>,
+    outbox: Arc<Outbox>,
 }
 
 impl Scene {

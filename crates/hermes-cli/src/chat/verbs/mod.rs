@@ -155,6 +155,10 @@ async fn run(
         Verb::Doctor => own::run(conversation, &["doctor"]).await,
         Verb::Debug => info::debug(conversation).await,
         Verb::Version => Ok(Told::plain(crate::commands::version::line())),
+        // Not parsed here: the gateway obeys them.
+        Verb::Approve | Verb::Deny | Verb::SetHome | Verb::Restart | Verb::Voice | Verb::Start => {
+            Err(unknown(command.name, None))
+        }
     }
 }
 

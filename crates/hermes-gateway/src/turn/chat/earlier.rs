@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use hermes_core::slash::{self, Parsed, Verb};
 use hermes_store::db::delivery::{QuestionState, StoredQuestion, Target};
 use serde::{Deserialize, Serialize};
 
@@ -355,11 +356,13 @@ pub(in crate::turn) fn put(stored: &StoredQuestion) -> Option<Put> {
 /// `/approve` (`true`) or `/deny`, and what stands behind it.
 fn decision(msg: &Msg) -> Option<(bool, String)> {
     let line = msg.command_line()?;
-    let (name, args) = line.split_once(' ').unwrap_or((&line, ""));
-    let approve = match name.to_ascii_lowercase().as_str() {
-        "/approve" => true,
-        "/deny" => false,
+    let Parsed::Command(command, args) = slash::parse_in_chat(&line) else {
+        return None;
+    };
+    let approve = match command.verb {
+        Verb::Approve => true,
+        Verb::Deny => false,
         _ => return None,
     };
-    Some((approve, args.trim().to_owned()))
+    Some((approve, args.to_owned()))
 }

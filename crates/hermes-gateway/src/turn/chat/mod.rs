@@ -435,12 +435,8 @@ impl Chat {
             if !joins || open || self.activity.turn().is_none() {
                 return;
             }
-            for msg in self
-                .queue
-                .pop_front()
-                .map(|job| job.msgs)
-                .unwrap_or_default()
-            {
+            let first = self.queue.jobs.pop_front();
+            for msg in first.map(|job| job.msgs).unwrap_or_default() {
                 self.steer(msg).await;
             }
         }
