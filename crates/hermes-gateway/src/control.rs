@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_config::fs::write_atomic;
+use hermes_core::bytes::{hex, same};
 use hermes_core::store::StoreError;
 use hermes_core::task;
+use hermes_platforms::{PostError, Posting, Voice};
 use hermes_store::db::delivery::{Delivery, Target};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -17,8 +19,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::bytes::{hex, same};
-use crate::gateway::{Gateway, PostError, Posting, Voice};
+use crate::gateway::Gateway;
 use crate::spine::Ledger;
 use crate::turn::OwnerDecision;
 

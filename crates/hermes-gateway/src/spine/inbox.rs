@@ -1,13 +1,13 @@
 //! From the platforms into the store.
 
 use hermes_core::store::StoreError;
+use hermes_platforms::{Arrival, Incoming};
 use hermes_store::db::delivery::{Accepted, Inbound as Stored};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::Ledger;
-use crate::platform::{Arrival, Incoming};
-use crate::session::Sharing;
+use crate::session::{SessionKey, Sharing};
 
 /// Takes messages in. Whoever runs turns reads them from the ledger, not from memory.
 pub struct Inbox<L> {
@@ -63,7 +63,7 @@ impl<L: Ledger> Inbox<L> {
                 account: message.account.clone(),
                 chat_id: message.source.chat_id.clone(),
                 message_id: message.message_id.clone(),
-                session_key: message.source.session_key(self.sharing).into_string(),
+                session_key: SessionKey::of(&message.source, self.sharing).into_string(),
                 payload,
             })
             .await

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_core::store::StoreError;
-use hermes_gateway::platform::{Arrival, Incoming, Recourse};
-use hermes_gateway::session::{Sharing, Source};
+use hermes_gateway::session::Sharing;
 use hermes_gateway::spine::{Inbox, Ledger as _, MARK, Outbox, Policy, beat};
+use hermes_platforms::{Arrival, Incoming, Recourse, Source};
 use hermes_store::Store;
 use hermes_store::db::delivery::{Final, NewChunk, Owner, Processes, Reply, Target, Waiting};
 use hermes_testkit::clock::{FixedRng, ManualClock};

@@ -14,11 +14,11 @@ use hermes_core::store::StoreError;
 use hermes_core::task;
 use hermes_gateway::authorize::pairing::Pairing;
 use hermes_gateway::gateway::{Calls, Deps, Gateway};
-use hermes_gateway::platform::{Hopeless, Inbound, Link, Offer, Platform, Recourse};
 use hermes_gateway::program::{Opening, Program, Ran, Script};
 use hermes_gateway::seats::{Bounds, Seats};
 use hermes_gateway::settings::GatewaySettings;
 use hermes_gateway::spine::Ledger;
+use hermes_platforms::{Hopeless, Inbound, Link, Offer, Platform, Recourse};
 use hermes_store::Store;
 use hermes_store::db::delivery::{
     Accepted, Due, Final, Foreign, Inbound as Stored, NewChunk, Processes, Progress, Settled,

@@ -9,10 +9,10 @@ use std::time::Duration;
 use hermes_core::BoxFuture;
 use hermes_core::ids::SessionId;
 use hermes_core::store::StoreError;
-use hermes_gateway::platform::{
+use hermes_gateway::spine::Ledger;
+use hermes_platforms::{
     Capabilities, Found, Limits, Markup, MediaRef, Outbound, Outgoing, Recourse, SendError, Unit,
 };
-use hermes_gateway::spine::Ledger;
 use hermes_store::db::delivery::{
     Accepted, Delivery, Due, Final, Foreign, Inbound, NewChunk, Processes, Progress, Settled,
     Spoken, StoredQuestion, Target, Waiting,
