@@ -110,8 +110,13 @@ impl<S: Subscriber> Layer<S> for FileLayer {
         }
         if let Some(gateway) = &self.gateway {
             let about = meta.target();
-            if about.starts_with("hermes_gateway") || about.starts_with("hermes::commands::gateway")
-            {
+            let parts = [
+                "hermes_gateway",
+                "hermes_platforms",
+                "hermes_api",
+                "hermes::commands::gateway",
+            ];
+            if parts.iter().any(|part| about.starts_with(part)) {
                 gateway.write(&line);
             }
         }

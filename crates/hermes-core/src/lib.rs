@@ -15,6 +15,7 @@
 //! | [`store`] | the persistence a session needs ([`store::SessionStore`]) |
 //! | [`slash`] | commands that begin with a slash |
 //! | [`clock`] | injected time and randomness |
+//! | [`bytes`] | bytes as digits; comparing secrets |
 //! | [`redact`] | hiding secrets in text |
 //! | [`private`] | which files of a person are private, which run by themselves later |
 //! | [`fence`] | marking text from outside |
@@ -24,6 +25,7 @@
 pub mod approval;
 pub mod args;
 pub mod ask;
+pub mod bytes;
 pub mod clock;
 pub mod edit;
 pub mod event;

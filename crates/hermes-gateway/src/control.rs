@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_config::fs::write_atomic;
+use hermes_core::bytes::{hex, same};
 use hermes_core::store::StoreError;
 use hermes_core::task;
 use hermes_store::db::delivery::Target;
+use hermes_platforms::{PostError, Posting, Voice};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -17,8 +19,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::bytes::{hex, same};
-use crate::gateway::{Gateway, PostError, Posting, Voice};
+use crate::gateway::Gateway;
 use crate::turn::OwnerDecision;
 
 const FILE: &str = "gateway_control.json";

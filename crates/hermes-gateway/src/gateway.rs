@@ -7,6 +7,7 @@ use hermes_core::BoxFuture;
 use hermes_core::clock::{Clock, Rng};
 use hermes_core::store::StoreError;
 use hermes_core::task;
+use hermes_platforms::{Condition, Platform};
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Target};
 use serde::Serialize;
@@ -16,15 +17,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::authorize::pairing::Pairing;
-use crate::platform::{Condition, Platform};
 use crate::process::Machine;
 use crate::seats::Seats;
 use crate::session::{Index, IndexError};
 use crate::settings::GatewaySettings;
 use crate::spine::{Inbox, beat};
-pub use crate::turn::{
-    DecisionError, Known, OpenPermission, OwnerDecision, Post, PostError, Posting, Voice,
-};
+pub use crate::turn::{DecisionError, Known, OpenPermission, OwnerDecision, Post};
 use crate::turn::{Hub, leaving, runner};
 use crate::voice::{Speaker, Transcriber};
 

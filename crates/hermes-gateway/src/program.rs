@@ -6,10 +6,9 @@ use hermes_agent::front::{Opened, Refusal, RefusalKind};
 use hermes_core::BoxFuture;
 use hermes_core::message::Message;
 use hermes_core::tool::Tool;
+use hermes_platforms::Offer;
 use serde_json::Value;
 use std::sync::Arc;
-
-use crate::platform::Offer;
 
 /// Whoever holds the conversations.
 pub trait Program: Send + Sync + 'static {

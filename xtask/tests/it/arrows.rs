@@ -40,6 +40,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["hermes-core", "hermes-config", "hermes-store"],
     ),
     (
+        "hermes-platforms",
+        &["hermes-core", "hermes-config", "hermes-store"],
+    ),
+    (
         "hermes-gateway",
         &[
             "hermes-core",
@@ -47,6 +51,18 @@ const ARROWS: &[(&str, &[&str])] = &[
             "hermes-http",
             "hermes-store",
             "hermes-agent",
+            "hermes-platforms",
+        ],
+    ),
+    (
+        "hermes-api",
+        &[
+            "hermes-core",
+            "hermes-config",
+            "hermes-store",
+            "hermes-agent",
+            "hermes-gateway",
+            "hermes-platforms",
         ],
     ),
     ("hermes-tui", &["hermes-core", "hermes-config"]),

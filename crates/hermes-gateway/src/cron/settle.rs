@@ -7,12 +7,13 @@ use chrono::DateTime;
 use hermes_config::Zone;
 use hermes_core::BoxFuture;
 use hermes_core::store::StoreError;
+use hermes_platforms::{PostError, Posting, Voice};
 use hermes_store::jobs::schedule::iso;
 use hermes_store::jobs::{After, EndedRun, Finished, Job, RunEnd};
 
 use super::run::{Outcome, is_script_only};
 use super::{Inner, Report, Told, target, words};
-use crate::turn::{Post, PostError, Posting, Voice};
+use crate::turn::Post;
 
 /// Takes messages to chats, or keeps them until that is possible.
 pub trait Courier: Send + Sync {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::task;
+use hermes_platforms::{Arrival, Condition, Health, Link, LinkState, Platform};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::platform::{Arrival, Condition, Health, Link, LinkState, Platform};
 use crate::turn::Hub;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(5);

@@ -6,7 +6,6 @@
 mod blocks;
 mod door;
 mod gateway;
-mod platform;
 mod quick;
 #[cfg(test)]
 mod tests;
@@ -15,20 +14,10 @@ use std::time::Duration;
 
 use hermes_config::Config;
 
+pub(crate) use blocks::home_var;
 pub use door::Door;
 pub use gateway::{BusyMode, GatewaySettings, SettingsError, Streaming, Transport};
-pub use platform::{HomeChannel, PlatformSettings, ReplyTo};
 pub use quick::{Quick, QuickKind, read_quick_commands};
-
-/// Platforms that this program can run, in the order in which they are started and shown.
-pub const PLATFORMS: [&str; 6] = [
-    "telegram",
-    "discord",
-    "slack",
-    "email",
-    "api_server",
-    "webhook",
-];
 
 /// Platforms of the original that this program cannot run.
 pub(crate) const FOREIGN: [&str; 22] = [
@@ -57,7 +46,7 @@ pub(crate) const FOREIGN: [&str; 22] = [
 ];
 
 /// How long a person has to allow something: `approvals.gateway_timeout`.
-pub(crate) fn approval_wait(config: &Config) -> Duration {
+pub fn approval_wait(config: &Config) -> Duration {
     let seconds = config.approvals.gateway_timeout.unwrap_or(300);
     Duration::from_secs(seconds.max(1))
 }

@@ -1,12 +1,12 @@
 //! From the platforms into the store.
 
 use hermes_core::store::StoreError;
+use hermes_platforms::{Arrival, Incoming};
 use hermes_store::db::delivery::{Accepted, Delivery, Inbound as Stored};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::platform::{Arrival, Incoming};
-use crate::session::Sharing;
+use crate::session::{SessionKey, Sharing};
 
 /// Takes messages in. Whoever runs turns reads them from the database, not from memory.
 pub struct Inbox {
@@ -62,7 +62,7 @@ impl Inbox {
                 account: message.account.clone(),
                 chat_id: message.source.chat_id.clone(),
                 message_id: message.message_id.clone(),
-                session_key: message.source.session_key(self.sharing).into_string(),
+                session_key: SessionKey::of(&message.source, self.sharing).into_string(),
                 payload,
             })
             .await

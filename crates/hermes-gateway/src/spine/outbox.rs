@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use hermes_core::clock::{Clock, Rng};
 use hermes_core::store::StoreError;
+use hermes_platforms::{
+    Button, Found, Markup, OutMedia, Outbound, Outgoing, Recourse, SendError, render,
+};
 use hermes_store::db::delivery::{Chunk, Delivery, Final, NewChunk, Phase, Reply, Settled};
 use serde::{Deserialize, Serialize};
 
-use crate::platform::{Button, Found, Markup, OutMedia, Outbound, Outgoing, Recourse, SendError};
-use crate::render::render;
 
 /// Put before a text that the person may have already. Splitting leaves room for it.
 pub const MARK: &str = "♻️ Sent again after an interruption, perhaps you have it already:\n\n";

@@ -7,6 +7,10 @@ use std::time::Duration;
 
 use hermes_core::clock::{Clock, Rng};
 use hermes_core::store::StoreError;
+use hermes_platforms::{
+    Capabilities, Condition, Limits, Markup, Offer, Outbound, PlatformSettings, Recourse,
+    ReplyMode, Unit,
+};
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Final, NewChunk, Processes, Target};
 use tokio::sync::{Notify, Semaphore, watch};
@@ -18,11 +22,10 @@ use super::door::Keys;
 use super::{media_in, media_out};
 use crate::authorize::pairing::Pairing;
 use crate::gateway::{Calls, Deps, GatewayStatus, PlatformStatus};
-use crate::platform::{Capabilities, Condition, Limits, Markup, Offer, Outbound, Recourse, Unit};
 use crate::render::pieces;
 use crate::seats::Seats;
 use crate::session::Index;
-use crate::settings::{GatewaySettings, PlatformSettings, ReplyTo};
+use crate::settings::GatewaySettings;
 use crate::spine::{Extra, Outbox, Policy};
 use crate::voice::{Speaker, Transcriber};
 
@@ -448,9 +451,9 @@ impl Hub {
             .platform(&target.platform)
             .map(|platform| platform.reply_to);
         match set.unwrap_or_default() {
-            ReplyTo::Off => false,
-            ReplyTo::First => part == 0,
-            ReplyTo::All => true,
+            ReplyMode::Off => false,
+            ReplyMode::First => part == 0,
+            ReplyMode::All => true,
         }
     }
 }

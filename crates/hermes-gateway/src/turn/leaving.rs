@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use hermes_platforms::LinkState;
 use hermes_store::db::delivery::{Final, Reply, Target};
 
 use super::hub::Hub;
 use crate::gateway::Leaving;
-use crate::platform::LinkState;
 
 /// How long the words may take to leave; nobody waits longer for the end.
 const SENDING: Duration = Duration::from_secs(3);

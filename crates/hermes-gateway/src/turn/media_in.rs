@@ -8,11 +8,11 @@ use std::time::Duration;
 use hermes_core::event::UserInput;
 use hermes_core::message::Part;
 use hermes_core::{fence, image};
+use hermes_platforms::{MediaKind, MediaRef, Outbound};
 use serde_json::Value;
 
 use super::hub::Hub;
 use super::message::Msg;
-use crate::platform::{MediaKind, MediaRef, Outbound};
 
 const FETCH: Duration = Duration::from_mins(3);
 const HEAR: Duration = Duration::from_mins(5);

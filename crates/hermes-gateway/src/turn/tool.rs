@@ -8,11 +8,12 @@ use hermes_core::BoxFuture;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
+use hermes_platforms::{Posting, Voice};
 use hermes_store::db::delivery::Target;
 use serde_json::{Value, json};
 
 use super::hub::Hub;
-use super::post::{Post, Posting, Voice};
+use super::post::Post;
 
 struct SendMessage {
     spec: ToolSpec,

@@ -5,13 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use hermes_core::BoxFuture;
+use hermes_platforms::{Form, Http};
 use serde_json::Value;
 
 use super::block::Block;
 use super::{Transcriber, template};
 use crate::child;
-use crate::platforms::form::Form;
-use crate::platforms::http::Http;
 
 /// The largest recording that services take.
 const LARGEST: u64 = 25 * 1024 * 1024;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hermes_core::BoxFuture;
+use hermes_platforms::{Http, Markup, render};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
@@ -12,9 +13,6 @@ use super::block::Block;
 use super::hear::scratch;
 use super::{Speaker, template};
 use crate::child;
-use crate::platform::Markup;
-use crate::platforms::http::Http;
-use crate::render::render;
 
 /// More than this is not read out.
 const LONGEST: usize = 4096;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use hermes_core::BoxFuture;
 use hermes_core::store::StoreError;
-use hermes_gateway::platform::{
+use hermes_gateway::spine::{Extra, MARK, Outbox, Policy};
+use hermes_platforms::{
     Capabilities, Found, MediaKind, MediaRef, OutMedia, Outbound, Outgoing, Recourse, SendError,
 };
-use hermes_gateway::spine::{Extra, MARK, Outbox, Policy};
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Final, NewChunk, Owner, Processes, Reply, Target};
 use hermes_testkit::clock::{FixedRng, ManualClock};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hermes_core::BoxFuture;
 use hermes_core::store::StoreError;
-use hermes_gateway::platform::{
+use hermes_platforms::{
     Capabilities, Found, Limits, Markup, MediaRef, Outbound, Outgoing, Recourse, SendError, Unit,
 };
 use hermes_store::db::delivery::{DeliveryAccess, DeliveryHook, Target};

@@ -9,9 +9,9 @@ use hermes_agent::tools::RunInline;
 use hermes_agent::weight::Weight;
 use hermes_core::slash::{COMMANDS, CommandDef, Parsed, Verb, parse};
 use hermes_core::{BoxFuture, task};
-use hermes_gateway::platform::Offer;
 use hermes_gateway::program::{Line, Opening, Program, Ran, Script};
 use hermes_models::router::Overrides;
+use hermes_platforms::Offer;
 use hermes_store::Store;
 use tokio::sync::mpsc;
 

@@ -136,6 +136,8 @@ const COMPONENTS: &[(&str, &[&str])] = &[
         &[
             "gateway",
             "hermes_gateway",
+            "hermes_platforms",
+            "hermes_api",
             "hermes_plugins",
             "plugins.platforms",
         ],

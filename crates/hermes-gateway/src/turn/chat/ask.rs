@@ -13,6 +13,7 @@ use hermes_core::approval::{ApprovalRequest, Verdict};
 use hermes_core::ask::{Answer, Question, Want};
 use hermes_core::event::AgentCommand;
 use hermes_core::redact;
+use hermes_platforms::{Button, Tone};
 use hermes_store::db::delivery::{Final, NewQuestion, Target};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,7 +23,6 @@ use tokio::time::Instant;
 use super::Chat;
 use super::answers::{button, choices, form, outcome, pick, read, verdict, verdict_word};
 use super::news::Turn;
-use crate::platform::{Button, Tone};
 use crate::settings;
 use crate::spine::Extra;
 use crate::turn::message::Msg;
@@ -90,7 +90,7 @@ impl What {
         if let Some(map) = value.as_object_mut() {
             map.remove("id");
         }
-        crate::bytes::hex(&Sha256::digest(value.to_string().as_bytes()))
+        hermes_core::bytes::hex(&Sha256::digest(value.to_string().as_bytes()))
     }
 
     /// The answer that a button means.

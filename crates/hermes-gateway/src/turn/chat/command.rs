@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use hermes_core::slash::{self, CHAT_COMMANDS, CommandDef, Parsed, Verb};
+use hermes_platforms::{LinkState, Offer};
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::switch::Switch;
 use super::{Chat, How, news};
 use crate::gateway::RestartRequest;
-use crate::platform::{LinkState, Offer};
 use crate::settings::{BusyMode, QuickKind};
 use crate::turn::message::Msg;
 use crate::turn::voice_mode::VoiceMode;

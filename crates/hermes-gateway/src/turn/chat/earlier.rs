@@ -9,13 +9,13 @@
 use std::time::Duration;
 
 use hermes_core::slash::{self, Parsed, Verb};
+use hermes_platforms::Incoming;
 use hermes_store::db::delivery::{QuestionState, StoredQuestion, Target};
 use serde::{Deserialize, Serialize};
 
 use super::answers::{outcome, verdict_word};
 use super::ask::{ADMINS, Put};
 use super::{Chat, How, Job, QUEUE};
-use crate::platform::Incoming;
 use crate::turn::message::Msg;
 
 /// A press, as it is kept.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::event::{TurnExit, TurnSummary};
+use hermes_platforms::{MediaKind, OutMedia};
 use hermes_store::db::delivery::{Final, NewChunk, Target};
 
 use super::news::{Turn, Why, told};
 use super::{Chat, How, Job};
-use crate::platform::{MediaKind, OutMedia};
 use crate::render::{is_silence, pieces};
 use crate::spine::Extra;
 use crate::turn::hub::react;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::{redact, task};
+use hermes_platforms::Offer;
 use hermes_store::db::delivery::{Final, Reply};
 
 use super::Chat;
-use crate::platform::Offer;
 use crate::program::{Line, Ran};
 use crate::settings::{GatewaySettings, Quick};
 use crate::turn::message::Msg;

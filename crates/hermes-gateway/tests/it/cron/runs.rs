@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_gateway::cron::{CronError, Report, Told};
-use hermes_gateway::gateway::Posting;
+use hermes_platforms::Posting;
 use hermes_store::db::delivery::Target;
 use hermes_store::jobs::ClaimError;
 use pretty_assertions::assert_eq;

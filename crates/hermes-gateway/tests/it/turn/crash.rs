@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hermes_gateway::platform::Recourse;
 use hermes_gateway::spine::MARK;
+use hermes_platforms::Recourse;
 use proptest::prelude::*;
 
 use super::stage::House;

@@ -10,14 +10,13 @@ use hermes_core::BoxFuture;
 use hermes_core::task;
 use hermes_gateway::authorize::pairing::Pairing;
 use hermes_gateway::gateway::{Calls, Deps, Gateway, RestartRequest};
-use hermes_gateway::platform::{
-    Capabilities, Found, Hopeless, Inbound, Incoming, Limits, Link, Markup, MediaKind, MediaRef,
-    Outbound, Outgoing, Platform, Pressed, Recourse, SendError, Unit,
-};
 use hermes_gateway::seats::{Bounds, Seats};
-use hermes_gateway::session::Source;
 use hermes_gateway::settings::GatewaySettings;
 use hermes_gateway::voice::Transcriber;
+use hermes_platforms::{
+    Capabilities, Found, Hopeless, Inbound, Incoming, Limits, Link, Markup, MediaKind, MediaRef,
+    Outbound, Outgoing, Platform, Pressed, Recourse, SendError, Source, Unit,
+};
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Owner, Processes, Target};
 use hermes_testkit::clock::{ManualClock, SeqRng};
