@@ -1,5 +1,6 @@
-//! What would run later and does not exist yet: nothing can be mounted where nothing is. It is looked for when a
-//! command has ended, and again and again while one runs in the background, and renamed.
+//! Files that would be executed later and do not exist yet: a missing path cannot be mounted over. They are
+//! looked for when a command has ended, and periodically while one runs in the background, and renamed
+//! (quarantined).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -13,62 +14,63 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, openat, renameat_
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::look;
-use super::protect::own_places;
+use super::protect::work_dirs;
 use super::repositories::{
-    Repositories, Trust, at_its_top, git_dirs, is_there, obeyed_but_absent, offending,
-    offending_additions,
+    Repositories, RepositoryTrust, git_dirs, missing_git_control_files, offending,
+    offending_additions, path_exists, repositories_at_top,
 };
-use super::spec::Bytes;
-use super::started::StartFileNames;
+use super::spec::OsBytes;
+use super::start_files::StartFilePaths;
+use super::tracked_fs;
 
-/// Names that are awaited; further ones are found as part of their repository.
+/// Maximum number of forbidden names; further ones are found through their repository.
 const MAX_NAMES: usize = 4096;
-/// Files of the same name that are put aside beside each other.
-const MAX_ASIDE: usize = 1024;
+/// Maximum number of quarantined files with the same name in one directory.
+const MAX_QUARANTINED: usize = 1024;
 
-/// What must not come into being in places where a command writes.
+/// Paths that must not appear in directories that a command can write to.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Awaited {
-    /// The person's directory.
+pub(crate) struct ForbiddenPaths {
+    /// The user's home.
     home: Option<PathBuf>,
-    /// Where a person works, and everything that can be written.
-    own: Vec<PathBuf>,
+    /// Directories in which the user works, and all writable directories.
+    work_dirs: Vec<PathBuf>,
     writable: Vec<PathBuf>,
-    /// A place, and what is not there below it.
+    /// Missing paths, each as writable directory and relative path.
     names: Vec<(PathBuf, PathBuf)>,
-    /// The same, where only a file matters.
+    /// The same, if only a file matters.
     files: Vec<(PathBuf, PathBuf)>,
-    /// The same for what git obeys in repositories.
+    /// The same for files that control git.
     in_git: Vec<(PathBuf, PathBuf)>,
-    /// Those that were there, and directories of git's that belong to them.
+    /// Existing repositories, and their git directories.
     repositories: BTreeSet<PathBuf>,
     git_dirs: BTreeSet<PathBuf>,
-    /// What was there and runs by itself in projects. `None`: nobody knows.
+    /// Existing files in projects that are executed automatically. `None`: unknown.
     run_later: Option<BTreeMap<PathBuf, Identity>>,
-    tops: Vec<Top>,
+    tops: Vec<TopLevelDir>,
     known: Repositories,
 }
 
-/// Device and inode; `None`: nothing is there.
+/// Device and inode; `None`: nothing exists.
 type Identity = Option<(u64, u64)>;
 
 fn identity(path: &Path) -> Identity {
-    let found = look::entry(path).ok()?;
+    let found = tracked_fs::lstat(path).ok()?;
     Some((found.dev(), found.ino()))
 }
 
-/// A directory in which names alone decide what runs later, and those of them that were there.
+/// A directory in which the name alone decides what is executed later, and the existing entries with such
+/// names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Top {
+struct TopLevelDir {
     dir: PathBuf,
     is_cache: bool,
-    before: BTreeSet<OsString>,
+    run_later: BTreeSet<OsString>,
 }
 
-impl Top {
-    fn of(dir: &Path, is_cache: bool) -> Self {
-        let before = look::list(dir)
+impl TopLevelDir {
+    fn scan(dir: &Path, is_cache: bool) -> Self {
+        let run_later = tracked_fs::list(dir)
             .map(|entry| entry.file_name())
             .filter(|name| {
                 let name = name.to_string_lossy();
@@ -82,151 +84,158 @@ impl Top {
         Self {
             dir: dir.to_owned(),
             is_cache,
-            before,
+            run_later,
         }
     }
 
     pub(super) fn paths(&self) -> impl Iterator<Item = PathBuf> {
-        self.before.iter().map(|name| self.dir.join(name))
+        self.run_later.iter().map(|name| self.dir.join(name))
     }
 }
 
-/// What is there at the top of the person's directory and of its cache, and runs later.
-pub(super) fn at_the_top(home: &Path, writable: &[PathBuf]) -> Vec<PathBuf> {
-    tops(home, writable).iter().flat_map(Top::paths).collect()
+/// Existing files at the top of the user's home and cache that are executed later.
+pub(super) fn top_level_run_later(home: &Path, writable: &[PathBuf]) -> Vec<PathBuf> {
+    tops(home, writable)
+        .iter()
+        .flat_map(TopLevelDir::paths)
+        .collect()
 }
 
-fn tops(home: &Path, writable: &[PathBuf]) -> Vec<Top> {
-    let is_open = |dir: &Path| writable.iter().any(|place| dir.starts_with(place));
+fn tops(home: &Path, writable: &[PathBuf]) -> Vec<TopLevelDir> {
+    let is_open = |dir: &Path| writable.iter().any(|base| dir.starts_with(base));
     let cache = home.join(".cache");
     [(home, false), (&*cache, true)]
         .into_iter()
         .filter(|(dir, _)| is_open(dir))
-        .map(|(dir, is_cache)| Top::of(dir, is_cache))
+        .map(|(dir, is_cache)| TopLevelDir::scan(dir, is_cache))
         .collect()
 }
 
-impl Awaited {
-    /// What must not appear while a command with these places runs.
-    pub(super) fn of(
+impl ForbiddenPaths {
+    /// Records what must not appear while a command with these writable directories runs.
+    pub(super) fn new(
         home: Option<&Path>,
         writable: &[PathBuf],
         known: &Repositories,
-        named: &StartFileNames,
+        named: &StartFilePaths,
     ) -> Self {
-        let mut awaited = Self {
+        let mut forbidden = Self {
             home: home.map(Path::to_owned),
-            own: own_places(writable, home).cloned().collect(),
+            work_dirs: work_dirs(writable, home).cloned().collect(),
             writable: writable.to_vec(),
             known: known.clone(),
             ..Self::default()
         };
         let below = |path: &PathBuf| {
             // A workspace may lie in a temporary directory.
-            let around = writable.iter().filter(|place| path.starts_with(place));
-            let place = around.max_by_key(|place| place.as_os_str().len())?;
-            let below = path.strip_prefix(place).ok()?;
-            (!below.as_os_str().is_empty()).then(|| (place.clone(), below.to_owned()))
+            let around = writable.iter().filter(|base| path.starts_with(base));
+            let base = around.max_by_key(|base| base.as_os_str().len())?;
+            let below = path.strip_prefix(base).ok()?;
+            (!below.as_os_str().is_empty()).then(|| (base.clone(), below.to_owned()))
         };
-        for place in &awaited.own {
-            let run_later = awaited.run_later.get_or_insert_default();
-            let now = known.run_later(place, home).into_iter();
+        for base in &forbidden.work_dirs {
+            let run_later = forbidden.run_later.get_or_insert_default();
+            let now = known.run_later(base, home).into_iter();
             run_later.extend(now.map(|path| (path.clone(), identity(&path))));
-            for entry in known.below(place, home) {
-                let absent = obeyed_but_absent(&entry, home);
+            for entry in known.below(base, home) {
+                let absent = missing_git_control_files(&entry, home);
                 let absent = absent.iter().filter_map(below);
-                let absent = absent.filter(|(place, below)| is_absent(place, below));
-                awaited.in_git.extend(absent);
-                awaited.git_dirs.extend(git_dirs(&entry));
-                awaited.repositories.insert(entry);
+                let absent = absent.filter(|(base, below)| is_absent(base, below));
+                forbidden.in_git.extend(absent);
+                forbidden.git_dirs.extend(git_dirs(&entry));
+                forbidden.repositories.insert(entry);
             }
             let names = RUN_LATER_IN_PROJECT.iter().map(PathBuf::from);
-            let absent = names.filter(|name| is_absent(place, name));
-            awaited
+            let absent = names.filter(|name| is_absent(base, name));
+            forbidden
                 .names
-                .extend(absent.map(|name| (place.clone(), name)));
+                .extend(absent.map(|name| (base.clone(), name)));
         }
-        for place in writable {
-            awaited.repositories.extend(at_its_top(place));
+        for base in writable {
+            forbidden.repositories.extend(repositories_at_top(base));
         }
         let directories = named.absent_directories();
-        awaited.names.extend(directories.filter_map(below));
+        forbidden.names.extend(directories.filter_map(below));
         let files = named.absent_files().filter_map(below);
-        awaited
+        forbidden
             .files
-            .extend(files.filter(|(place, _)| awaited.own.contains(place)));
-        for names in [&mut awaited.in_git, &mut awaited.names, &mut awaited.files] {
+            .extend(files.filter(|(base, _)| forbidden.work_dirs.contains(base)));
+        for names in [
+            &mut forbidden.in_git,
+            &mut forbidden.names,
+            &mut forbidden.files,
+        ] {
             names.truncate(MAX_NAMES);
         }
-        awaited.tops = home.map(|home| tops(home, writable)).unwrap_or_default();
-        awaited
+        forbidden.tops = home.map(|home| tops(home, writable)).unwrap_or_default();
+        forbidden
     }
 
-    /// Renames what has come to a name that nothing runs, and says which.
-    pub(crate) fn put_aside(&self) -> Vec<PathBuf> {
+    /// Quarantines what has appeared and returns the paths.
+    pub(crate) fn quarantine_new(&self) -> Vec<PathBuf> {
         let mut moved = Vec::new();
-        for (place, name) in &self.names {
-            moved.extend(put_aside(place, name));
+        for (base, name) in &self.names {
+            moved.extend(quarantine(base, name));
         }
-        for (place, name) in &self.files {
-            if look::entry(&place.join(name)).is_ok_and(|data| !data.is_dir()) {
-                moved.extend(put_aside(place, name));
+        for (base, name) in &self.files {
+            if tracked_fs::lstat(&base.join(name)).is_ok_and(|data| !data.is_dir()) {
+                moved.extend(quarantine(base, name));
             }
         }
-        // There are many of them, and mostly nothing has come.
-        let come = self.in_git.iter();
-        for (place, name) in come.filter(|(place, name)| is_there(&place.join(name))) {
-            moved.extend(put_aside(place, name));
+        // There are many of them, and usually nothing has appeared.
+        let added = self.in_git.iter();
+        for (base, name) in added.filter(|(base, name)| path_exists(&base.join(name))) {
+            moved.extend(quarantine(base, name));
         }
         let others = self.writable.iter();
-        for place in others.filter(|place| !self.own.contains(place)) {
-            let found = at_its_top(place).into_iter();
+        for base in others.filter(|base| !self.work_dirs.contains(base)) {
+            let found = repositories_at_top(base).into_iter();
             for entry in found.filter(|entry| !self.repositories.contains(entry)) {
                 // Whatever its settings are: nobody keeps a repository there.
-                let name = if entry == *place { "HEAD" } else { ".git" };
-                moved.extend(put_aside(place, Path::new(name)));
+                let name = if entry == *base { "HEAD" } else { ".git" };
+                moved.extend(quarantine(base, Path::new(name)));
             }
         }
-        let trust = Trust {
-            is_kept: &|path| self.is_kept(path),
+        let trust = RepositoryTrust {
+            is_protected: &|path| self.stays_protected(path),
             known: &self.git_dirs,
         };
-        for place in &self.own {
-            let mut come = Vec::new();
-            for entry in self.known.below(place, self.home.as_deref()) {
-                come.extend(if self.repositories.contains(&entry) {
+        for base in &self.work_dirs {
+            let mut added = Vec::new();
+            for entry in self.known.below(base, self.home.as_deref()) {
+                added.extend(if self.repositories.contains(&entry) {
                     offending_additions(&entry, &trust)
                 } else {
                     offending(&entry, &trust)
                 });
             }
             if let Some(before) = &self.run_later {
-                let now = self.known.run_later(place, self.home.as_deref());
-                // Another one may lie at a path that was taken.
+                let now = self.known.run_later(base, self.home.as_deref());
+                // A path may have been replaced by another file.
                 let is_new = |path: &PathBuf| before.get(path) != Some(&identity(path));
-                come.extend(now.into_iter().filter(is_new));
+                added.extend(now.into_iter().filter(is_new));
             }
-            for path in come {
-                let below = path.strip_prefix(place);
-                moved.extend(below.ok().and_then(|below| put_aside(place, below)));
+            for path in added {
+                let below = path.strip_prefix(base);
+                moved.extend(below.ok().and_then(|below| quarantine(base, below)));
             }
         }
         for top in &self.tops {
-            let now = Top::of(&top.dir, top.is_cache);
-            for name in now.before.difference(&top.before) {
-                moved.extend(put_aside(&top.dir, Path::new(name)));
+            let now = TopLevelDir::scan(&top.dir, top.is_cache);
+            for name in now.run_later.difference(&top.run_later) {
+                moved.extend(quarantine(&top.dir, Path::new(name)));
             }
         }
         moved
     }
 
-    /// Whether something at `path` is what must not appear.
-    pub(super) fn awaits(&self, path: &Path) -> bool {
-        let is_at = |(place, below): &(PathBuf, PathBuf)| {
-            path.strip_prefix(place)
+    /// Whether a file at `path` must not appear.
+    pub(super) fn forbids(&self, path: &Path) -> bool {
+        let is_at = |(base, below): &(PathBuf, PathBuf)| {
+            path.strip_prefix(base)
                 .is_ok_and(|path| path.starts_with(below))
         };
-        let in_cache = |top: &Top| {
+        let in_cache = |top: &TopLevelDir| {
             let below = path.strip_prefix(&top.dir).ok();
             let first = below.and_then(|below| below.iter().next());
             first.is_some_and(|name| top.is_cache && runs_later_in_cache(&name.to_string_lossy()))
@@ -235,24 +244,24 @@ impl Awaited {
             || self
                 .files
                 .iter()
-                .any(|(place, below)| path == place.join(below))
+                .any(|(base, below)| path == base.join(below))
             || self.tops.iter().any(in_cache)
     }
 
-    /// Whether later commands find it closed: where a person works, repositories are; elsewhere nothing can be
-    /// written.
-    fn is_kept(&self, path: &Path) -> bool {
-        let within = |places: &[PathBuf]| places.iter().any(|place| path.starts_with(place));
-        within(&self.own) || !within(&self.writable)
+    /// Whether later commands cannot write to it: in work directories repositories are protected; elsewhere
+    /// nothing is writable.
+    fn stays_protected(&self, path: &Path) -> bool {
+        let within = |bases: &[PathBuf]| bases.iter().any(|base| path.starts_with(base));
+        within(&self.work_dirs) || !within(&self.writable)
     }
 }
 
-/// Whether nothing is there, not even a link on the way: links that are there are kept as they are.
-fn is_absent(place: &Path, below: &Path) -> bool {
-    let mut path = place.to_owned();
+/// Whether nothing exists there, not even a link on the way: existing links are protected as they are.
+fn is_absent(base: &Path, below: &Path) -> bool {
+    let mut path = base.to_owned();
     for part in below.components() {
         path.push(part);
-        match look::entry(&path) {
+        match tracked_fs::lstat(&path) {
             Err(_) => return true,
             Ok(data) if data.is_symlink() => return false,
             Ok(_) => {}
@@ -261,12 +270,12 @@ fn is_absent(place: &Path, below: &Path) -> bool {
     false
 }
 
-/// The path that was put aside; `None`: there was nothing, or it could not be renamed. No link is followed: one
-/// that leads elsewhere in place of a directory is what has come.
-fn put_aside(place: &Path, below: &Path) -> Option<PathBuf> {
+/// Quarantines a path and returns it. `None`: nothing was there, or it could not be renamed. Follows no link: a
+/// link in place of a directory is itself quarantined.
+fn quarantine(base: &Path, below: &Path) -> Option<PathBuf> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut dir = rustix::fs::open(place, flags, Mode::empty()).ok()?;
-    let mut walked = place.to_owned();
+    let mut dir = rustix::fs::open(base, flags, Mode::empty()).ok()?;
+    let mut walked = base.to_owned();
     let mut parts = below.components().peekable();
     while let Some(part) = parts.next() {
         let Component::Normal(name) = part else {
@@ -278,16 +287,16 @@ fn put_aside(place: &Path, below: &Path) -> Option<PathBuf> {
             FileType::Directory if parts.peek().is_some() => {
                 dir = openat(&dir, name, flags, Mode::empty()).ok()?;
             }
-            FileType::Symlink => return rename_aside(&dir, name, walked),
-            _ if parts.peek().is_none() => return rename_aside(&dir, name, walked),
+            FileType::Symlink => return quarantine_entry(&dir, name, walked),
+            _ if parts.peek().is_none() => return quarantine_entry(&dir, name, walked),
             _ => return None,
         }
     }
     None
 }
 
-fn rename_aside(dir: impl std::os::fd::AsFd, name: &OsStr, path: PathBuf) -> Option<PathBuf> {
-    for number in 0..MAX_ASIDE {
+fn quarantine_entry(dir: impl std::os::fd::AsFd, name: &OsStr, path: PathBuf) -> Option<PathBuf> {
+    for number in 0..MAX_QUARANTINED {
         let mut to = name.to_owned();
         if number > 0 {
             to.push(format!("-{number}"));
@@ -306,42 +315,42 @@ fn rename_aside(dir: impl std::os::fd::AsFd, name: &OsStr, path: PathBuf) -> Opt
     None
 }
 
-/// The same for whoever looks in place of this process: a path need not be text.
+/// The serialized form for another process: a path need not be UTF-8.
 #[derive(Serialize, Deserialize)]
-struct Wire {
+struct ForbiddenPathsWire {
     #[serde(default)]
-    home: Option<Bytes>,
-    own: Vec<Bytes>,
-    writable: Vec<Bytes>,
-    names: Vec<(Bytes, Bytes)>,
+    home: Option<OsBytes>,
+    own: Vec<OsBytes>,
+    writable: Vec<OsBytes>,
+    names: Vec<(OsBytes, OsBytes)>,
     #[serde(default)]
-    files: Vec<(Bytes, Bytes)>,
-    in_git: Vec<(Bytes, Bytes)>,
-    repositories: Vec<Bytes>,
+    files: Vec<(OsBytes, OsBytes)>,
+    in_git: Vec<(OsBytes, OsBytes)>,
+    repositories: Vec<OsBytes>,
     #[serde(default)]
-    git_dirs: Vec<Bytes>,
+    git_dirs: Vec<OsBytes>,
     #[serde(default)]
-    run_later: Option<Vec<(Bytes, Identity)>>,
-    tops: Vec<(Bytes, bool, Vec<Bytes>)>,
+    run_later: Option<Vec<(OsBytes, Identity)>>,
+    tops: Vec<(OsBytes, bool, Vec<OsBytes>)>,
 }
 
-impl Serialize for Awaited {
+impl Serialize for ForbiddenPaths {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let bytes = |path: &PathBuf| Bytes::from(path.clone().into_os_string());
+        let bytes = |path: &PathBuf| OsBytes::from(path.clone().into_os_string());
         let all = |paths: &[PathBuf]| paths.iter().map(bytes).collect();
         let tops = self.tops.iter().map(|top| {
-            let before = top.before.iter().cloned().map(Bytes::from).collect();
+            let before = top.run_later.iter().cloned().map(OsBytes::from).collect();
             (bytes(&top.dir), top.is_cache, before)
         });
         let both = |names: &[(PathBuf, PathBuf)]| {
             let names = names.iter();
             names
-                .map(|(place, name)| (bytes(place), bytes(name)))
+                .map(|(base, name)| (bytes(base), bytes(name)))
                 .collect()
         };
-        Wire {
+        ForbiddenPathsWire {
             home: self.home.as_ref().map(bytes),
-            own: all(&self.own),
+            own: all(&self.work_dirs),
             writable: all(&self.writable),
             names: both(&self.names),
             files: both(&self.files),
@@ -359,25 +368,23 @@ impl Serialize for Awaited {
     }
 }
 
-impl<'de> Deserialize<'de> for Awaited {
+impl<'de> Deserialize<'de> for ForbiddenPaths {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let wire = Wire::deserialize(deserializer)?;
-        let path = |bytes: &Bytes| PathBuf::from(bytes.as_ref());
-        let all = |paths: &[Bytes]| paths.iter().map(path).collect();
-        let tops = wire.tops.iter().map(|(dir, is_cache, before)| Top {
+        let wire = ForbiddenPathsWire::deserialize(deserializer)?;
+        let path = |bytes: &OsBytes| PathBuf::from(bytes.as_ref());
+        let all = |paths: &[OsBytes]| paths.iter().map(path).collect();
+        let tops = wire.tops.iter().map(|(dir, is_cache, before)| TopLevelDir {
             dir: path(dir),
             is_cache: *is_cache,
-            before: before.iter().map(|name| name.as_ref().to_owned()).collect(),
+            run_later: before.iter().map(|name| name.as_ref().to_owned()).collect(),
         });
-        let both = |names: &[(Bytes, Bytes)]| {
+        let both = |names: &[(OsBytes, OsBytes)]| {
             let names = names.iter();
-            names
-                .map(|(place, name)| (path(place), path(name)))
-                .collect()
+            names.map(|(base, name)| (path(base), path(name))).collect()
         };
         Ok(Self {
             home: wire.home.as_ref().map(path),
-            own: all(&wire.own),
+            work_dirs: all(&wire.own),
             writable: all(&wire.writable),
             names: both(&wire.names),
             files: both(&wire.files),
@@ -395,18 +402,18 @@ impl<'de> Deserialize<'de> for Awaited {
     }
 }
 
-/// The links on the way to what must stay where it is, and to the names that are awaited.
-pub(super) fn links_below(place: &Path) -> Vec<PathBuf> {
+/// Links on the way to protected and to forbidden paths.
+pub(super) fn links_below(base: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for name in RUN_LATER_IN_PROJECT {
-        let mut path = place.to_owned();
+        let mut path = base.to_owned();
         for part in Path::new(name) {
             path.push(part);
-            if look::is_link(&path) {
+            if tracked_fs::is_link(&path) {
                 found.push(path);
                 break;
             }
-            if !is_there(&path) {
+            if !path_exists(&path) {
                 break;
             }
         }

@@ -1,118 +1,132 @@
-//! The helper that waits for commands.
+//! The main loop of an idle helper.
 
 use std::io::Write as _;
 use std::process::Command;
 
 use rustix::process::setsid;
 
-use super::confine::{Next, begin};
-use super::fork::{Side, sibling};
-use super::order::{HelperAnswer, Letter, Order};
-use super::prepared::Prepared;
-use super::room::{Room, Running};
-use super::spare::{Spare, SpareSide};
-use super::spec::Spec;
+use super::confine::{NextStep, start_session};
+use super::fork::{ForkResult, fork_sibling};
+use super::helper_protocol::{HelperReply, HelperRequest, RawRequest};
+use super::jail::{Jail, RunningCommands};
+use super::prepared_ruleset::PreparedRuleset;
+use super::spare_process::{SpareFork, SpareProcess};
+use super::spec::HelperSpec;
 
-/// Waits for commands. Each is a copy of this process, which returns here with what it is to become; the
-/// helper itself returns only when it is no longer needed, and takes the commands that still run with it.
-pub(super) fn wait(spec: &Spec) -> Result<Next, String> {
-    // Not in the session of whoever started us: what is typed there is not for us.
+/// Serves requests. Each command runs in a fork, which returns from here with its next step; the helper itself
+/// returns only when it is no longer needed, and kills the commands that still run.
+pub(super) fn serve(spec: &HelperSpec) -> Result<NextStep, String> {
+    // Not in the requester's session: what is typed there is not for us.
     let _ = setsid();
-    // No command may stop whoever starts the next.
+    // No command may signal the process that starts the next one.
     let mut spec = spec.clone();
     spec.guard.push(std::process::id());
     let socket = std::io::stdin();
-    let mut rules = Prepared::default();
-    let mut room: Option<Room> = None;
-    let mut running = Running::default();
-    let mut spare: Option<Spare> = None;
-    // Whoever is gone cannot be told, whether it left in order or was killed.
-    while let Ok(Some(letter)) = Letter::receive(&socket) {
-        let room = match &mut room {
-            Some(room) => room,
-            none => none.insert(Room::make(&spec, &letter.files)?),
+    let mut rules = PreparedRuleset::default();
+    let mut jail: Option<Jail> = None;
+    let mut running = RunningCommands::default();
+    let mut spare: Option<SpareProcess> = None;
+    // If the requester is gone, there is nobody to report an error to.
+    while let Ok(Some(raw)) = RawRequest::receive(&socket) {
+        let jail = match &mut jail {
+            Some(jail) => jail,
+            none => none.insert(Jail::for_helper(&spec, &raw.files)?),
         };
-        // Rooms cannot be rebuilt; whoever asks for another starts another helper.
-        if !room.is_for(&letter.files) {
-            match HelperAnswer::default().send(&socket) {
+        // A jail cannot be changed; the requester starts another helper.
+        if !jail.matches_rules(&raw.files) {
+            match HelperReply::default().send(&socket) {
                 Ok(()) => continue,
                 Err(_) => break,
             }
         }
-        let as_before = rules.renew(&letter.files, spec.network, room.is_covered());
-        let taken = match spare.take() {
-            Some(spare) if as_before => spare.take(&letter),
-            Some(spare) => Err(spare.end()),
+        let as_before = rules.refresh(&raw.files, spec.network, jail.has_view());
+        let assigned = match spare.take() {
+            Some(spare) if as_before => spare.assign(&raw),
+            Some(spare) => Err(spare.kill()),
             None => Err(0),
         };
-        let (side, ended) = match taken {
-            Ok(sibling) => (Ok(Side::Helper(sibling)), 0),
-            Err(ended) => (sibling(room.has_own_processes()), ended),
+        let (fork, discarded) = match assigned {
+            Ok(sibling) => (Ok(ForkResult::Helper(sibling)), 0),
+            Err(discarded) => (fork_sibling(jail.has_own_processes()), discarded),
         };
-        match side {
-            Ok(Side::Helper(sibling)) => running.add(sibling, letter.awaited.clone()),
-            Ok(Side::Copy) => {
-                // One that nobody knows of must not run.
-                let command = room.own_number()?;
-                let answered = HelperAnswer { command, ended }.send(&socket);
-                answered.map_err(|error| format!("no order: {error}"))?;
-                let order = letter.open().map_err(|error| format!("order: {error}"))?;
-                restrict(&spec, rules, room)?;
-                return become_it(&spec, &order, room);
+        match fork {
+            Ok(ForkResult::Helper(sibling)) => running.add(sibling, raw.forbidden.clone()),
+            Ok(ForkResult::Copy) => {
+                // A command must not run unless the requester knows of it.
+                let command = jail.host_pid()?;
+                let sent = HelperReply { command, discarded }.send(&socket);
+                sent.map_err(|error| format!("no order: {error}"))?;
+                let request = raw.accept().map_err(|error| format!("order: {error}"))?;
+                restrict(&spec, rules, jail)?;
+                return into_next_step(&spec, &request, jail);
             }
-            Err(_) if (HelperAnswer { command: 0, ended }).send(&socket).is_ok() => {}
+            Err(_)
+                if (HelperReply {
+                    command: 0,
+                    discarded,
+                })
+                .send(&socket)
+                .is_ok() => {}
             Err(_) => break,
         }
-        drop(letter);
-        // One that cannot be made now is made when it is needed, which tells why it cannot.
-        if room.has_own_processes()
-            && let Ok(made) = Spare::make(true)
+        drop(raw);
+        // If it cannot be created now, it is created when needed, and the reason is reported then.
+        if jail.has_own_processes()
+            && let Ok(forked) = SpareProcess::fork(true)
         {
-            match made {
-                SpareSide::Helper(made) => spare = Some(made),
-                SpareSide::Copy(line) => {
-                    let command = room.own_number()?;
-                    restrict(&spec, rules, room)?;
-                    let Ok(Some(letter)) = Letter::receive(&line) else {
-                        return Ok(Next::End);
+            match forked {
+                SpareFork::Helper(forked) => spare = Some(forked),
+                SpareFork::Copy(channel) => {
+                    let command = jail.host_pid()?;
+                    restrict(&spec, rules, jail)?;
+                    let Ok(Some(raw)) = RawRequest::receive(&channel) else {
+                        return Ok(NextStep::Exit);
                     };
-                    let answered = HelperAnswer { command, ended: 0 }.send(&socket);
-                    answered.map_err(|error| format!("no order: {error}"))?;
-                    let order = letter.open().map_err(|error| format!("order: {error}"))?;
-                    return become_it(&spec, &order, room);
+                    let sent = HelperReply {
+                        command,
+                        discarded: 0,
+                    }
+                    .send(&socket);
+                    sent.map_err(|error| format!("no order: {error}"))?;
+                    let request = raw.accept().map_err(|error| format!("order: {error}"))?;
+                    return into_next_step(&spec, &request, jail);
                 }
             }
         }
     }
     if let Some(spare) = spare {
-        spare.end();
+        spare.kill();
     }
-    running.end(room.as_ref());
-    Ok(Next::End)
+    running.kill_all(jail.as_ref());
+    Ok(NextStep::Exit)
 }
 
-/// The limits of a copy, for good.
-fn restrict(spec: &Spec, rules: Prepared, room: &Room) -> Result<(), String> {
-    room.show_processes()?;
-    room.limit(spec)?;
-    rules.enforce(room.own_table())?;
-    room.filter()
+/// Applies the limits of a fork.
+fn restrict(spec: &HelperSpec, rules: PreparedRuleset, jail: &Jail) -> Result<(), String> {
+    jail.mount_proc()?;
+    jail.apply_limits(spec)?;
+    rules.enforce(jail.own_proc())?;
+    jail.install_filters()
 }
 
-/// What a copy in its limits is to become.
-fn become_it(spec: &Spec, order: &Order, room: &Room) -> Result<Next, String> {
-    begin(spec.session, order.terminal)?;
-    if let Some(words) = room.warning() {
-        // Its reader learns of it before anything else; one that is gone does not.
+/// The next step of a fork whose limits are in force.
+fn into_next_step(
+    spec: &HelperSpec,
+    request: &HelperRequest,
+    jail: &Jail,
+) -> Result<NextStep, String> {
+    start_session(spec.session, request.terminal)?;
+    if let Some(words) = jail.warning() {
+        // Shown before any output of the command.
         let _ = writeln!(std::io::stderr(), "hermes: {words}");
     }
-    std::env::set_current_dir(order.cwd.as_ref()).map_err(|error| error.to_string())?;
-    let mut command = Command::new(&order.program);
-    command.args(&order.args).env_clear();
-    command.envs(order.env.iter().map(|(name, value)| (name, value)));
-    Ok(if room.has_own_processes() {
-        Next::Start(command)
+    std::env::set_current_dir(request.cwd.as_ref()).map_err(|error| error.to_string())?;
+    let mut command = Command::new(&request.program);
+    command.args(&request.args).env_clear();
+    command.envs(request.env.iter().map(|(name, value)| (name, value)));
+    Ok(if jail.has_own_processes() {
+        NextStep::Spawn(command)
     } else {
-        Next::Become(command)
+        NextStep::Exec(command)
     })
 }

@@ -1,67 +1,68 @@
-//! Where commands run: the view of the file system that they share, whether each has a table of processes of
-//! its own, and the filters that follow from both.
+//! The environment that commands run in: their shared mount view, whether each has its own PID namespace, and
+//! the resulting system call filters.
 
 use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 
-use super::fork::{Sibling, can_be_own};
+use super::forbidden_paths::ForbiddenPaths;
+use super::fork::{SiblingProcess, can_unshare_processes};
 use super::kernel;
-use super::later::Awaited;
-use super::prepared::read_files;
-use super::rules::Files;
+use super::prepared_ruleset::parse_file_rules;
+use super::rules::FileRules;
 use super::seccomp::{FilterContext, Filters};
-use super::spec::Spec;
-use super::view::{PROC, View, show_own_processes};
-use crate::local::family::{Family, start_time};
+use super::spec::HelperSpec;
+use super::view::{MountView, PROC, mount_own_proc};
+use crate::local::process_tree::{ProcessTree, start_time};
 
-/// Commands that are remembered before those that have ended are forgotten.
-const MANY: usize = 32;
+/// Number of remembered commands from which ended ones are removed.
+const MAX_REMEMBERED: usize = 32;
 
-pub(super) struct Room {
-    /// The rules that it was made for, as they came.
+pub(super) struct Jail {
+    /// The encoded file rules that it was made for.
     files: Vec<u8>,
     /// `None`: commands see the file system as it is.
-    view: Option<View>,
+    view: Option<MountView>,
     has_own_processes: bool,
     /// `None`: there are no limits at all.
     filters: Option<Filters>,
-    /// Somebody believes that there is a view.
+    /// A view was expected and could not be created.
     lacks_view: bool,
 }
 
-impl Room {
+impl Jail {
     /// For commands that a helper starts one after another.
-    pub(super) fn make(spec: &Spec, files: &[u8]) -> Result<Self, String> {
-        let view = read_files(files)?.as_ref().and_then(own_view);
-        let has_own_processes = view.is_some() && can_be_own(|| show_own_processes().is_ok());
-        Self::with(spec, files.to_owned(), view, has_own_processes)
+    pub(super) fn for_helper(spec: &HelperSpec, files: &[u8]) -> Result<Self, String> {
+        let view = parse_file_rules(files)?.as_ref().and_then(try_enter_view);
+        let has_own_processes =
+            view.is_some() && can_unshare_processes(|| mount_own_proc().is_ok());
+        Self::build(spec, files.to_owned(), view, has_own_processes)
     }
 
-    /// For one command that shares the table of processes.
-    pub(super) fn shared(spec: &Spec) -> Result<Self, String> {
-        let view = spec.files.as_ref().and_then(own_view);
-        Self::with(spec, Vec::new(), view, false)
+    /// For one command that shares the PID namespace.
+    pub(super) fn for_single_command(spec: &HelperSpec) -> Result<Self, String> {
+        let view = spec.files.as_ref().and_then(try_enter_view);
+        Self::build(spec, Vec::new(), view, false)
     }
 
-    fn with(
-        spec: &Spec,
+    fn build(
+        spec: &HelperSpec,
         files: Vec<u8>,
-        view: Option<View>,
+        view: Option<MountView>,
         has_own_processes: bool,
     ) -> Result<Self, String> {
         if let Some(view) = view.as_ref().filter(|_| !has_own_processes) {
-            view.show_all_processes()
+            view.mount_host_proc()
                 .map_err(|error| format!("processes: {error}"))?;
         }
         let around = FilterContext {
             network: spec.network,
             guard: &spec.guard,
-            is_alone: has_own_processes,
+            has_own_processes,
         };
         let lacks_view = spec.expects_view && spec.seccomp && view.is_none();
-        let filters = spec.seccomp.then(|| Filters::make(around)).transpose()?;
+        let filters = spec.seccomp.then(|| Filters::build(around)).transpose()?;
         Ok(Self {
             files,
             view,
@@ -71,11 +72,11 @@ impl Room {
         })
     }
 
-    pub(super) fn is_for(&self, files: &[u8]) -> bool {
+    pub(super) fn matches_rules(&self, files: &[u8]) -> bool {
         self.files == files
     }
 
-    pub(super) fn is_covered(&self) -> bool {
+    pub(super) fn has_view(&self) -> bool {
         self.view.is_some()
     }
 
@@ -83,33 +84,34 @@ impl Room {
         self.has_own_processes
     }
 
-    /// The number of this process as whoever started the helper knows it.
-    pub(super) fn own_number(&self) -> Result<i32, String> {
+    /// The id of this process in the requester's PID namespace.
+    pub(super) fn host_pid(&self) -> Result<i32, String> {
         match self.view.as_ref().filter(|_| self.has_own_processes) {
-            Some(view) => view.own_number().map_err(|error| error.to_string()),
+            Some(view) => view.host_pid().map_err(|error| error.to_string()),
             None => Ok(rustix::process::getpid().as_raw_nonzero().get()),
         }
     }
 
-    /// Where the processes of the command alone are listed.
-    pub(super) fn own_table(&self) -> Option<&'static Path> {
+    /// The `/proc` that lists only the command's own processes.
+    pub(super) fn own_proc(&self) -> Option<&'static Path> {
         self.has_own_processes.then_some(Path::new(PROC))
     }
 
-    pub(super) fn show_processes(&self) -> Result<(), String> {
+    pub(super) fn mount_proc(&self) -> Result<(), String> {
         if self.has_own_processes {
-            show_own_processes().map_err(|error| format!("processes: {error}"))?;
+            mount_own_proc().map_err(|error| format!("processes: {error}"))?;
         }
         Ok(())
     }
 
-    /// Words for a command that has fewer rights than whoever started it was told.
+    /// A warning for a command that has fewer protections than its requester expects.
     pub(super) fn warning(&self) -> Option<String> {
-        self.lacks_view.then(|| super::WITHOUT_VIEW.to_owned())
+        self.lacks_view
+            .then(|| super::WITHOUT_VIEW_WARNING.to_owned())
     }
 
-    /// Resources, and what root may do.
-    pub(super) fn limit(&self, spec: &Spec) -> Result<(), String> {
+    /// Resource limits and capabilities.
+    pub(super) fn apply_limits(&self, spec: &HelperSpec) -> Result<(), String> {
         if self.filters.is_some() {
             kernel::limit(spec.limits)?;
             kernel::drop_capabilities()?;
@@ -117,64 +119,65 @@ impl Room {
         Ok(())
     }
 
-    /// System calls; nothing can be mounted afterwards.
-    pub(super) fn filter(&self) -> Result<(), String> {
+    /// System call filters; nothing can be mounted afterwards.
+    pub(super) fn install_filters(&self) -> Result<(), String> {
         self.filters.as_ref().map_or(Ok(()), Filters::install)
     }
 }
 
-/// A view for these files, where this system allows one. Without it the rules permit less, never more.
-fn own_view(files: &Files) -> Option<View> {
-    View::enter(files).ok()
+/// A view for these rules, if this system allows one. Without it the rules permit less, never more.
+fn try_enter_view(files: &FileRules) -> Option<MountView> {
+    MountView::enter(files).ok()
 }
 
-/// Commands that a helper started and that may still run, with what must not have appeared when they end.
+/// Commands of a helper that may still run, each with its encoded forbidden paths.
 #[derive(Default)]
-pub(super) struct Running(Vec<(Sibling, Vec<u8>)>);
+pub(super) struct RunningCommands(Vec<(SiblingProcess, Vec<u8>)>);
 
-impl Running {
-    pub(super) fn add(&mut self, sibling: Sibling, awaited: Vec<u8>) {
-        if self.0.len() >= MANY {
-            self.0.retain(|(one, _)| !has_ended(one));
+impl RunningCommands {
+    pub(super) fn add(&mut self, sibling: SiblingProcess, forbidden: Vec<u8>) {
+        if self.0.len() >= MAX_REMEMBERED {
+            self.0.retain(|(one, _)| !has_exited(one));
         }
-        self.0.push((sibling, awaited));
+        self.0.push((sibling, forbidden));
     }
 
-    /// Nobody waits for them any more, nor looks at what they leave behind.
-    pub(super) fn end(mut self, room: Option<&Room>) {
-        let is_own = room.is_some_and(Room::has_own_processes);
-        self.0.retain(|(one, _)| !has_ended(one));
+    /// Kills them: nobody waits for them or checks what they leave behind.
+    pub(super) fn kill_all(mut self, jail: Option<&Jail>) {
+        let is_own = jail.is_some_and(Jail::has_own_processes);
+        self.0.retain(|(one, _)| !has_exited(one));
         for (one, _) in &self.0 {
             if !is_own && let Some(pid) = Pid::from_raw(one.pid) {
                 let leader = pid.as_raw_nonzero().get().cast_unsigned();
-                // Not by its mark, which is the command's to know: by descent and session.
-                Family::new(leader, start_time(leader), "-").kill_now();
+                // Not by the mark, which the command knows: by descent and session.
+                ProcessTree::new(leader, start_time(leader), "-").kill_now();
             }
-            // An error means that it has ended meanwhile.
+            // An error means that it has exited meanwhile.
             let _ = pidfd_send_signal(&one.handle, Signal::KILL);
         }
-        for (one, awaited) in &self.0 {
-            wait_for_end(one);
-            if let Ok(Some(awaited)) = serde_json::from_slice::<Option<Awaited>>(awaited) {
-                awaited.put_aside();
+        for (one, forbidden) in &self.0 {
+            wait_for_exit(one);
+            if let Ok(Some(forbidden)) = serde_json::from_slice::<Option<ForbiddenPaths>>(forbidden)
+            {
+                forbidden.quarantine_new();
             }
         }
     }
 }
 
-/// How long a command that was killed may take to be gone.
-const PATIENCE: Timespec = Timespec {
+/// How long a killed command may take to disappear.
+const KILL_TIMEOUT: Timespec = Timespec {
     tv_sec: 5,
     tv_nsec: 0,
 };
 
-fn wait_for_end(one: &Sibling) {
+fn wait_for_exit(one: &SiblingProcess) {
     let mut watched = [PollFd::new(&one.handle, PollFlags::IN)];
-    // One that does not end is looked after all the same.
-    let _ = poll(&mut watched, Some(&PATIENCE));
+    // One that does not exit is checked all the same.
+    let _ = poll(&mut watched, Some(&KILL_TIMEOUT));
 }
 
-fn has_ended(one: &Sibling) -> bool {
+fn has_exited(one: &SiblingProcess) -> bool {
     let mut watched = [PollFd::new(&one.handle, PollFlags::IN)];
     let at_once = Timespec {
         tv_sec: 0,

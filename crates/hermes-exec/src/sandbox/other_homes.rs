@@ -1,20 +1,20 @@
-//! Whose files are to be looked after besides those of the person who runs us.
+//! Homes and projects to protect besides those of the current user.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::Settings;
-use super::look;
-use super::places::{canonical, is_temporary};
+use super::SandboxSettings;
+use super::paths::{canonical, is_temporary};
+use super::tracked_fs;
 
-/// Directories of other people that are looked at.
+/// Maximum number of other users' homes.
 const MAX_HOMES: usize = 16;
 
-/// Where projects are kept that belong to nobody's directory.
+/// Common project directories outside of homes.
 const SHARED_PROJECTS: &[&str] = &["/srv", "/opt", "/var/www", "/workspaces"];
 
-/// Too wide, or the system's: nobody keeps a project right in there.
-const WIDE: &[&str] = &[
+/// Directories that are too broad, or belong to the system, to be a project.
+const SHARED_DIRECTORIES: &[&str] = &[
     "/",
     "/usr",
     "/usr/local",
@@ -37,10 +37,10 @@ const WIDE: &[&str] = &[
     "/Users",
 ];
 
-/// Directories of people whose files this account can read: its own one by the table of accounts, where the
-/// variable names another, and those of others.
-pub(super) fn other_homes(settings: &Settings) -> Vec<PathBuf> {
-    let accounts = look::read_text(Path::new("/etc/passwd")).unwrap_or_default();
+/// Homes that this account can read: its own according to `/etc/passwd`, if `HOME` names another, and those of
+/// other users.
+pub(super) fn other_homes(settings: &SandboxSettings) -> Vec<PathBuf> {
+    let accounts = tracked_fs::read_text(Path::new("/etc/passwd")).unwrap_or_default();
     let listed = accounts
         .lines()
         .filter_map(|line| line.split(':').nth(5))
@@ -50,26 +50,33 @@ pub(super) fn other_homes(settings: &Settings) -> Vec<PathBuf> {
         home.starts_with("/root") || home.starts_with("/home") || home.starts_with("/var/home")
     };
     let homes: BTreeSet<PathBuf> = listed
-        .filter(|home| is_a_persons(home) && !WIDE.iter().any(|wide| home == Path::new(wide)))
-        .filter_map(|home| look::real(&home).ok())
-        .filter(|home| look::can_read(home) && own.as_ref().is_none_or(|own| own != home))
+        .filter(|home| {
+            is_a_persons(home)
+                && !SHARED_DIRECTORIES
+                    .iter()
+                    .any(|wide| home == Path::new(wide))
+        })
+        .filter_map(|home| tracked_fs::resolve(&home).ok())
+        .filter(|home| tracked_fs::can_read(home) && own.as_ref().is_none_or(|own| own != home))
         .collect();
     homes.into_iter().take(MAX_HOMES).collect()
 }
 
-/// Directories in which other projects may lie: around those that are worked in, and where servers keep theirs.
-pub(super) fn projects_around(own: &[&PathBuf], homes: &[PathBuf]) -> BTreeSet<PathBuf> {
-    let is_wide = |dir: &Path| WIDE.iter().any(|wide| dir == Path::new(wide)) || is_temporary(dir);
+/// Directories that may contain other projects: around the work directories, and where servers keep theirs.
+pub(super) fn neighbouring_projects(own: &[&PathBuf], homes: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let is_wide = |dir: &Path| {
+        SHARED_DIRECTORIES.iter().any(|wide| dir == Path::new(wide)) || is_temporary(dir)
+    };
     let around = own
         .iter()
-        .flat_map(|place| {
-            let above = place.ancestors().skip(1).take(2);
+        .flat_map(|base| {
+            let above = base.ancestors().skip(1).take(2);
             above.take_while(|dir| !is_wide(dir))
         })
         .map(Path::to_owned);
     let shared = SHARED_PROJECTS.iter().map(PathBuf::from);
     around
-        .chain(shared.filter(|dir| look::is_dir(dir)))
+        .chain(shared.filter(|dir| tracked_fs::is_dir(dir)))
         .filter(|dir| !homes.iter().any(|home| dir.starts_with(home)))
         .collect()
 }

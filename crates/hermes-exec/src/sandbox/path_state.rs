@@ -1,74 +1,74 @@
-//! What a path led to when it was looked at, and whether it still does.
+//! The state of a path at one time, and whether it has changed since.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::look;
+use super::tracked_fs;
 
-/// File systems keep the time of a change in steps: what changed a moment ago may change again and show
-/// the same time. Some know whole seconds only.
-const STEP: Duration = Duration::from_millis(20);
-const LARGE_STEP: Duration = Duration::from_secs(2);
+/// File systems store change times in steps: a recent change may be followed by another with the same time.
+/// Some store whole seconds only.
+const TIME_STEP: Duration = Duration::from_millis(20);
+const COARSE_TIME_STEP: Duration = Duration::from_secs(2);
 
 const NANOS: i128 = 1_000_000_000;
 
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct PathState {
     path: PathBuf,
     /// Device and inode.
-    what: Option<(u64, u64)>,
-    /// When its entries changed, in nanoseconds; only where they matter.
+    identity: Option<(u64, u64)>,
+    /// Change time in nanoseconds, if the content matters.
     changed: Option<i128>,
-    /// Whether a later change would show.
-    settled: bool,
+    /// Whether a later change would be detectable.
+    is_settled: bool,
 }
 
-impl Seen {
-    /// A place, whatever is in it.
-    pub(super) fn place(path: &Path) -> Self {
-        let what = look::target(path).ok().as_ref().map(identity);
+impl PathState {
+    /// Only the identity of the target, not its content.
+    pub(super) fn of_target(path: &Path) -> Self {
+        let identity = tracked_fs::stat(path).ok().as_ref().map(identity);
         Self {
             path: path.to_owned(),
-            what,
+            identity,
             changed: None,
-            settled: true,
+            is_settled: true,
         }
     }
 
-    /// A directory, with its entries.
-    pub(super) fn listed(path: &Path) -> Self {
-        look::known(path);
-        Self::unnoted(path)
+    /// The identity and the content (the entries of a directory).
+    pub(super) fn of_content(path: &Path) -> Self {
+        tracked_fs::depend_on_content(path);
+        Self::of_content_untracked(path)
     }
 
-    /// The same, for callers that watch for changes of the answer themselves.
-    pub(super) fn unnoted(path: &Path) -> Self {
+    /// The same without recording a dependency, for callers that watch for changes themselves.
+    pub(super) fn of_content_untracked(path: &Path) -> Self {
         let found = path.metadata().ok();
-        let changed = found.as_ref().map(change);
+        let changed = found.as_ref().map(change_time);
         let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         let whole = changed.is_some_and(|changed| changed % NANOS == 0);
-        let step = if whole { LARGE_STEP } else { STEP };
+        let step = if whole { COARSE_TIME_STEP } else { TIME_STEP };
         let latest = since.saturating_sub(step).as_nanos();
         Self {
             path: path.to_owned(),
-            what: found.as_ref().map(identity),
+            identity: found.as_ref().map(identity),
             changed,
-            settled: changed.is_none_or(|changed| changed < latest.cast_signed()),
+            is_settled: changed.is_none_or(|changed| changed < latest.cast_signed()),
         }
     }
 
-    pub(super) fn is_as_it_was(&self) -> bool {
-        look::known(&self.path);
-        self.is_unchanged()
+    pub(super) fn is_unchanged(&self) -> bool {
+        tracked_fs::depend_on_content(&self.path);
+        self.is_unchanged_untracked()
     }
 
-    pub(super) fn is_unchanged(&self) -> bool {
+    pub(super) fn is_unchanged_untracked(&self) -> bool {
         let now = self.path.metadata().ok();
-        self.settled
-            && now.as_ref().map(identity) == self.what
-            && (self.changed.is_none() || now.as_ref().map(change) == self.changed)
+        self.is_settled
+            && now.as_ref().map(identity) == self.identity
+            && (self.changed.is_none() || now.as_ref().map(change_time) == self.changed)
     }
 }
 
@@ -76,8 +76,8 @@ fn identity(found: &Metadata) -> (u64, u64) {
     (found.dev(), found.ino())
 }
 
-/// The kernel alone sets this time.
-fn change(found: &Metadata) -> i128 {
+/// The change time, which only the kernel sets.
+fn change_time(found: &Metadata) -> i128 {
     i128::from(found.ctime()) * NANOS + i128::from(found.ctime_nsec())
 }
 
@@ -90,38 +90,38 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let inner = dir.path().join("a");
         std::fs::create_dir(&inner).unwrap();
-        // Just made: it may change again within the step.
-        assert!(!Seen::listed(&inner).is_as_it_was());
-        let place = Seen::place(&inner);
-        assert!(place.is_as_it_was());
-        let settled = Seen {
-            settled: true,
-            ..Seen::listed(&inner)
+        // Just created: it may change again within the time step.
+        assert!(!PathState::of_content(&inner).is_unchanged());
+        let place = PathState::of_target(&inner);
+        assert!(place.is_unchanged());
+        let settled = PathState {
+            is_settled: true,
+            ..PathState::of_content(&inner)
         };
-        assert!(settled.is_as_it_was());
-        // What lies in a place does not matter, what lies in a list does.
+        assert!(settled.is_unchanged());
+        // The first ignores entries, the second does not.
         let shows = (0..1_000_000).any(|nth| {
             std::fs::write(inner.join("new"), "").unwrap();
             std::fs::remove_file(inner.join("new")).unwrap();
-            assert!(place.is_as_it_was(), "{nth}");
-            !settled.is_as_it_was()
+            assert!(place.is_unchanged(), "{nth}");
+            !settled.is_unchanged()
         });
         assert!(shows);
         // Another directory of the same name.
         std::fs::rename(&inner, dir.path().join("b")).unwrap();
         std::fs::create_dir(&inner).unwrap();
-        assert!(!place.is_as_it_was());
+        assert!(!place.is_unchanged());
         std::fs::remove_dir(&inner).unwrap();
-        assert!(!place.is_as_it_was());
+        assert!(!place.is_unchanged());
     }
 
     #[test]
     fn what_is_not_there_is_found_when_it_comes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("later");
-        let seen = [Seen::place(&path), Seen::listed(&path)];
-        assert!(seen.iter().all(Seen::is_as_it_was));
+        let seen = [PathState::of_target(&path), PathState::of_content(&path)];
+        assert!(seen.iter().all(PathState::is_unchanged));
         std::fs::create_dir(&path).unwrap();
-        assert!(!seen.iter().any(Seen::is_as_it_was));
+        assert!(!seen.iter().any(PathState::is_unchanged));
     }
 }

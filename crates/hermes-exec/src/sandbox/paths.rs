@@ -1,14 +1,14 @@
-//! Which directories a command may write to, and what of our homes it may read.
+//! The directories that a command may write to, and the readable entries of Hermes homes.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Settings, look};
+use super::{SandboxSettings, tracked_fs};
 
-/// What of a home is no secret: a list of what may be read, so that a credential store that appears
-/// tomorrow is hidden too.
-const SHARED: &[&str] = &[
+/// The non-secret entries of a Hermes home. An allow-list, so that a credential store that is added later is
+/// hidden too.
+const READABLE_IN_AGENT_HOME: &[&str] = &[
     "SOUL.md",
     "audio_cache",
     "bin",
@@ -33,8 +33,7 @@ const SHARED: &[&str] = &[
     "workspace",
 ];
 
-/// Caches of common tools, relative to the person's directory. None of them is on a search path for
-/// programs.
+/// Caches of common tools, relative to the user's home. None of them is on a program search path.
 pub(super) const CACHES: &[&str] = &[
     ".cache",
     ".cargo/registry",
@@ -56,24 +55,27 @@ pub(super) const CACHES: &[&str] = &[
 
 /// A directory of which only some entries may be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Private {
+pub(super) struct PrivateDir {
     pub(super) dir: PathBuf,
     pub(super) shared: Vec<String>,
 }
 
-impl Private {
-    /// A home of ours.
-    pub(super) fn of(dir: &Path) -> Self {
+impl PrivateDir {
+    /// A Hermes home.
+    pub(super) fn agent_home(dir: &Path) -> Self {
         Self {
             dir: canonical(dir),
-            shared: SHARED.iter().map(|&name| name.to_owned()).collect(),
+            shared: READABLE_IN_AGENT_HOME
+                .iter()
+                .map(|&name| name.to_owned())
+                .collect(),
         }
     }
 }
 
-/// The path with its links resolved as far as it exists.
+/// The path with links resolved as far as it exists.
 pub(super) fn canonical(path: &Path) -> PathBuf {
-    if let Ok(real) = look::real(path) {
+    if let Ok(real) = tracked_fs::resolve(path) {
         return real;
     }
     match (path.parent(), path.file_name()) {
@@ -82,28 +84,28 @@ pub(super) fn canonical(path: &Path) -> PathBuf {
     }
 }
 
-/// Where places led when they were first looked at. A command that may write to one must not decide what
-/// the next may write to, by a link in its place.
+/// Where paths pointed when first resolved. A command that may write to a directory must not change what the
+/// next one may write to by replacing it with a link.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known(Arc<Mutex<HashMap<PathBuf, PathBuf>>>);
+pub(super) struct PinnedPaths(Arc<Mutex<HashMap<PathBuf, PathBuf>>>);
 
-/// Further places are looked at each time.
-const KNOWN: usize = 4096;
+/// Paths beyond this limit are resolved each time.
+const MAX_PINNED: usize = 4096;
 
-impl Known {
-    /// Where the place lies. `None`: it leads elsewhere than it did.
-    fn real(&self, place: &Path) -> Option<PathBuf> {
-        let real = canonical(place);
+impl PinnedPaths {
+    /// The canonical path. `None`: it now points elsewhere.
+    fn resolve(&self, base: &Path) -> Option<PathBuf> {
+        let real = canonical(base);
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match known.get(place) {
+        match known.get(base) {
             Some(was) if *was == real => {}
             Some(was) => {
-                let (place, was) = (place.display(), was.display());
-                tracing::warn!("{place} no longer leads to {was}: it cannot be written to");
+                let (base, was) = (base.display(), was.display());
+                tracing::warn!("{base} no longer leads to {was}: it cannot be written to");
                 return None;
             }
-            None if known.len() < KNOWN => {
-                known.insert(place.to_owned(), real.clone());
+            None if known.len() < MAX_PINNED => {
+                known.insert(base.to_owned(), real.clone());
             }
             None => {}
         }
@@ -111,71 +113,76 @@ impl Known {
     }
 }
 
-/// Where a command that starts in `cwd` may write, sorted.
-pub(super) fn writable(cwd: &Path, settings: &Settings, known: &Known) -> Vec<PathBuf> {
+/// The directories that a command started in `cwd` may write to, sorted.
+pub(super) fn writable_dirs(
+    cwd: &Path,
+    settings: &SandboxSettings,
+    known: &PinnedPaths,
+) -> Vec<PathBuf> {
     let home = settings.user_home.as_deref().map(canonical);
     let workspace = known
-        .real(cwd)
+        .resolve(cwd)
         .and_then(|cwd| workspace(&cwd, home.as_deref()));
-    let mut places: Vec<PathBuf> = workspace.into_iter().collect();
-    places.extend(["/tmp", "/var/tmp"].map(PathBuf::from));
+    let mut bases: Vec<PathBuf> = workspace.into_iter().collect();
+    bases.extend(["/tmp", "/var/tmp"].map(PathBuf::from));
     if let Some(dir) = std::env::var_os("TMPDIR").filter(|dir| Path::new(dir).is_absolute()) {
-        places.push(dir.into());
+        bases.push(dir.into());
     }
     if let Some(home) = &home {
-        places.extend(CACHES.iter().map(|name| home.join(name)));
+        bases.extend(CACHES.iter().map(|name| home.join(name)));
     }
-    places.extend(settings.writable.iter().cloned());
-    // Most caches do not exist: one look tells, where resolving their paths would take many.
-    let mut places: Vec<PathBuf> = places
+    bases.extend(settings.writable.iter().cloned());
+    // Most caches do not exist: one `stat` is cheaper than resolving the path.
+    let mut bases: Vec<PathBuf> = bases
         .iter()
-        .filter(|place| look::target(place).is_ok())
-        .filter_map(|place| known.real(place))
-        .filter(|place| place.parent().is_some())
+        .filter(|base| tracked_fs::stat(base).is_ok())
+        .filter_map(|base| known.resolve(base))
+        .filter(|base| base.parent().is_some())
         .collect();
-    places.sort();
-    places.dedup();
-    places
+    bases.sort();
+    bases.dedup();
+    bases
 }
 
-/// Our own directories among writable places, which differ from call to call, and the others.
-pub(super) fn split(writable: &[PathBuf]) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let places = writable.iter().cloned();
-    places.partition(|place| crate::scratch::is_in_ours(place))
+/// Splits writable directories into our scratch directories, which differ per call, and the others.
+pub(super) fn split_scratch(writable: &[PathBuf]) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let bases = writable.iter().cloned();
+    bases.partition(|base| crate::scratch::is_in_scratch(base))
 }
 
-/// Whether a place is a temporary directory, which everybody shares.
-pub(super) fn is_temporary(place: &Path) -> bool {
+/// Whether this is a shared temporary directory.
+pub(super) fn is_temporary(base: &Path) -> bool {
     let named = std::env::var_os("TMPDIR");
-    ["/tmp", "/var/tmp"].map(Path::new).contains(&place)
-        || named.is_some_and(|named| place == canonical(Path::new(&named)))
+    ["/tmp", "/var/tmp"].map(Path::new).contains(&base)
+        || named.is_some_and(|named| base == canonical(Path::new(&named)))
 }
 
-/// The project around `cwd`: the nearest directory with a `.git`, else `cwd`. A directory that holds
-/// everybody's (or everything) is nobody's workspace.
+/// The project around `cwd`: the nearest ancestor with a `.git`, else `cwd`. A directory above the user's home
+/// is not a workspace.
 pub(super) fn workspace(cwd: &Path, home: Option<&Path>) -> Option<PathBuf> {
     let cwd = canonical(cwd);
-    let too_wide = |dir: &Path| dir.parent().is_none() || home.is_some_and(|home| above(dir, home));
+    let too_wide = |dir: &Path| {
+        dir.parent().is_none() || home.is_some_and(|home| is_strict_ancestor(dir, home))
+    };
     if too_wide(&cwd) {
         return None;
     }
     let root = cwd
         .ancestors()
         .take_while(|dir| !too_wide(dir) && Some(*dir) != home)
-        .find(|dir| look::target(&dir.join(".git")).is_ok());
+        .find(|dir| tracked_fs::stat(&dir.join(".git")).is_ok());
     Some(root.map_or_else(|| cwd.clone(), Path::to_owned))
 }
 
-fn above(dir: &Path, home: &Path) -> bool {
+fn is_strict_ancestor(dir: &Path, home: &Path) -> bool {
     home != dir && home.starts_with(dir)
 }
 
-/// What cannot be read: what was named (without links in it), and where links in our homes lead that are not
-/// shared.
-pub(super) fn resolved(unreadable: &[PathBuf], private: &[Private]) -> Vec<PathBuf> {
+/// Unreadable paths: the given ones (which contain no links) and the targets of unshared links in Hermes homes.
+pub(super) fn resolve_unreadable(unreadable: &[PathBuf], private: &[PrivateDir]) -> Vec<PathBuf> {
     let mut paths = unreadable.to_vec();
     for home in private {
-        for entry in look::list(&home.dir) {
+        for entry in tracked_fs::list(&home.dir) {
             let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
             let shared = home
                 .shared
@@ -183,7 +190,7 @@ pub(super) fn resolved(unreadable: &[PathBuf], private: &[Private]) -> Vec<PathB
                 .any(|name| entry.file_name() == name.as_str());
             if is_link
                 && !shared
-                && let Ok(target) = look::real(&entry.path())
+                && let Ok(target) = tracked_fs::resolve(&entry.path())
             {
                 paths.push(target);
             }

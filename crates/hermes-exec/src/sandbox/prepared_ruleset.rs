@@ -1,62 +1,63 @@
-//! Rules for files that serve one command after another: to look them up takes as long as a small command.
-//! They are looked up anew when anything that they rest on has changed.
+//! A Landlock ruleset that is reused by consecutive commands: building one takes as long as a small command. It
+//! is rebuilt when anything that it depends on changes.
 
 use std::path::Path;
 
 use landlock::RulesetCreated;
 
 use super::kernel::{enforce, permit_reading, ruleset};
-use super::rules::Files;
-use super::seen::Seen;
+use super::path_state::PathState;
+use super::rules::FileRules;
 
-/// The rules of the last command.
+/// The ruleset of the last command.
 #[derive(Default)]
-pub(super) struct Prepared {
-    /// What they were made of, as it came.
+pub(super) struct PreparedRuleset {
+    /// The encoded file rules that it was built from.
     files: Vec<u8>,
     /// `None`: there are no rules.
-    made: Option<Result<Made, String>>,
+    built: Option<Result<BuiltRuleset, String>>,
 }
 
-struct Made {
+struct BuiltRuleset {
     ruleset: RulesetCreated,
-    seen: Vec<Seen>,
+    states: Vec<PathState>,
     uses: u32,
 }
 
-/// Every command adds a rule for its own table of processes to rules that it shares with those before: they
-/// are made anew before there are many.
+/// Every command adds a rule for its own `/proc` to the shared ruleset, so it is rebuilt before there are many.
 const MAX_USES: u32 = 64;
 
-impl Prepared {
-    /// Makes rules for these files, unless those at hand are still right; whether they are. `is_covered`: the
-    /// process has a view of its own that was made for them.
-    pub(super) fn renew(&mut self, files: &[u8], network: bool, is_covered: bool) -> bool {
+impl PreparedRuleset {
+    /// Rebuilds the ruleset unless it is still current; returns whether it was. `is_covered`: this process has
+    /// a mount view made for these rules.
+    pub(super) fn refresh(&mut self, files: &[u8], network: bool, is_covered: bool) -> bool {
         if !files.is_empty() && self.files == files && self.is_current() {
-            if let Some(Ok(made)) = &mut self.made {
-                made.uses += 1;
+            if let Some(Ok(built)) = &mut self.built {
+                built.uses += 1;
             }
             return true;
         }
-        self.made = make(files, network, is_covered).transpose();
+        self.built = build(files, network, is_covered).transpose();
         files.clone_into(&mut self.files);
         false
     }
 
     fn is_current(&self) -> bool {
-        match &self.made {
-            Some(Ok(made)) => made.uses < MAX_USES && made.seen.iter().all(Seen::is_as_it_was),
+        match &self.built {
+            Some(Ok(built)) => {
+                built.uses < MAX_USES && built.states.iter().all(PathState::is_unchanged)
+            }
             Some(Err(_)) => false,
             None => true,
         }
     }
 
-    /// Restricts this process to them, for good. `own`: a directory that only this process has, and may read.
+    /// Restricts this process irrevocably. `own`: a directory of this process alone that it may also read.
     pub(super) fn enforce(self, own: Option<&Path>) -> Result<(), String> {
-        let Some(made) = self.made else {
+        let Some(built) = self.built else {
             return Ok(());
         };
-        let ruleset = made?.ruleset;
+        let ruleset = built?.ruleset;
         enforce(match own {
             Some(own) => permit_reading(ruleset, own)?,
             None => ruleset,
@@ -64,24 +65,24 @@ impl Prepared {
     }
 }
 
-/// The rules as they were sent; `None`: there are none.
-pub(super) fn read_files(files: &[u8]) -> Result<Option<Files>, String> {
+/// Parses encoded file rules; `None`: there are none.
+pub(super) fn parse_file_rules(files: &[u8]) -> Result<Option<FileRules>, String> {
     serde_json::from_slice(files).map_err(|error| error.to_string())
 }
 
-fn make(files: &[u8], network: bool, is_covered: bool) -> Result<Option<Made>, String> {
-    let Some(files) = read_files(files)? else {
+fn build(files: &[u8], network: bool, is_covered: bool) -> Result<Option<BuiltRuleset>, String> {
+    let Some(files) = parse_file_rules(files)? else {
         return Ok(None);
     };
     let files = if is_covered {
-        files.covered()
+        files.for_view()
     } else {
-        files.uncovered()
+        files.without_view()
     };
-    let permissions = files.permissions();
-    Ok(Some(Made {
+    let permissions = files.resolve();
+    Ok(Some(BuiltRuleset {
         ruleset: ruleset(&permissions.rules, network)?,
-        seen: permissions.seen,
+        states: permissions.states,
         uses: 0,
     }))
 }

@@ -1,5 +1,5 @@
-//! A copy of the helper that is made before there is a command for it: its tables and limits are in place when
-//! the command comes, which then waits for little more than its shell.
+//! A fork of the helper made in advance: its namespaces and limits are in place when a command arrives, which
+//! then waits for little more than its shell.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,45 +7,45 @@ use std::os::unix::net::UnixStream;
 
 use rustix::process::{Signal, pidfd_send_signal};
 
-use super::fork::{Sibling, Side, sibling};
-use super::order::Letter;
+use super::fork::{ForkResult, SiblingProcess, fork_sibling};
+use super::helper_protocol::RawRequest;
 
-pub(super) struct Spare {
-    process: Sibling,
-    /// It ends when nobody is left at this end.
-    line: OwnedFd,
+pub(super) struct SpareProcess {
+    process: SiblingProcess,
+    /// It exits when this end is closed.
+    socket: OwnedFd,
 }
 
-/// Which of the two we are.
-pub(super) enum SpareSide {
-    Helper(Spare),
-    /// The copy, and where its command comes from.
+/// Which of the two processes we are.
+pub(super) enum SpareFork {
+    Helper(SpareProcess),
+    /// The copy, and the socket that its command arrives on.
     Copy(OwnedFd),
 }
 
-impl Spare {
-    pub(super) fn make(is_own: bool) -> io::Result<SpareSide> {
+impl SpareProcess {
+    pub(super) fn fork(is_own: bool) -> io::Result<SpareFork> {
         let (near, far) = UnixStream::pair()?;
-        Ok(match sibling(is_own)? {
-            Side::Helper(process) => SpareSide::Helper(Self {
+        Ok(match fork_sibling(is_own)? {
+            ForkResult::Helper(process) => SpareFork::Helper(Self {
                 process,
-                line: near.into(),
+                socket: near.into(),
             }),
-            Side::Copy => SpareSide::Copy(far.into()),
+            ForkResult::Copy => SpareFork::Copy(far.into()),
         })
     }
 
-    /// Gives it the command. An error is the number of one that was not there any more: nothing was started.
-    pub(super) fn take(self, letter: &Letter) -> Result<Sibling, i32> {
-        match letter.forward(&self.line) {
+    /// Hands it the command. The error is the pid of a process that was already gone: nothing was started.
+    pub(super) fn assign(self, request: &RawRequest) -> Result<SiblingProcess, i32> {
+        match request.forward(&self.socket) {
             Ok(()) => Ok(self.process),
-            Err(_) => Err(self.end()),
+            Err(_) => Err(self.kill()),
         }
     }
 
-    /// Its number: it is a child of whoever started the helper.
-    pub(super) fn end(self) -> i32 {
-        // An error means that it has ended.
+    /// Kills it and returns its pid, which our parent has to reap.
+    pub(super) fn kill(self) -> i32 {
+        // An error means that it has exited.
         let _ = pidfd_send_signal(&self.process.handle, Signal::KILL);
         self.process.pid
     }
