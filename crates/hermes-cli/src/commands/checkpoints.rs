@@ -7,7 +7,9 @@ use clap::{Args, Subcommand};
 use hermes_config::Config;
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_tools::files::Checkpoints;
-use hermes_tools::files::checkpoints::{Bounds, Checkpoint, CheckpointError, Restored, Usage};
+use hermes_tools::files::checkpoints::{
+    Checkpoint, CheckpointError, CheckpointUsage, PruneBounds, RestoreReport,
+};
 
 use crate::commands::sessions::{ago, confirm, size};
 use crate::commands::{Context, counted};
@@ -175,7 +177,7 @@ async fn look_after(cx: &Context, checkpoints: &Checkpoints, action: Whole) -> O
             keep_orphans,
             json,
         } => {
-            let bounds = Bounds {
+            let bounds = PruneBounds {
                 retention_days,
                 max_size_mb,
                 keep_orphans,
@@ -227,7 +229,7 @@ async fn clear(cx: &Context, checkpoints: &Checkpoints, upkeep: &Upkeep, legacy:
     Ok(cx.out.line(text)?)
 }
 
-fn described(usage: &Usage, limit: usize) -> String {
+fn described(usage: &CheckpointUsage, limit: usize) -> String {
     let now = SystemClock.epoch_seconds();
     let total = size(usage.total_size_bytes);
     let projects = counted(usage.project_count, "project");
@@ -297,7 +299,7 @@ pub(crate) fn changed(diff: &str) -> String {
     }
 }
 
-pub(crate) fn told(restored: &Restored) -> String {
+pub(crate) fn told(restored: &RestoreReport) -> String {
     let dir = restored.directory.display();
     let to = format!(
         "checkpoint {} ({})",

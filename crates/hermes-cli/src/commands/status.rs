@@ -7,7 +7,7 @@ use hermes_config::{Config, redact};
 use hermes_core::model::{ModelRouter as _, Route};
 use hermes_exec::backend;
 use hermes_exec::local::Declared;
-use hermes_exec::sandbox::{Sandbox, Settings};
+use hermes_exec::sandbox::{Sandbox, SandboxSettings};
 use hermes_models::local::machine::size;
 use hermes_models::local::weights::stem;
 use hermes_models::local::{PROVIDER, server};
@@ -210,7 +210,7 @@ fn terminal(cx: &Context, config: &Config) -> Value {
             json!({"backend": info.kind, "posture": info.posture})
         }
         Ok(None) => {
-            let sandbox = Sandbox::detect(Settings::from_config(&cx.home, config));
+            let sandbox = Sandbox::detect(SandboxSettings::from_config(&cx.home, config));
             let posture = sandbox.describe();
             json!({"backend": "local", "posture": format!("local, {posture}"), "sandbox": posture})
         }

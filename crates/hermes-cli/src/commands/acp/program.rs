@@ -83,7 +83,7 @@ impl Editor {
         let (toolbox, problems) = servers::start(opening.servers, &taken, &cx);
         let edits = opening.edits.clone();
         if let Some(commands) = &shared.commands
-            && commands.gate.config().mode == hermes_policy::Mode::Off
+            && commands.gate.config().mode == hermes_policy::ApprovalMode::Off
         {
             // The person has switched questions off for the whole home.
             edits.set_mode(Mode::DontAsk);

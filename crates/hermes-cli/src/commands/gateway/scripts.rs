@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hermes_exec::{Exec, Stdin};
 use hermes_gateway::program::{Line, Ran, Script};
-use hermes_policy::{CommandRequest, Kind};
+use hermes_policy::{CommandRequest, RequestKind};
 
 use super::program::workplace;
 use crate::commands::Context;
@@ -36,8 +36,8 @@ impl Scripts {
         let text = std::fs::read_to_string(&path)
             .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
         let (program, kind) = match path.extension().and_then(|end| end.to_str()) {
-            Some("sh" | "bash") => ("bash", Kind::Cron),
-            _ => ("python3", Kind::Code),
+            Some("sh" | "bash") => ("bash", RequestKind::Cron),
+            _ => ("python3", RequestKind::Code),
         };
         let ground = commands.ground_here(&stock.cx, &stock.config).await?;
         let beside = || path.parent().map(Path::to_owned).unwrap_or_default();

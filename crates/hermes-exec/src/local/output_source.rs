@@ -1,4 +1,4 @@
-//! Where output comes from: a pipe, or the near side of a terminal.
+//! Sources of output: a pipe or the master side of a terminal.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,16 +8,16 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::unix::pipe;
 
-/// Our side of a terminal.
-pub(super) type Terminal = Arc<AsyncFd<OwnedFd>>;
+/// The master side of a terminal.
+pub(super) type TerminalMaster = Arc<AsyncFd<OwnedFd>>;
 
-pub(super) enum Source {
+pub(super) enum OutputSource {
     Pipe(pipe::Receiver),
-    Terminal(Terminal),
+    Terminal(TerminalMaster),
 }
 
-impl Source {
-    /// A new pipe: where to read, and what the program gets.
+impl OutputSource {
+    /// Creates a pipe: the reading end for us, the writing end for the program.
     pub(super) fn pipe() -> io::Result<(Self, io::PipeWriter)> {
         let (reader, writer) = io::pipe()?;
         let receiver = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
@@ -26,10 +26,10 @@ impl Source {
 
     pub(super) fn terminal(near: OwnedFd) -> io::Result<Self> {
         let interest = Interest::READABLE | Interest::WRITABLE;
-        Ok(Self::Terminal(Arc::new(watched(near, interest)?)))
+        Ok(Self::Terminal(Arc::new(async_fd(near, interest)?)))
     }
 
-    pub(super) fn as_terminal(&self) -> Option<Terminal> {
+    pub(super) fn as_terminal(&self) -> Option<TerminalMaster> {
         match self {
             Self::Pipe(_) => None,
             Self::Terminal(terminal) => Some(terminal.clone()),
@@ -45,16 +45,16 @@ impl Source {
     }
 }
 
-/// A descriptor that the runtime watches.
+/// Registers a descriptor with the runtime.
 #[expect(
     deprecated,
     reason = "unsound only for a type that gives up its descriptor; the successor is unsafe to call"
 )]
-pub(super) fn watched(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+pub(super) fn async_fd(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(fd, interest)
 }
 
-/// The next bytes of a terminal; 0 when nobody has its far side open any more.
+/// The next bytes of a terminal; 0 when its other side is closed.
 pub(super) async fn read_terminal(near: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         let mut ready = near.readable().await?;
@@ -62,7 +62,7 @@ pub(super) async fn read_terminal(near: &AsyncFd<OwnedFd>, buffer: &mut [u8]) ->
             rustix::io::read(near.get_ref().as_fd(), &mut *buffer).map_err(io::Error::from)
         });
         match result {
-            // the kernel's way of saying that the far side is closed
+            // The kernel reports a closed other side like this.
             Ok(Err(error))
                 if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) =>
             {

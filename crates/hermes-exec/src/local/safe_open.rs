@@ -1,5 +1,5 @@
-//! Files in directories that a confined command can write to, opened by us, without limits. The command may have
-//! put something else in their place: a link would lead us to what it cannot reach itself, a pipe would hold us up.
+//! Opens our own files in directories that a confined command can write to. The command may have replaced them:
+//! a link would lead us to files that it cannot access itself, a pipe would block us.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -7,29 +7,29 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
-const CAREFUL: OFlags = OFlags::NOFOLLOW
+const SAFE_FLAGS: OFlags = OFlags::NOFOLLOW
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
-/// Opens a file of ours to read it.
+/// Opens one of our files for reading.
 pub(super) fn open(path: &Path) -> io::Result<File> {
-    only_plain(rustix::fs::open(path, OFlags::RDONLY | CAREFUL, Mode::empty())?.into())
+    require_regular_file(rustix::fs::open(path, OFlags::RDONLY | SAFE_FLAGS, Mode::empty())?.into())
 }
 
-/// Opens a file of ours to add to its end; makes it where there is none.
+/// Opens one of our files for appending, creating it if necessary.
 pub(super) fn open_to_append(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | CAREFUL;
-    only_plain(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?.into())
+    let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | SAFE_FLAGS;
+    require_regular_file(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
-/// Opens the writing end of a named pipe of ours.
+/// Opens the writing end of one of our named pipes.
 pub(super) fn open_pipe(path: &Path) -> io::Result<File> {
-    let file = rustix::fs::open(path, OFlags::WRONLY | CAREFUL, Mode::empty())?;
+    let file = rustix::fs::open(path, OFlags::WRONLY | SAFE_FLAGS, Mode::empty())?;
     Ok(file.into())
 }
 
-/// What a file of ours holds; longer ones are none of ours.
+/// Reads one of our files; a longer one is not ours.
 pub(super) fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(max + 1).read_to_end(&mut bytes)?;
@@ -39,7 +39,7 @@ pub(super) fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes a new file in place of whatever is called so.
+/// Writes a new file in place of whatever has that name.
 pub(super) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
     use std::io::Write as _;
     use std::os::unix::fs::OpenOptionsExt as _;
@@ -57,7 +57,7 @@ pub(super) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
     file.write_all(content)
 }
 
-fn only_plain(file: File) -> io::Result<File> {
+fn require_regular_file(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() {
         Ok(file)
     } else {

@@ -1,4 +1,4 @@
-//! What answers about the file system rest on, watched by the kernel.
+//! The paths that a cached result depends on, watched with inotify.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -8,22 +8,22 @@ use std::path::{Path, PathBuf};
 use rustix::fs::inotify::WatchFlags;
 use rustix::io::Errno;
 
-use super::notify::{self, InotifyQueue, Reading};
+use super::inotify::{self, DrainOutcome, InotifyQueue};
 
-/// Directories and files that are watched for one answer; more are too many to be worth it.
+/// Maximum number of watches for one result; caching larger results is not worth it.
 const MAX_WATCHED: usize = 8192;
-/// Links that are followed on one way.
+/// Maximum number of links followed while resolving one path.
 const MAX_LINKS: usize = 40;
 
-/// What changes the entries of a directory, or an entry in it.
-const ENTRIES: WatchFlags = notify::ENTRIES
+/// Events that change the entries of a directory, or an entry in it.
+const ENTRIES: WatchFlags = inotify::ENTRIES
     .union(WatchFlags::ATTRIB)
     .union(WatchFlags::DELETE_SELF)
     .union(WatchFlags::MOVE_SELF);
-/// What changes a file.
+/// Events that change a file.
 const CONTENT: WatchFlags = ENTRIES.union(WatchFlags::MODIFY);
 
-/// Which entries of a directory matter.
+/// Which entries of a watched directory matter.
 #[derive(Debug, Default)]
 struct Interest {
     names: HashSet<OsString>,
@@ -31,30 +31,30 @@ struct Interest {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Watched {
-    /// `None`: nothing can be watched there; what is above it can.
-    number: Option<i32>,
-    what: WatchFlags,
+struct WatchState {
+    /// `None`: the path cannot be watched, but its parent is.
+    descriptor: Option<i32>,
+    flags: WatchFlags,
 }
 
 #[derive(Debug)]
-pub(super) struct Basis {
+pub(super) struct FsDependencies {
     notifier: InotifyQueue,
-    watched: HashMap<PathBuf, Watched>,
+    watched: HashMap<PathBuf, WatchState>,
     interests: HashMap<i32, Interest>,
-    /// Whose way from the root is noted.
-    noted: HashSet<PathBuf>,
+    /// Paths whose ancestors are already watched.
+    recorded: HashSet<PathBuf>,
     is_complete: bool,
 }
 
-impl Basis {
-    /// `None`: there is no watching here.
+impl FsDependencies {
+    /// `None`: inotify is not available.
     pub(super) fn new() -> Option<Self> {
         Some(Self {
             notifier: InotifyQueue::new()?,
             watched: HashMap::new(),
             interests: HashMap::new(),
-            noted: HashSet::new(),
+            recorded: HashSet::new(),
             is_complete: true,
         })
     }
@@ -63,11 +63,11 @@ impl Basis {
         self.is_complete
     }
 
-    /// What is called so, as it is; and every directory on the way to it.
-    pub(super) fn rests_on(&mut self, path: &Path) {
+    /// Depends on the entry at `path` and on every ancestor directory.
+    pub(super) fn add_path(&mut self, path: &Path) {
         let mut at = path;
         while let (Some(parent), Some(name)) = (at.parent(), at.file_name()) {
-            if !self.noted.insert(at.to_owned()) {
+            if !self.recorded.insert(at.to_owned()) {
                 return;
             }
             if let Some(interest) = self.watch(parent, ENTRIES) {
@@ -77,9 +77,9 @@ impl Basis {
         }
     }
 
-    /// The same, and wherever links on the way lead.
-    pub(super) fn rests_on_target(&mut self, path: &Path) {
-        self.rests_on(path);
+    /// The same, and on the targets of all links along the path.
+    pub(super) fn add_target(&mut self, path: &Path) {
+        self.add_path(path);
         let mut waiting: Vec<OsString> = path.iter().rev().map(OsStr::to_owned).collect();
         let mut at = PathBuf::new();
         let mut links = 0;
@@ -94,25 +94,25 @@ impl Basis {
             if links > MAX_LINKS {
                 return;
             }
-            self.rests_on(&at);
+            self.add_path(&at);
             at.pop();
             waiting.extend(target.iter().rev().map(OsStr::to_owned));
         }
-        self.rests_on(&at);
+        self.add_path(&at);
     }
 
-    /// All entries of a directory.
-    pub(super) fn rests_on_entries(&mut self, dir: &Path) {
-        self.rests_on_target(dir);
+    /// Depends on all entries of a directory.
+    pub(super) fn add_entries(&mut self, dir: &Path) {
+        self.add_target(dir);
         if let Some(interest) = self.watch(dir, ENTRIES) {
             interest.all = true;
         }
     }
 
-    /// What a file holds, or the entries of a directory.
-    pub(super) fn rests_on_content(&mut self, path: &Path) {
-        self.rests_on_target(path);
-        // In a directory this would tell of everything that is written to files there.
+    /// Depends on the content of a file, or on the entries of a directory.
+    pub(super) fn add_content(&mut self, path: &Path) {
+        self.add_target(path);
+        // For a directory, `MODIFY` would report every write to a file in it.
         let what = if path.is_dir() { ENTRIES } else { CONTENT };
         if let Some(interest) = self.watch(path, what) {
             interest.all = true;
@@ -121,15 +121,20 @@ impl Basis {
 
     fn watch(&mut self, path: &Path, what: WatchFlags) -> Option<&mut Interest> {
         let number = match self.watched.get(path) {
-            Some(watched) if watched.what.contains(what) => watched.number,
+            Some(watched) if watched.flags.contains(what) => watched.descriptor,
             None if self.watched.len() >= MAX_WATCHED => {
                 self.is_complete = false;
                 None
             }
             _ => {
                 let number = self.add(path, what);
-                self.watched
-                    .insert(path.to_owned(), Watched { number, what });
+                self.watched.insert(
+                    path.to_owned(),
+                    WatchState {
+                        descriptor: number,
+                        flags: what,
+                    },
+                );
                 number
             }
         };
@@ -139,7 +144,7 @@ impl Basis {
     fn add(&mut self, path: &Path, what: WatchFlags) -> Option<i32> {
         match self.notifier.add(path, what | WatchFlags::MASK_ADD) {
             Ok(number) => Some(number),
-            // What is not there, or may not be read, is watched from above.
+            // What is missing or unreadable is watched through its parent.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => None,
             Err(_) => {
                 self.is_complete = false;
@@ -148,8 +153,8 @@ impl Basis {
         }
     }
 
-    /// Whether everything is as it was. What has changed once is never as it was again.
-    pub(super) fn is_as_it_was(&mut self) -> bool {
+    /// Whether nothing has changed. Once changed, it stays changed.
+    pub(super) fn is_unchanged(&mut self) -> bool {
         if self.is_complete && self.has_changed() {
             self.is_complete = false;
         }
@@ -157,10 +162,10 @@ impl Basis {
     }
 
     fn has_changed(&self) -> bool {
-        let reading = self.notifier.read(|notice| {
-            let matters = match (self.interests.get(&notice.number), notice.name) {
+        let reading = self.notifier.drain(|event| {
+            let matters = match (self.interests.get(&event.descriptor), event.name) {
                 (Some(interest), Some(name)) => interest.all || interest.names.contains(name),
-                // It is about what is watched itself.
+                // The event concerns the watched path itself.
                 _ => true,
             };
             if matters {
@@ -169,7 +174,7 @@ impl Basis {
                 ControlFlow::Continue(())
             }
         });
-        reading != Reading::Complete
+        reading != DrainOutcome::Complete
     }
 }
 
@@ -183,19 +188,19 @@ mod tests {
         (dir, path)
     }
 
-    /// What changes each kind of answer, and what does not.
+    /// Which changes invalidate which kind of dependency.
     #[test]
     fn a_change_of_what_was_looked_at_shows() {
-        type Look = fn(&mut Basis, &Path);
+        type Look = fn(&mut FsDependencies, &Path);
         type Change = fn(&Path);
         let looks: [Look; 4] = [
-            |basis, dir| basis.rests_on(&dir.join("a/b")),
-            |basis, dir| basis.rests_on_target(&dir.join("link/b")),
-            |basis, dir| basis.rests_on_entries(&dir.join("a")),
-            |basis, dir| basis.rests_on_content(&dir.join("a/b")),
+            |dependencies, dir| dependencies.add_path(&dir.join("a/b")),
+            |dependencies, dir| dependencies.add_target(&dir.join("link/b")),
+            |dependencies, dir| dependencies.add_entries(&dir.join("a")),
+            |dependencies, dir| dependencies.add_content(&dir.join("a/b")),
         ];
         let write = |path: PathBuf| std::fs::write(path, "new").unwrap();
-        // Which of the looks see it.
+        // Which of the dependencies notice it.
         let changes: [(Change, [bool; 4]); 7] = [
             (|_| {}, [false; 4]),
             (
@@ -235,11 +240,15 @@ mod tests {
                 std::fs::create_dir(dir.join("a")).unwrap();
                 write(dir.join("a/b"));
                 std::os::unix::fs::symlink("a", dir.join("link")).unwrap();
-                let mut basis = Basis::new().unwrap();
-                look(&mut basis, &dir);
-                assert!(basis.is_as_it_was());
+                let mut dependencies = FsDependencies::new().unwrap();
+                look(&mut dependencies, &dir);
+                assert!(dependencies.is_unchanged());
                 change(&dir);
-                assert_eq!(!basis.is_as_it_was(), seen[which], "{number} {which}");
+                assert_eq!(
+                    !dependencies.is_unchanged(),
+                    seen[which],
+                    "{number} {which}"
+                );
             }
         }
     }
@@ -247,25 +256,25 @@ mod tests {
     #[test]
     fn what_is_not_there_is_found_when_it_comes() {
         let (_dir, dir) = place();
-        let mut basis = Basis::new().unwrap();
-        basis.rests_on(&dir.join("not/yet/there"));
+        let mut dependencies = FsDependencies::new().unwrap();
+        dependencies.add_path(&dir.join("not/yet/there"));
         std::fs::create_dir(dir.join("other")).unwrap();
-        assert!(basis.is_as_it_was());
+        assert!(dependencies.is_unchanged());
         std::fs::create_dir(dir.join("not")).unwrap();
-        assert!(!basis.is_as_it_was());
-        // Not believed again.
+        assert!(!dependencies.is_unchanged());
+        // A change is never undone.
         std::fs::remove_dir(dir.join("not")).unwrap();
-        assert!(!basis.is_as_it_was());
+        assert!(!dependencies.is_unchanged());
     }
 
     #[test]
     fn the_way_to_a_directory_belongs_to_it() {
         let (_dir, dir) = place();
         std::fs::create_dir_all(dir.join("a/b/c")).unwrap();
-        let mut basis = Basis::new().unwrap();
-        basis.rests_on_entries(&dir.join("a/b/c"));
+        let mut dependencies = FsDependencies::new().unwrap();
+        dependencies.add_entries(&dir.join("a/b/c"));
         std::fs::rename(dir.join("a"), dir.join("was")).unwrap();
         std::fs::create_dir_all(dir.join("a/b/c")).unwrap();
-        assert!(!basis.is_as_it_was());
+        assert!(!dependencies.is_unchanged());
     }
 }

@@ -1,5 +1,5 @@
-//! The processes of one command: its session, its descendants, and those that left both but still
-//! carry its mark.
+//! The processes of one command: its session, its descendants, and processes that left both but still carry its
+//! mark.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,14 +10,14 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::shell::MARK;
 
-/// Rounds of killing what a dying program still starts.
-const ROUNDS: u32 = 50;
-const FIRST_LOOK: Duration = Duration::from_millis(10);
-const LATER_LOOK: Duration = Duration::from_millis(100);
+/// Maximum rounds of killing processes that a dying program still starts.
+const MAX_KILL_ROUNDS: u32 = 50;
+const FIRST_POLL: Duration = Duration::from_millis(10);
+const MAX_POLL: Duration = Duration::from_millis(100);
 
 /// A process as the kernel describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stat {
+pub(crate) struct ProcessStat {
     pub(crate) parent: i32,
     pub(crate) group: i32,
     pub(crate) session: i32,
@@ -27,12 +27,12 @@ pub(crate) struct Stat {
 }
 
 /// Reads `/proc/<pid>/stat`.
-pub(crate) fn stat(pid: i32) -> Option<Stat> {
+pub(crate) fn stat(pid: i32) -> Option<ProcessStat> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // the name in parentheses may hold anything, also parentheses
+    // The name in parentheses may contain anything, including parentheses.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse().ok();
-    Some(Stat {
+    Some(ProcessStat {
         parent: number(1)?,
         group: number(2)?,
         session: number(3)?,
@@ -41,7 +41,7 @@ pub(crate) fn stat(pid: i32) -> Option<Stat> {
     })
 }
 
-/// When the kernel started it.
+/// When the kernel started it, in ticks since boot.
 pub(crate) fn start_time(pid: u32) -> Option<u64> {
     let stat = i32::try_from(pid).ok().and_then(stat)?;
     Some(stat.start_time)
@@ -57,19 +57,19 @@ pub(crate) fn is_alive(pid: u32, start_time: Option<u64>) -> bool {
 
 /// All processes that belong to one command.
 #[derive(Clone, Debug)]
-pub(crate) struct Family {
-    /// The leader of its session.
+pub(crate) struct ProcessTree {
+    /// The session leader.
     leader: i32,
-    /// When the leader started: a later process of that number is a stranger.
+    /// When the leader started: a later process with that pid is unrelated.
     start_time: Option<u64>,
     /// The value of [`MARK`] in their environment.
     mark: String,
-    /// Who was found before, and when they started: one without a mark can no longer be told once
-    /// its parent is gone.
+    /// Processes found before, with their start times: one without a mark cannot be identified once its parent
+    /// is gone.
     known: Arc<Mutex<BTreeMap<i32, u64>>>,
 }
 
-impl Family {
+impl ProcessTree {
     pub(crate) fn new(leader: u32, start_time: Option<u64>, mark: &str) -> Self {
         Self {
             leader: i32::try_from(leader).unwrap_or(-1),
@@ -79,30 +79,30 @@ impl Family {
         }
     }
 
-    /// Ends them all: TERM, `grace`, KILL. Returns when none is left, or nothing more can be done.
-    pub(crate) async fn end(&self, grace: Duration) {
+    /// Terminates them: TERM, `grace`, KILL. Returns when none is left or nothing more can be done.
+    pub(crate) async fn terminate(&self, grace: Duration) {
         let deadline = tokio::time::Instant::now() + grace;
         let mut left = self.signal(Signal::TERM).await;
-        let mut pause = FIRST_LOOK;
+        let mut pause = FIRST_POLL;
         while left > 0 && tokio::time::Instant::now() < deadline {
             tokio::time::sleep(pause.min(deadline - tokio::time::Instant::now())).await;
-            pause = (pause * 2).min(LATER_LOOK);
-            left = self.living().await.len();
+            pause = (pause * 2).min(MAX_POLL);
+            left = self.live_members().await.len();
         }
         let mut round = 0;
-        while left > 0 && round < ROUNDS {
+        while left > 0 && round < MAX_KILL_ROUNDS {
             left = self.signal(Signal::KILL).await;
             round += 1;
-            tokio::time::sleep(FIRST_LOOK).await;
+            tokio::time::sleep(FIRST_POLL).await;
         }
     }
 
-    /// Ends them without waiting. The leader must not have been reaped.
+    /// Kills them without waiting. The leader must not have been reaped.
     pub(crate) fn kill_now(&self) {
-        // Found before the first of them dies: descent is lost with whoever it goes through.
+        // Collected before the first of them dies: descent is lost with the parent.
         let members = self.members();
         if let Some(leader) = Pid::from_raw(self.leader) {
-            // an error means that there is nobody to kill
+            // An error means that there is nothing to kill.
             let _ = kill_process_group(leader, Signal::KILL);
         }
         for pid in members.into_iter().chain(self.members()) {
@@ -110,17 +110,17 @@ impl Family {
         }
     }
 
-    /// Sends a signal to all; how many there were.
+    /// Sends a signal to all and returns their number.
     async fn signal(&self, signal: Signal) -> usize {
-        let family = self.clone();
+        let tree = self.clone();
         blocking(move || {
-            let members = family.members();
-            if let (Some(leader), true) = (Pid::from_raw(family.leader), family.leads()) {
+            let members = tree.members();
+            if let (Some(leader), true) = (Pid::from_raw(tree.leader), tree.owns_group()) {
                 let _ = kill_process_group(leader, signal);
             }
             for pid in &members {
-                let in_group = stat(pid.as_raw_nonzero().get())
-                    .is_some_and(|stat| stat.group == family.leader);
+                let in_group =
+                    stat(pid.as_raw_nonzero().get()).is_some_and(|stat| stat.group == tree.leader);
                 if !in_group {
                     let _ = kill_process(*pid, signal);
                 }
@@ -131,27 +131,27 @@ impl Family {
         .unwrap_or(0)
     }
 
-    async fn living(&self) -> Vec<Pid> {
-        let family = self.clone();
-        blocking(move || family.members()).await.unwrap_or_default()
+    async fn live_members(&self) -> Vec<Pid> {
+        let tree = self.clone();
+        blocking(move || tree.members()).await.unwrap_or_default()
     }
 
-    /// Whether the group is still ours: its leader lives (or waits to be reaped), or others of the
-    /// session do.
-    fn leads(&self) -> bool {
+    /// Whether the process group is still ours: its leader is alive (or a zombie), or others of the session
+    /// are.
+    fn owns_group(&self) -> bool {
         match stat(self.leader) {
             Some(stat) => self.start_time.is_none_or(|start| start == stat.start_time),
-            // a number is not given to a new process as long as a group has it
+            // A pid is not reused as long as a process group has it.
             None => true,
         }
     }
 
-    /// Who is alive.
+    /// The live processes.
     fn members(&self) -> Vec<Pid> {
-        let processes = all();
+        let processes = all_processes();
         let ours = std::process::id() as i32;
         let mark = format!("{MARK}={}", self.mark);
-        let leads = self.leads();
+        let leads = self.owns_group();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut members: BTreeSet<i32> = processes
             .iter()
@@ -162,7 +162,7 @@ impl Family {
             })
             .map(|(pid, _)| *pid)
             .collect();
-        // children of members, and theirs
+        // Children of members, recursively.
         loop {
             let before = members.len();
             for (pid, stat) in &processes {
@@ -187,7 +187,7 @@ impl Family {
     }
 }
 
-fn all() -> BTreeMap<i32, Stat> {
+fn all_processes() -> BTreeMap<i32, ProcessStat> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return BTreeMap::new();
     };

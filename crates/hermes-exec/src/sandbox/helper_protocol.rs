@@ -1,6 +1,6 @@
-//! What a waiting helper is told over the socket that is its standard input: three lengths, then the rules
-//! for files, what must not have appeared when the command ends, and the command, as JSON; with the first byte
-//! come the three streams of the command. The answer is a [`HelperAnswer`].
+//! Protocol between Hermes and an idle helper over the socket that is the helper's standard input. A request is
+//! three lengths followed by the file rules, the forbidden paths and the command as JSON; the first byte
+//! carries the command's three streams. The reply is a [`HelperReply`].
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,27 +13,27 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::spec::Bytes;
+use super::spec::OsBytes;
 use crate::confinement::Launch;
 
-/// Larger than any command line the kernel takes.
-const MAX: u64 = 64 << 20;
+/// Larger than any command line that the kernel accepts.
+const MAX_PART: u64 = 64 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Order {
-    pub(super) program: Bytes,
-    pub(super) args: Vec<Bytes>,
-    pub(super) env: Vec<(Bytes, Bytes)>,
-    pub(super) cwd: Bytes,
+pub(super) struct HelperRequest {
+    pub(super) program: OsBytes,
+    pub(super) args: Vec<OsBytes>,
+    pub(super) env: Vec<(OsBytes, OsBytes)>,
+    pub(super) cwd: OsBytes,
     /// Standard input is a terminal that becomes the controlling one.
     pub(super) terminal: bool,
 }
 
-impl Order {
+impl HelperRequest {
     pub(super) fn new(launch: Launch) -> Self {
         Self {
             program: launch.program.into(),
-            args: launch.args.into_iter().map(Bytes::from).collect(),
+            args: launch.args.into_iter().map(OsBytes::from).collect(),
             env: launch
                 .env
                 .into_iter()
@@ -44,50 +44,49 @@ impl Order {
         }
     }
 
-    /// All that is to be sent, with what is said about files as it is [`written`].
-    pub(super) fn bytes(&self, files: &[u8], awaited: &[u8]) -> Vec<u8> {
-        // Structures of strings, numbers and lists cannot fail to be written.
+    /// The whole request; `files` and `forbidden` come from [`encode_json`].
+    pub(super) fn encode(&self, files: &[u8], forbidden: &[u8]) -> Vec<u8> {
+        // A structure of strings, numbers and lists always serializes.
         let json = serde_json::to_vec(self).unwrap_or_default();
-        let lengths = [files, awaited, &json].map(|part| (part.len() as u64).to_le_bytes());
-        [lengths.as_flattened(), files, awaited, &json].concat()
+        let lengths = [files, forbidden, &json].map(|part| (part.len() as u64).to_le_bytes());
+        [lengths.as_flattened(), files, forbidden, &json].concat()
     }
 }
 
-/// Rules for files, or what must not appear. `None`: a command may do with files what it wants, and nobody asks
-/// what appears; that is said, and not taken from nothing.
-pub(super) fn written<T: Serialize>(said: Option<&T>) -> Vec<u8> {
-    serde_json::to_vec(&said).unwrap_or_default()
+/// File rules or forbidden paths. `None` is encoded explicitly: no rules, or nothing to check.
+pub(super) fn encode_json<T: Serialize>(value: Option<&T>) -> Vec<u8> {
+    serde_json::to_vec(&value).unwrap_or_default()
 }
 
-/// An order as it came, not yet read: only the process that it is for looks into it.
-pub(super) struct Letter {
-    /// The rules for files, or that there are none.
+/// A received request that is not parsed yet: only the process that runs the command parses it.
+pub(super) struct RawRequest {
+    /// Encoded file rules, or the encoding of `None`.
     pub(super) files: Vec<u8>,
-    /// What must not have appeared when the command ends, or that nobody asks.
-    pub(super) awaited: Vec<u8>,
+    /// Encoded forbidden paths, or the encoding of `None`.
+    pub(super) forbidden: Vec<u8>,
     json: Vec<u8>,
     /// Input, output, errors.
     streams: [OwnedFd; 3],
 }
 
-impl Letter {
-    /// Waits for it. `None`: nobody will send one.
+impl RawRequest {
+    /// Waits for a request. `None`: the connection was closed.
     pub(super) fn receive(socket: impl AsFd) -> io::Result<Option<Self>> {
         let socket = socket.as_fd();
         let mut streams = Vec::new();
         let mut lengths = [[0; 8]; 3];
-        if !fill(socket, lengths.as_flattened_mut(), &mut streams)? {
+        if !read_exact_with_fds(socket, lengths.as_flattened_mut(), &mut streams)? {
             return Ok(None);
         }
-        let [mut files, mut awaited, mut json] = [Vec::new(), Vec::new(), Vec::new()];
-        let parts = [&mut files, &mut awaited, &mut json];
+        let [mut files, mut forbidden, mut json] = [Vec::new(), Vec::new(), Vec::new()];
+        let parts = [&mut files, &mut forbidden, &mut json];
         for (part, length) in parts.into_iter().zip(lengths) {
             let length = u64::from_le_bytes(length);
-            if length > MAX {
+            if length > MAX_PART {
                 return Err(io::Error::other("it is too long"));
             }
             part.resize(usize::try_from(length).map_err(io::Error::other)?, 0);
-            if !fill(socket, part, &mut streams)? {
+            if !read_exact_with_fds(socket, part, &mut streams)? {
                 return Ok(None);
             }
         }
@@ -95,23 +94,23 @@ impl Letter {
             .map_err(|_| io::Error::other("its streams are missing"))?;
         Ok(Some(Self {
             files,
-            awaited,
+            forbidden,
             json,
             streams,
         }))
     }
 
-    /// Hands it to the copy at the other end, which needs no rules: it has them.
+    /// Forwards it to a spare process, which already has the rules.
     pub(super) fn forward(&self, to: impl AsFd) -> io::Result<()> {
         let lengths = [0, 0, self.json.len() as u64].map(u64::to_le_bytes);
         let bytes = [lengths.as_flattened(), &self.json].concat();
         let [input, output, errors] = &self.streams;
         let descriptors = [input.as_fd(), output.as_fd(), errors.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-        let mut beside = SendAncillaryBuffer::new(&mut space);
-        beside.push(SendAncillaryMessage::ScmRights(&descriptors));
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
         let flags = SendFlags::NOSIGNAL;
-        let mut sent = sendmsg(to.as_fd(), &[IoSlice::new(&bytes)], &mut beside, flags)?;
+        let mut sent = sendmsg(to.as_fd(), &[IoSlice::new(&bytes)], &mut ancillary, flags)?;
         while sent < bytes.len() {
             sent += match send(to.as_fd(), &bytes[sent..], flags) {
                 Err(Errno::INTR) => 0,
@@ -121,8 +120,8 @@ impl Letter {
         Ok(())
     }
 
-    /// What it says; from now on its streams are ours.
-    pub(super) fn open(self) -> io::Result<Order> {
+    /// Takes over the streams and parses the command.
+    pub(super) fn accept(self) -> io::Result<HelperRequest> {
         let [input, output, errors] = &self.streams;
         rustix::stdio::dup2_stdin(input)?;
         rustix::stdio::dup2_stdout(output)?;
@@ -131,20 +130,24 @@ impl Letter {
     }
 }
 
-/// Reads as much as is asked for, and what comes with it. `false`: it ended before.
-fn fill(socket: impl AsFd, mut buffer: &mut [u8], streams: &mut Vec<OwnedFd>) -> io::Result<bool> {
+/// Fills `buffer` and collects received descriptors. `false`: end of stream.
+fn read_exact_with_fds(
+    socket: impl AsFd,
+    mut buffer: &mut [u8],
+    streams: &mut Vec<OwnedFd>,
+) -> io::Result<bool> {
     while !buffer.is_empty() {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-        let mut beside = RecvAncillaryBuffer::new(&mut space);
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut pieces = [IoSliceMut::new(buffer)];
         let flags = RecvFlags::CMSG_CLOEXEC;
-        let count = match recvmsg(socket.as_fd(), &mut pieces, &mut beside, flags) {
+        let count = match recvmsg(socket.as_fd(), &mut pieces, &mut ancillary, flags) {
             Ok(received) if received.bytes == 0 => return Ok(false),
             Ok(received) => received.bytes,
             Err(Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
         };
-        for message in beside.drain() {
+        for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(descriptors) = message {
                 streams.extend(descriptors);
             }
@@ -154,29 +157,29 @@ fn fill(socket: impl AsFd, mut buffer: &mut [u8], streams: &mut Vec<OwnedFd>) ->
     Ok(true)
 }
 
-/// The answer: two processes of whoever gave the order, or 0 for none.
+/// The reply: two process ids as seen by the requester, 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct HelperAnswer {
+pub(crate) struct HelperReply {
     /// The command.
     pub(crate) command: i32,
-    /// A copy that ends without a command: nobody else can take note of its end.
-    pub(crate) ended: i32,
+    /// A spare process that ended without a command; the requester has to reap it.
+    pub(crate) discarded: i32,
 }
 
-impl HelperAnswer {
+impl HelperReply {
     pub(crate) const LENGTH: usize = 8;
 
-    pub(crate) fn read(bytes: [u8; Self::LENGTH]) -> Self {
+    pub(crate) fn decode(bytes: [u8; Self::LENGTH]) -> Self {
         let [a, b, c, d, rest @ ..] = bytes;
         Self {
             command: i32::from_le_bytes([a, b, c, d]),
-            ended: i32::from_le_bytes(rest),
+            discarded: i32::from_le_bytes(rest),
         }
     }
 
     pub(super) fn send(self, socket: impl AsFd) -> io::Result<()> {
-        let bytes = [self.command, self.ended].map(i32::to_le_bytes);
-        // So few bytes are taken whole or not at all.
+        let bytes = [self.command, self.discarded].map(i32::to_le_bytes);
+        // So few bytes are sent completely or not at all.
         send(socket, bytes.as_flattened(), SendFlags::NOSIGNAL)?;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What the kernel says about changes in the file system (inotify).
+//! File change events (inotify).
 
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
@@ -12,38 +12,38 @@ use rustix::fs::inotify::{
 };
 use rustix::io::Errno;
 
-/// What changes the entries of a directory.
+/// Events that change the entries of a directory.
 pub(super) const ENTRIES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MOVED_FROM)
     .union(WatchFlags::MOVED_TO);
 
-/// One queue of changes.
+/// An inotify instance.
 #[derive(Debug)]
 pub(super) struct InotifyQueue(OwnedFd);
 
-/// A change of something that is watched.
-pub(super) struct WatchedChange<'a> {
-    /// What [`InotifyQueue::add`] gave.
-    pub(super) number: i32,
-    pub(super) what: ReadFlags,
-    /// The entry that changed; `None`: what is watched itself.
+/// A change of a watched path.
+pub(super) struct InotifyEvent<'a> {
+    /// As returned by [`InotifyQueue::add`].
+    pub(super) descriptor: i32,
+    pub(super) flags: ReadFlags,
+    /// The changed entry; `None`: the watched path itself.
     pub(super) name: Option<&'a OsStr>,
 }
 
-/// What became of reading all changes.
+/// Result of reading all pending events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum DrainOutcome {
     /// There are no more.
     Complete,
-    /// The reader wanted no more.
+    /// The callback stopped early.
     Stopped,
-    /// There were more than the kernel keeps, or it does not say.
+    /// The kernel's queue overflowed, or events could not be read.
     Lost,
 }
 
 impl InotifyQueue {
-    /// `None`: the kernel does not watch here.
+    /// `None`: inotify is not available.
     pub(super) fn new() -> Option<Self> {
         let flags = CreateFlags::NONBLOCK | CreateFlags::CLOEXEC;
         init(flags).ok().map(Self)
@@ -54,37 +54,37 @@ impl InotifyQueue {
     }
 
     pub(super) fn remove(&self, number: i32) {
-        // One that is gone is not watched any more either.
+        // A removed path is not watched any more either.
         let _ = remove_watch(&self.0, number);
     }
 
-    /// Reads the changes since the last time.
-    pub(super) fn read(
+    /// Passes all pending events to `see`.
+    pub(super) fn drain(
         &self,
-        mut see: impl FnMut(&WatchedChange<'_>) -> ControlFlow<()>,
-    ) -> Reading {
+        mut see: impl FnMut(&InotifyEvent<'_>) -> ControlFlow<()>,
+    ) -> DrainOutcome {
         let mut buffer = [MaybeUninit::uninit(); 16 * 1024];
         let mut events = Reader::new(&self.0, &mut buffer);
         loop {
             let event = match events.next() {
                 Ok(event) => event,
-                Err(Errno::AGAIN) => return Reading::Complete,
+                Err(Errno::AGAIN) => return DrainOutcome::Complete,
                 Err(Errno::INTR) => continue,
-                Err(_) => return Reading::Lost,
+                Err(_) => return DrainOutcome::Lost,
             };
             let lost = ReadFlags::QUEUE_OVERFLOW | ReadFlags::UNMOUNT;
             if event.events().intersects(lost) {
-                return Reading::Lost;
+                return DrainOutcome::Lost;
             }
-            let notice = WatchedChange {
-                number: event.wd(),
-                what: event.events(),
+            let notice = InotifyEvent {
+                descriptor: event.wd(),
+                flags: event.events(),
                 name: event
                     .file_name()
                     .map(|name| OsStr::from_bytes(name.to_bytes())),
             };
             if see(&notice).is_break() {
-                return Reading::Stopped;
+                return DrainOutcome::Stopped;
             }
         }
     }

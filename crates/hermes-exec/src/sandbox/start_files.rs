@@ -1,23 +1,23 @@
-//! What is run from elsewhere without being asked for: directories on the search path, and files that start-up
-//! files of the person and settings of git name.
+//! What is executed from elsewhere without being asked for: directories on the search path, and files named by
+//! the user's start files and git config.
 
 use std::path::{Path, PathBuf};
 
 use hermes_core::private::runs_later_in_home;
 
-use super::git_settings::{GLOBAL_SETTINGS, named_by};
-use super::look;
-use super::protect::Looked;
-use super::repositories::is_there;
-use super::seen::Seen;
+use super::git_settings::{GLOBAL_SETTINGS, files_named_by};
+use super::path_state::PathState;
+use super::protect::CachedLookup;
+use super::repositories::path_exists;
+use super::tracked_fs;
 use crate::shell::is_in_environment;
 
-/// Start-up files are short.
+/// Larger start files are not read.
 const MAX_START_FILE: u64 = 256 << 10;
-/// Links that are followed on one way.
+/// Maximum number of links followed along one path.
 const MAX_LINKS: usize = 40;
 
-/// Start-up files that name others.
+/// Start files that name other files.
 const START_FILES: &[&str] = &[
     ".bashrc",
     ".bash_profile",
@@ -46,10 +46,10 @@ const START_FILES: &[&str] = &[
     ".gitconfig",
 ];
 
-/// Directories of the person in which links lead to what is run.
+/// Directories of the user with links to start files or settings.
 const DIRECTORIES_OF_LINKS: &[&str] = &[".config", ".config/systemd/user", ".config/autostart"];
 
-/// The same for links that lead to programs: a person who works on such a program wants to run it.
+/// Directories with links to programs: a user who works on such a program wants to run it.
 const DIRECTORIES_OF_PROGRAMS: &[&str] = &["bin", ".local/bin", ".local/share"];
 
 /// Lists of directories from which programs and libraries are loaded.
@@ -70,8 +70,8 @@ const SEARCH_PATHS: &[&str] = &[
     "RUBYLIB",
 ];
 
-/// Words of a line that runs or reads the files in it.
-const RUNNING: &[&str] = &[
+/// Words of a line that executes or sources the files in it.
+const RUN_COMMANDS: &[&str] = &[
     ".",
     "source",
     "eval",
@@ -84,65 +84,68 @@ const RUNNING: &[&str] = &[
     "dofile",
 ];
 
-/// Files that are read because others name them.
+/// Maximum number of start files read.
 const MAX_READ: usize = 64;
 
-/// The paths that are named, whether or not they exist.
+/// Paths named by start files, whether or not they exist.
 #[derive(Clone, Debug, Default)]
-pub(super) struct StartFileNames {
-    /// Whatever they are named for, if they are files. A directory may be named for many reasons.
+pub(super) struct StartFilePaths {
+    /// Any named file. A directory may be named for many reasons.
     files: Vec<PathBuf>,
-    /// Those of them that are run or read.
+    /// Those that are executed or sourced.
     run: Vec<PathBuf>,
-    /// Programs are looked for in them.
+    /// Directories on a search path.
     directories: Vec<PathBuf>,
-    /// Hidden links to settings and start-up files.
+    /// Hidden links to settings and start files.
     links: Vec<PathBuf>,
     /// Links to programs.
     programs: Vec<PathBuf>,
 }
 
-impl StartFileNames {
-    /// Those that are there, with the links on the way to them. `is_home`: the person's directory can be written.
-    pub(super) fn there(&self, is_home: bool) -> Vec<PathBuf> {
-        let files = self.files.iter().filter(|path| look::is_file(path));
-        let directories = self.directories.iter().filter(|path| look::is_dir(path));
+impl StartFilePaths {
+    /// Existing paths, and the links on the way to them. `is_home`: the user's home is writable.
+    pub(super) fn existing(&self, is_home: bool) -> Vec<PathBuf> {
+        let files = self.files.iter().filter(|path| tracked_fs::is_file(path));
+        let directories = self
+            .directories
+            .iter()
+            .filter(|path| tracked_fs::is_dir(path));
         let mut found = Vec::new();
         for path in files.chain(directories) {
-            found.extend(look::real(path));
-            found.extend(links_on_the_way(path));
+            found.extend(tracked_fs::resolve(path));
+            found.extend(links_along(path));
         }
         let programs = self.programs.iter().filter(|_| is_home);
         let links = self.links.iter().chain(programs);
-        found.extend(links.filter_map(|link| look::real(link).ok()));
+        found.extend(links.filter_map(|link| tracked_fs::resolve(link).ok()));
         found
     }
 
-    /// The files that are run and not there.
+    /// Files that are executed and do not exist.
     pub(super) fn absent_files(&self) -> impl Iterator<Item = &PathBuf> {
-        self.run.iter().filter(|path| !is_there(path))
+        self.run.iter().filter(|path| !path_exists(path))
     }
 
-    /// The directories that are not there.
+    /// Search directories that do not exist.
     pub(super) fn absent_directories(&self) -> impl Iterator<Item = &PathBuf> {
-        self.directories.iter().filter(|path| !is_there(path))
+        self.directories.iter().filter(|path| !path_exists(path))
     }
 }
 
-/// Reads them.
-pub(super) fn look_at_start_files(home: Option<&Path>) -> Looked<StartFileNames> {
-    let mut named = StartFileNames::default();
-    let mut seen = Vec::new();
+/// Reads the start files.
+pub(super) fn read_start_files(home: Option<&Path>) -> CachedLookup<StartFilePaths> {
+    let mut named = StartFilePaths::default();
+    let mut states = Vec::new();
     let path = std::env::var_os("PATH").unwrap_or_default();
     named.directories.extend(std::env::split_paths(&path));
     if let Some(home) = home {
-        seen.push(Seen::listed(home));
+        states.push(PathState::of_content(home));
         let mut read = 0;
         let mut waiting = below(START_FILES, home);
         while let Some(file) = waiting.pop().filter(|_| read < MAX_READ) {
-            if is_there(&file) {
+            if path_exists(&file) {
                 read += 1;
-                seen.push(Seen::listed(&file));
+                states.push(PathState::of_content(&file));
                 let before = named.run.len();
                 named.read(&file, home);
                 let mut more = named.run[before..].to_vec();
@@ -151,32 +154,35 @@ pub(super) fn look_at_start_files(home: Option<&Path>) -> Looked<StartFileNames>
             }
         }
         for name in GLOBAL_SETTINGS {
-            let mut in_git = named_by(&home.join(name), None, Some(home));
+            let mut in_git = files_named_by(&home.join(name), None, Some(home));
             // Some settings name repositories, which are no programs.
-            in_git.retain(|path| !is_there(&path.join(".git")));
+            in_git.retain(|path| !path_exists(&path.join(".git")));
             named.directories.extend_from_slice(&in_git);
             named.files.extend_from_slice(&in_git);
             named.run.extend(in_git);
         }
-        let hidden = look::list(home);
+        let hidden = tracked_fs::list(home);
         let hidden =
             hidden.filter(|entry| runs_later_in_home(&entry.file_name().to_string_lossy()));
         let hidden: Vec<PathBuf> = hidden.map(|entry| entry.path()).collect();
-        named
-            .links
-            .extend(hidden.iter().filter(|path| look::is_link(path)).cloned());
+        named.links.extend(
+            hidden
+                .iter()
+                .filter(|path| tracked_fs::is_link(path))
+                .cloned(),
+        );
         let programs = below(DIRECTORIES_OF_PROGRAMS, home);
         let known = below(DIRECTORIES_OF_LINKS, home);
         for dir in hidden.into_iter().chain(known) {
             if !programs.contains(&dir) {
-                named.links.extend(links_in(&dir, &mut seen));
+                named.links.extend(symlinks_in(&dir, &mut states));
             }
         }
         for dir in &programs {
-            named.programs.extend(links_in(dir, &mut seen));
+            named.programs.extend(symlinks_in(dir, &mut states));
         }
     }
-    // What is installed into an environment that is in use belongs to its project.
+    // An active virtual environment belongs to its project.
     named
         .directories
         .retain(|dir| dir.is_absolute() && !is_in_environment(dir));
@@ -185,31 +191,34 @@ pub(super) fn look_at_start_files(home: Option<&Path>) -> Looked<StartFileNames>
         paths.sort();
         paths.dedup();
     }
-    Looked { found: named, seen }
+    CachedLookup {
+        value: named,
+        states,
+    }
 }
 
 fn below(names: &[&str], home: &Path) -> Vec<PathBuf> {
     names.iter().map(|name| home.join(name)).collect()
 }
 
-fn links_in(dir: &Path, seen: &mut Vec<Seen>) -> Vec<PathBuf> {
-    if !look::is_dir(dir) {
+fn symlinks_in(dir: &Path, states: &mut Vec<PathState>) -> Vec<PathBuf> {
+    if !tracked_fs::is_dir(dir) {
         return Vec::new();
     }
-    seen.push(Seen::listed(dir));
-    look::list(dir)
+    states.push(PathState::of_content(dir));
+    tracked_fs::list(dir)
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()))
         .map(|entry| entry.path())
         .collect()
 }
 
-impl StartFileNames {
-    /// Takes note of what a start-up file names, in whatever way.
+impl StartFilePaths {
+    /// Records all paths that a start file names.
     fn read(&mut self, file: &Path, home: &Path) {
         let is_short =
-            look::target(file).is_ok_and(|data| data.is_file() && data.len() <= MAX_START_FILE);
+            tracked_fs::stat(file).is_ok_and(|data| data.is_file() && data.len() <= MAX_START_FILE);
         let text = is_short
-            .then(|| look::read(file).ok())
+            .then(|| tracked_fs::read_bytes(file).ok())
             .flatten()
             .unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -220,9 +229,9 @@ impl StartFileNames {
             let is_search_path = names.any(|name| SEARCH_PATHS.contains(&name));
             let is_run = line
                 .split(separators)
-                .any(|word| RUNNING.contains(&word.trim_start_matches('\\')));
+                .any(|word| RUN_COMMANDS.contains(&word.trim_start_matches('\\')));
             let words = line.split(separators);
-            for path in words.filter_map(|word| path_of(word, home)) {
+            for path in words.filter_map(|word| expand_path(word, home)) {
                 if is_search_path {
                     self.directories.push(path.clone());
                 }
@@ -235,8 +244,8 @@ impl StartFileNames {
     }
 }
 
-/// The path that a word of a start-up file stands for.
-fn path_of(word: &str, home: &Path) -> Option<PathBuf> {
+/// The path that a word of a start file stands for.
+fn expand_path(word: &str, home: &Path) -> Option<PathBuf> {
     let prefixes = ["~/", "$HOME/", "${HOME}/"];
     let below = prefixes.iter().find_map(|prefix| word.strip_prefix(prefix));
     let path = match below {
@@ -247,8 +256,8 @@ fn path_of(word: &str, home: &Path) -> Option<PathBuf> {
     is_known.then_some(path)
 }
 
-/// The links on the way to a directory, as it is named.
-pub(super) fn links_on_the_way(path: &Path) -> Vec<PathBuf> {
+/// The links along a path.
+pub(super) fn links_along(path: &Path) -> Vec<PathBuf> {
     let mut links = Vec::new();
     let mut waiting: Vec<std::ffi::OsString> = path.iter().rev().map(ToOwned::to_owned).collect();
     let mut at = PathBuf::new();
@@ -258,7 +267,7 @@ pub(super) fn links_on_the_way(path: &Path) -> Vec<PathBuf> {
             continue;
         }
         at.push(&part);
-        if let Ok(target) = look::link(&at)
+        if let Ok(target) = tracked_fs::link_target(&at)
             && links.len() < MAX_LINKS
         {
             links.push(at.clone());
@@ -291,8 +300,8 @@ mod tests {
         std::os::unix::fs::symlink("dotfiles/zshrc", at(".zshrc")).unwrap();
         std::fs::create_dir(at("dotfiles")).unwrap();
         std::fs::write(at("dotfiles/zshrc"), "").unwrap();
-        let named = look_at_start_files(Some(&home)).found;
-        let there = named.there(false);
+        let named = read_start_files(Some(&home)).value;
+        let there = named.existing(false);
         for name in ["tools", "lib/a.sh", "dotfiles/zshrc"] {
             assert!(there.contains(&at(name)), "{name}: {there:?}");
         }

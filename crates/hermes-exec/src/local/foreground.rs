@@ -1,4 +1,4 @@
-//! One command in the foreground: from its start to its end, limit or interruption.
+//! A foreground command, from its start to its exit, timeout or interruption.
 
 use std::fs::File;
 use std::future::{Future, pending};
@@ -13,78 +13,78 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
 
-use super::family::{self, Family};
-use super::leader::Leader;
+use super::command_process::CommandProcess;
+use super::output_source::{OutputSource, TerminalMaster, write_terminal};
+use super::process_tree::{self, ProcessTree};
 use super::pty;
-use super::source::{Source, Terminal, write_terminal};
 use crate::confinement::Launch;
-use crate::environment::{ExecError, Exit, Sink, Stdin, Stream};
+use crate::environment::{ExecError, Exit, OutputSink, OutputStream, Stdin};
 
 /// A grandchild that still holds the output is not waited for longer than this.
 const DRAIN: Duration = Duration::from_millis(300);
 const BUFFER: usize = 64 * 1024;
 
-pub(super) struct Limits {
+pub(super) struct RunLimits {
     pub(super) timeout: Duration,
     pub(super) cancel: CancellationToken,
     pub(super) grace: Duration,
-    /// What it leaves behind ends by itself: the kernel sees to it.
-    pub(super) may_leave: bool,
+    /// The kernel kills what the command leaves behind.
+    pub(super) kernel_cleans_up: bool,
 }
 
-pub(super) struct Streams {
+pub(super) struct StreamOptions {
     pub(super) stdin: Stdin,
     pub(super) pty: bool,
     pub(super) split: bool,
 }
 
-/// The command's ends of its streams. They must be gone here before they can end there.
-pub(super) struct Ends {
+/// The command's ends of its streams. They must be closed here before the streams can end.
+pub(super) struct ChildStreams {
     input: OwnedFd,
     output: OwnedFd,
     errors: OwnedFd,
 }
 
-impl Ends {
+impl ChildStreams {
     pub(super) fn all(&self) -> [BorrowedFd<'_>; 3] {
         [&self.input, &self.output, &self.errors].map(OwnedFd::as_fd)
     }
 }
 
 /// Our ends of its streams.
-pub(super) struct Near {
-    outputs: Outputs,
-    /// `None`: a terminal, which is written to where it is read, or nothing to write.
+pub(super) struct ParentStreams {
+    outputs: OutputStreams,
+    /// `None`: a terminal, which is written through its reading end, or no input.
     input: Option<pipe::Sender>,
 }
 
-/// Both ends of new streams.
-pub(super) fn open(streams: &Streams) -> io::Result<(Ends, Near)> {
+/// Creates both ends of new streams.
+pub(super) fn open_streams(streams: &StreamOptions) -> io::Result<(ChildStreams, ParentStreams)> {
     if streams.pty {
         let (near, far) = pty::open()?;
-        let ends = Ends {
+        let child_streams = ChildStreams {
             input: far.try_clone()?.into(),
             output: far.try_clone()?.into(),
             errors: far.into(),
         };
-        let outputs = Outputs::new(Source::terminal(near)?, None);
+        let outputs = OutputStreams::new(OutputSource::terminal(near)?, None);
         return Ok((
-            ends,
-            Near {
+            child_streams,
+            ParentStreams {
                 outputs,
                 input: None,
             },
         ));
     }
-    let (out, output) = Source::pipe()?;
+    let (out, output) = OutputSource::pipe()?;
     let (err, errors) = if streams.split {
-        let (err, errors) = Source::pipe()?;
+        let (err, errors) = OutputSource::pipe()?;
         (Some(err), errors)
     } else {
         (None, output.try_clone()?)
     };
     let (input, sender) = match &streams.stdin {
-        // Programs look at what kind of input they have: none is not an empty pipe.
+        // Programs check the kind of their input: `/dev/null` is not an empty pipe.
         Stdin::Closed => (File::open("/dev/null")?.into(), None),
         Stdin::Bytes(_) => {
             let (reader, writer) = io::pipe()?;
@@ -92,56 +92,56 @@ pub(super) fn open(streams: &Streams) -> io::Result<(Ends, Near)> {
             (reader.into(), Some(sender))
         }
     };
-    let ends = Ends {
+    let child_streams = ChildStreams {
         input,
         output: output.into(),
         errors: errors.into(),
     };
-    let outputs = Outputs::new(out, err);
+    let outputs = OutputStreams::new(out, err);
     Ok((
-        ends,
-        Near {
+        child_streams,
+        ParentStreams {
             outputs,
             input: sender,
         },
     ))
 }
 
-/// Starts a program at these ends.
-pub(super) fn start(launch: &Launch, ends: &Ends) -> io::Result<Leader> {
-    let [input, output, errors] = ends.all();
+/// Spawns a program with these streams.
+pub(super) fn spawn(launch: &Launch, child_streams: &ChildStreams) -> io::Result<CommandProcess> {
+    let [input, output, errors] = child_streams.all();
     super::command(launch)
         .stdin(input.try_clone_to_owned()?)
         .stdout(output.try_clone_to_owned()?)
         .stderr(errors.try_clone_to_owned()?)
         .spawn()
-        .map(Leader::Started)
+        .map(CommandProcess::Started)
 }
 
-/// Stays with it until it ends. When this is dropped, the command is killed.
+/// Waits for its end. If this is dropped, the command is killed.
 pub(super) async fn follow(
-    leader: Leader,
-    near: Near,
+    process: CommandProcess,
+    near: ParentStreams,
     mark: &str,
     stdin: Stdin,
-    limits: Limits,
-    sink: &mut dyn Sink,
+    limits: RunLimits,
+    sink: &mut dyn OutputSink,
 ) -> Result<Exit, ExecError> {
-    let pid = leader.id();
-    let mut running = Running {
-        family: Family::new(pid, family::start_time(pid), mark),
-        leader,
+    let pid = process.id();
+    let mut running = RunningCommand {
+        tree: ProcessTree::new(pid, process_tree::start_time(pid), mark),
+        process,
         outputs: near.outputs,
-        over: false,
+        is_finished: false,
     };
     let input = feed(near.input, running.outputs.terminal(), stdin);
     let exit = running.follow(input, limits, sink).await;
-    running.over = true;
+    running.is_finished = true;
     exit.map_err(ExecError::io("the command was lost"))
 }
 
-/// Feeds standard input; never fails, because a program need not read it.
-async fn feed(pipe: Option<pipe::Sender>, terminal: Option<Terminal>, stdin: Stdin) {
+/// Writes standard input; never fails, because a program need not read it.
+async fn feed(pipe: Option<pipe::Sender>, terminal: Option<TerminalMaster>, stdin: Stdin) {
     let bytes = match stdin {
         Stdin::Closed => Bytes::new(),
         Stdin::Bytes(bytes) => bytes,
@@ -154,35 +154,35 @@ async fn feed(pipe: Option<pipe::Sender>, terminal: Option<Terminal>, stdin: Std
     }
 }
 
-/// A command and what it says.
-struct Running {
-    leader: Leader,
-    family: Family,
-    outputs: Outputs,
+/// A running command and its output.
+struct RunningCommand {
+    process: CommandProcess,
+    tree: ProcessTree,
+    outputs: OutputStreams,
     /// Nothing is left to kill.
-    over: bool,
+    is_finished: bool,
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
-        if !self.over {
-            self.family.kill_now();
+        if !self.is_finished {
+            self.tree.kill_now();
         }
     }
 }
 
 /// Why the command is no longer waited for.
-enum Stop {
-    Ended(ExitStatus),
-    By(Exit),
+enum StopReason {
+    Exited(ExitStatus),
+    Stopped(Exit),
 }
 
-impl Running {
+impl RunningCommand {
     async fn follow(
         &mut self,
         input: impl Future<Output = ()> + Send,
-        limits: Limits,
-        sink: &mut dyn Sink,
+        limits: RunLimits,
+        sink: &mut dyn OutputSink,
     ) -> io::Result<Exit> {
         let stop = {
             let deadline = tokio::time::sleep(limits.timeout);
@@ -191,69 +191,69 @@ impl Running {
             loop {
                 tokio::select! {
                     biased;
-                    () = limits.cancel.cancelled() => break Stop::By(Exit::Interrupted),
-                    () = &mut deadline => break Stop::By(Exit::TimedOut),
-                    status = self.leader.wait() => break Stop::Ended(status?),
+                    () = limits.cancel.cancelled() => break StopReason::Stopped(Exit::Interrupted),
+                    () = &mut deadline => break StopReason::Stopped(Exit::TimedOut),
+                    status = self.process.wait() => break StopReason::Exited(status?),
                     () = &mut input, if !fed => fed = true,
-                    () = self.outputs.next(sink) => {}
+                    () = self.outputs.forward_next(sink) => {}
                 }
             }
         };
         match stop {
-            Stop::Ended(status) => {
-                if !limits.may_leave {
-                    self.end(Duration::ZERO, sink).await;
+            StopReason::Exited(status) => {
+                if !limits.kernel_cleans_up {
+                    self.terminate(Duration::ZERO, sink).await;
                 }
                 self.drain(DRAIN, sink).await;
-                Ok(exit(status))
+                Ok(exit_from_status(status))
             }
-            Stop::By(exit) => {
-                self.end(limits.grace, sink).await;
-                let _ = self.leader.wait().await;
+            StopReason::Stopped(exit) => {
+                self.terminate(limits.grace, sink).await;
+                let _ = self.process.wait().await;
                 self.drain(DRAIN, sink).await;
                 Ok(exit)
             }
         }
     }
 
-    /// Reads on until the output ends, but no longer than `limit`.
-    async fn drain(&mut self, limit: Duration, sink: &mut dyn Sink) {
+    /// Reads until the output ends, but no longer than `limit`.
+    async fn drain(&mut self, limit: Duration, sink: &mut dyn OutputSink) {
         let deadline = tokio::time::sleep(limit);
         tokio::pin!(deadline);
         while self.outputs.are_open() {
             tokio::select! {
                 biased;
-                () = self.outputs.next(sink) => {}
+                () = self.outputs.forward_next(sink) => {}
                 () = &mut deadline => break,
             }
         }
     }
 
-    /// Ends all processes of the command; reads meanwhile, so that none hangs on its output.
-    async fn end(&mut self, grace: Duration, sink: &mut dyn Sink) {
-        let family = self.family.clone();
-        let ending = family.end(grace);
+    /// Terminates all processes of the command, reading meanwhile, so that none blocks on its output.
+    async fn terminate(&mut self, grace: Duration, sink: &mut dyn OutputSink) {
+        let tree = self.tree.clone();
+        let ending = tree.terminate(grace);
         tokio::pin!(ending);
         loop {
             tokio::select! {
                 biased;
                 () = &mut ending => break,
-                () = self.outputs.next(sink) => {}
+                () = self.outputs.forward_next(sink) => {}
             }
         }
     }
 }
 
-/// What a command says, on one stream or two.
-struct Outputs {
-    out: Option<Source>,
-    err: Option<Source>,
+/// The output of a command, on one stream or two.
+struct OutputStreams {
+    out: Option<OutputSource>,
+    err: Option<OutputSource>,
     buffer: Vec<u8>,
     err_buffer: Vec<u8>,
 }
 
-impl Outputs {
-    fn new(out: Source, err: Option<Source>) -> Self {
+impl OutputStreams {
+    fn new(out: OutputSource, err: Option<OutputSource>) -> Self {
         Self {
             buffer: vec![0; BUFFER],
             err_buffer: vec![0; if err.is_some() { BUFFER } else { 0 }],
@@ -262,38 +262,38 @@ impl Outputs {
         }
     }
 
-    fn terminal(&self) -> Option<Terminal> {
-        self.out.as_ref().and_then(Source::as_terminal)
+    fn terminal(&self) -> Option<TerminalMaster> {
+        self.out.as_ref().and_then(OutputSource::as_terminal)
     }
 
     fn are_open(&self) -> bool {
         self.out.is_some() || self.err.is_some()
     }
 
-    /// Passes on the next piece. Never returns when both streams are over.
-    async fn next(&mut self, sink: &mut dyn Sink) {
+    /// Forwards the next piece. Never returns when both streams have ended.
+    async fn forward_next(&mut self, sink: &mut dyn OutputSink) {
         tokio::select! {
             count = read(self.out.as_mut(), &mut self.buffer) => match count {
                 0 => self.out = None,
-                count => sink.push(Stream::Out, &self.buffer[..count]),
+                count => sink.push(OutputStream::Out, &self.buffer[..count]),
             },
             count = read(self.err.as_mut(), &mut self.err_buffer) => match count {
                 0 => self.err = None,
-                count => sink.push(Stream::Err, &self.err_buffer[..count]),
+                count => sink.push(OutputStream::Err, &self.err_buffer[..count]),
             },
         }
     }
 }
 
-/// The next bytes; 0 at the end, of whatever kind.
-async fn read(source: Option<&mut Source>, buffer: &mut [u8]) -> usize {
+/// The next bytes; 0 at the end or on an error.
+async fn read(source: Option<&mut OutputSource>, buffer: &mut [u8]) -> usize {
     match source {
         Some(source) => source.read(buffer).await.unwrap_or(0),
         None => pending().await,
     }
 }
 
-fn exit(status: ExitStatus) -> Exit {
+fn exit_from_status(status: ExitStatus) -> Exit {
     match (status.code(), status.signal()) {
         (Some(code), _) => Exit::Code(code),
         (None, Some(signal)) => Exit::Signal(signal),
