@@ -1,7 +1,7 @@
-//! Looks for text that tries to give the model orders: in memory entries, project files and
-//! whatever else is put into a system prompt.
+//! Detects text that tries to instruct the model: in memory entries, project files and other
+//! content of a system prompt.
 //!
-//! A guard, not a proof: it catches the plain forms. The text is NFKC-folded first, so that
+//! A heuristic, not a proof: it catches the plain forms. The text is NFKC-normalized first, so that
 //! full-width letters do not hide a word.
 
 use std::fmt;
@@ -10,10 +10,10 @@ use std::sync::OnceLock;
 use regex::bytes::{Regex, RegexBuilder};
 use unicode_normalization::UnicodeNormalization;
 
-/// Only this many characters are looked at.
+/// Only this many characters are scanned.
 pub const MAX_CHARS: usize = 65_536;
 
-/// How suspicious the reader is.
+/// How strict the scan is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Project files: instructions are normal there, so only clear attacks count.
@@ -35,7 +35,7 @@ pub enum Category {
     Persistence,
     AgentConfig,
     EmbeddedSecret,
-    /// A character that cannot be seen.
+    /// An invisible character.
     Invisible(char),
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for Category {
     }
 }
 
-/// Every category found in `text`, each once; empty when there is nothing to object to.
+/// Every category found in `text`, each once; empty if there are none.
 pub fn scan(text: &str, scope: Scope) -> Vec<Category> {
     let end = text
         .char_indices()
@@ -81,13 +81,13 @@ pub fn scan(text: &str, scope: Scope) -> Vec<Category> {
     found
 }
 
-/// The first thing to object to.
+/// The first category found.
 pub fn first(text: &str, scope: Scope) -> Option<Category> {
     scan(text, scope).into_iter().next()
 }
 
 /// Zero-width and direction-changing characters. Joiners between two non-ASCII characters are
-/// spelling (emoji families, Persian, Indic scripts), not hiding.
+/// legitimate (emoji families, Persian, Indic scripts).
 fn invisible(text: &str) -> Vec<Category> {
     let mut found = Vec::new();
     let mut before: Option<char> = None;
@@ -124,7 +124,7 @@ fn is_invisible(c: char) -> bool {
 struct Pattern {
     category: Category,
     scope: Scope,
-    /// One word of each group must occur before the expression is even compiled: most texts cost
+    /// One word of each group must occur before the regex is even compiled, so that most texts cost
     /// nothing.
     anchors: &'static [&'static [&'static str]],
     /// Matched against lower-cased text.
@@ -140,12 +140,13 @@ impl Pattern {
                 .compiled
                 .get_or_init(|| compile(self.source).ok())
                 .as_ref()
-                // An expression that does not compile (a test forbids it) blocks rather than lets pass.
+                // A regex that does not compile (a test prevents it) blocks the text rather than
+                // letting it pass.
                 .is_none_or(|regex| regex.is_match(lower.as_bytes()))
     }
 }
 
-/// Bytes, not characters: the same hits, and compiled in a fraction of the time.
+/// Bytes instead of characters: the same matches, compiled in a fraction of the time.
 fn compile(source: &str) -> Result<Regex, regex::Error> {
     RegexBuilder::new(source).unicode(false).build()
 }

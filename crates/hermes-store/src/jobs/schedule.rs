@@ -1,4 +1,4 @@
-//! When a job runs: what people write, and what is stored.
+//! Schedules: parsing user input, and the stored form.
 
 use chrono::{
     DateTime, FixedOffset, LocalResult, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeDelta,
@@ -11,7 +11,7 @@ use super::cron_fields;
 /// A stored schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// At one moment. Without an offset (old records) it is local time.
+    /// At one time. Without an offset (old records) it is local time.
     Once {
         run_at: String,
     },
@@ -62,7 +62,7 @@ impl Schedule {
                 run_at: text("run_at")?,
             }),
             Some("interval") => Ok(Self::Interval {
-                // Files may hold what no one could enter: less than a minute never runs.
+                // A file may contain values that cannot be entered: less than a minute never runs.
                 minutes: value["minutes"]
                     .as_u64()
                     .filter(|it| *it > 0)
@@ -95,7 +95,7 @@ impl Parsed {
     }
 }
 
-/// Reads what a person wrote. `now` gives the time zone of times without an offset.
+/// Parses user input. `now` provides the time zone for times without an offset.
 pub fn parse<Tz: TimeZone>(text: &str, now: &DateTime<Tz>) -> Result<Parsed, ScheduleError> {
     let text = text.trim();
     let lower = text.to_lowercase();
@@ -154,7 +154,7 @@ pub fn parse<Tz: TimeZone>(text: &str, now: &DateTime<Tz>) -> Result<Parsed, Sch
     })
 }
 
-/// As Python's `isoformat` writes it: microseconds only when there are any.
+/// As written by Python's `isoformat`: microseconds only if there are any.
 pub fn iso(at: &DateTime<FixedOffset>) -> String {
     if at.timestamp_subsec_micros() == 0 {
         at.format("%Y-%m-%dT%H:%M:%S%:z").to_string()
@@ -217,7 +217,7 @@ fn time_of_day(text: &str) -> Option<NaiveTime> {
         .find_map(|format| NaiveTime::parse_from_str(text, format).ok())
 }
 
-/// Takes a trailing `Z` or `±HH:MM` off.
+/// Splits off a trailing `Z` or `±HH:MM`.
 fn split_offset(text: &str) -> Option<(&str, Option<FixedOffset>)> {
     if let Some(rest) = text.strip_suffix(['Z', 'z']) {
         return Some((rest, FixedOffset::east_opt(0)));
@@ -247,8 +247,8 @@ fn split_offset(text: &str) -> Option<(&str, Option<FixedOffset>)> {
     Some((rest, Some(FixedOffset::east_opt(seconds)?)))
 }
 
-/// A wall-clock time in a zone. Twice on the clock: the first. Never on the clock (the hour that
-/// is skipped in spring): the moment that comes after the same time has passed.
+/// A wall-clock time in a zone. For an ambiguous time, the first; for a skipped one (in spring),
+/// the instant after the same elapsed time.
 pub(super) fn in_zone<Tz: TimeZone>(
     naive: NaiveDateTime,
     zone: &Tz,

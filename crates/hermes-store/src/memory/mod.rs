@@ -1,8 +1,8 @@
-//! The two memory files: `MEMORY.md` (what the agent noted) and `USER.md` (who the person is).
+//! The two memory files: `MEMORY.md` (the agent's notes) and `USER.md` (about the person).
 //!
-//! A file is a list of entries joined by a line holding only `§`. Every change takes the lock
-//! beside the file, reads it again, and replaces it atomically; a file that cannot be read, or
-//! that someone edited into another shape, is never overwritten.
+//! A file is a list of entries separated by a line containing only `§`. Every change takes the lock
+//! file, reads the file again, and replaces it atomically; a file that cannot be read, or that was
+//! edited into another format, is never overwritten.
 
 mod file;
 mod outcome;
@@ -20,7 +20,7 @@ use crate::scan::{self, Scope};
 use file::MemoryFile;
 pub use outcome::{MemoryError, Saved};
 
-/// Between two entries.
+/// The separator between entries.
 pub const DELIMITER: &str = "\n§\n";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -51,7 +51,7 @@ impl Target {
     }
 }
 
-/// How long each file may be, in Unicode code points of the joined text.
+/// Maximum length of each file, in Unicode code points of the joined text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub memory: usize,
@@ -67,7 +67,7 @@ impl Default for Limits {
     }
 }
 
-/// One change. `old_text` is any part of the entry that is meant.
+/// One change. `old_text` is any part of the entry to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     Add { content: String },
@@ -94,7 +94,7 @@ pub struct MemoryFiles {
 }
 
 impl MemoryFiles {
-    /// `dir` is `<home>/memories`; it is made at the first write.
+    /// `dir` is `<home>/memories`; it is created by the first write.
     pub fn new(dir: impl Into<PathBuf>, limits: Limits) -> Self {
         Self::with_clock(dir, limits, Arc::new(SystemClock))
     }
@@ -136,7 +136,7 @@ impl MemoryFiles {
         Ok(self.file(target).read()?.entries)
     }
 
-    /// What the system prompt shows of this file; `None` when it has no entries.
+    /// The text of this file for the system prompt; `None` if it has no entries.
     pub fn prompt_block(&self, target: Target) -> Result<Option<String>, MemoryError> {
         let entries = self.entries(target)?;
         Ok(prompt::block(target, &entries, self.limit(target)))
@@ -181,16 +181,16 @@ impl MemoryFiles {
         )
     }
 
-    /// Whether the texts of `operations` could be saved at all. Looks at no file.
+    /// Whether the texts of `operations` could be saved. Reads no file.
     pub fn check(&self, operations: &[Operation]) -> Result<(), MemoryError> {
         match (plan(operations), operations) {
             (Ok(_), _) => Ok(()),
             (Err((_, error)), [_]) => Err(error),
-            (Err((at, error)), _) => Err(error.at(at, &operations[at])),
+            (Err((at, error)), _) => Err(error.in_batch(at, &operations[at])),
         }
     }
 
-    /// All of `operations` or none of them; only the final length counts against the limit.
+    /// Applies all `operations` or none; only the final length counts against the limit.
     pub fn batch(&self, target: Target, operations: &[Operation]) -> Result<Saved, MemoryError> {
         if operations.is_empty() {
             return Err(MemoryError::Missing {
@@ -198,16 +198,16 @@ impl MemoryFiles {
                 action: "batch",
             });
         }
-        let plan = plan(operations).map_err(|(at, error)| error.at(at, &operations[at]))?;
+        let plan = plan(operations).map_err(|(at, error)| error.in_batch(at, &operations[at]))?;
         let file = self.file(target);
         let lock = file.lock()?;
         let before = file.read_unchanged(self.limit(target), &*self.clock)?;
         let mut entries = before.clone();
-        let shown = prompt::newest(&before, self.limit(target)).1;
+        let shown = prompt::newest_that_fit(&before, self.limit(target)).1;
         for (at, change) in plan.iter().enumerate() {
             change
                 .apply(&mut entries)
-                .map_err(|error| error.showing(shown).at(at, &operations[at]))?;
+                .map_err(|error| error.with_entries(shown).in_batch(at, &operations[at]))?;
         }
         self.check_length(target, &entries, &before)?;
         file.write(&entries)?;
@@ -217,7 +217,7 @@ impl MemoryFiles {
         Ok(self.saved(target, &entries, format!("{count} change{plural} saved.")))
     }
 
-    /// Empties the file. What was in it is returned.
+    /// Empties the file and returns its entries.
     pub fn reset(&self, target: Target) -> Result<Vec<String>, MemoryError> {
         let file = self.file(target);
         let _lock = file.lock()?;
@@ -228,7 +228,7 @@ impl MemoryFiles {
         Ok(entries)
     }
 
-    /// Carries out a write that waited for approval (`payload` of a pending record).
+    /// Applies a write that was waiting for approval (`payload` of a pending record).
     pub fn apply_pending(&self, payload: &Value) -> Result<Saved, MemoryError> {
         let (target, operations) = outcome::parse_payload(payload)?;
         match <[Operation; 1]>::try_from(operations) {
@@ -238,22 +238,23 @@ impl MemoryFiles {
         }
     }
 
-    /// Makes a single change.
+    /// Applies a single change.
     pub fn apply(&self, target: Target, operation: &Operation) -> Result<Saved, MemoryError> {
-        let change = Change::plan(operation)?;
+        let change = CheckedOperation::plan(operation)?;
         let file = self.file(target);
         let lock = file.lock()?;
-        // Adding keeps every entry, so an odd file is no danger; the others must know what they hit.
+        // Adding keeps every entry, so an irregular file is safe; other operations must know what
+        // they change.
         let before = if matches!(operation, Operation::Add { .. }) {
             file.read()?.entries
         } else {
             file.read_unchanged(self.limit(target), &*self.clock)?
         };
         let mut entries = before.clone();
-        let shown = prompt::newest(&before, self.limit(target)).1;
+        let shown = prompt::newest_that_fit(&before, self.limit(target)).1;
         change
             .apply(&mut entries)
-            .map_err(|error| error.showing(shown))?;
+            .map_err(|error| error.with_entries(shown))?;
         if entries == before {
             let message = "That entry is already there; nothing was changed.".to_owned();
             return Ok(self.saved(target, &entries, message));
@@ -277,7 +278,7 @@ impl MemoryFiles {
     ) -> Result<(), MemoryError> {
         let limit = self.limit(target);
         let (needed, used) = (length(entries), length(before));
-        // A file that is too long is shortened step by step.
+        // A file that is too long may be shortened step by step.
         if needed <= limit || needed < used {
             return Ok(());
         }
@@ -286,7 +287,7 @@ impl MemoryFiles {
             needed,
             used,
             limit,
-            current_entries: prompt::newest(before, limit).1.to_vec(),
+            current_entries: prompt::newest_that_fit(before, limit).1.to_vec(),
         })
     }
 
@@ -306,20 +307,20 @@ impl MemoryFiles {
 }
 
 /// An operation whose texts were checked.
-enum Change {
+enum CheckedOperation {
     Add(Vec<String>),
     Replace(String, Vec<String>),
     Remove(String),
 }
 
-fn plan(operations: &[Operation]) -> Result<Vec<Change>, (usize, MemoryError)> {
+fn plan(operations: &[Operation]) -> Result<Vec<CheckedOperation>, (usize, MemoryError)> {
     let changes = operations.iter().enumerate();
     changes
-        .map(|(at, operation)| Change::plan(operation).map_err(|error| (at, error)))
+        .map(|(at, operation)| CheckedOperation::plan(operation).map_err(|error| (at, error)))
         .collect()
 }
 
-impl Change {
+impl CheckedOperation {
     fn plan(operation: &Operation) -> Result<Self, MemoryError> {
         let action = operation.action();
         let old = |text: &str| match text.trim() {
@@ -330,7 +331,7 @@ impl Change {
             text => Ok(text.to_owned()),
         };
         let new = |text: &str| {
-            let pieces = pieces(text);
+            let pieces = split_entries(text);
             if pieces.is_empty() {
                 return Err(MemoryError::Missing {
                     what: "content",
@@ -373,9 +374,9 @@ impl Change {
     }
 }
 
-/// New text as entries: a line holding only `§` inside it would be read back as a border, so it
-/// is one.
-fn pieces(text: &str) -> Vec<String> {
+/// Splits new text into entries: a line containing only `§` would be read back as a separator, so
+/// it is treated as one.
+fn split_entries(text: &str) -> Vec<String> {
     let text = file::unix_newlines(text);
     let mut pieces = vec![String::new()];
     for line in text.split('\n') {

@@ -1,4 +1,4 @@
-//! What a change came to, as callers branch on it and as the model reads it.
+//! The result of a change, for callers to branch on and for the model to read.
 
 use std::io;
 use std::path::PathBuf;
@@ -98,7 +98,7 @@ pub enum MemoryError {
 }
 
 impl MemoryError {
-    pub(super) fn at(self, at: usize, operation: &Operation) -> Self {
+    pub(super) fn in_batch(self, at: usize, operation: &Operation) -> Self {
         Self::InBatch {
             at,
             action: operation.action(),
@@ -106,9 +106,9 @@ impl MemoryError {
         }
     }
 
-    /// Shows these entries: what is on disk in place of the half-changed list of a batch, and no more of
-    /// it than the prompt shows.
-    pub(super) fn showing(mut self, on_disk: &[String]) -> Self {
+    /// Reports these entries: those on disk instead of the half-changed list of a batch, and no
+    /// more of them than the prompt shows.
+    pub(super) fn with_entries(mut self, on_disk: &[String]) -> Self {
         if let Self::NoMatch {
             current_entries, ..
         } = &mut self
@@ -118,7 +118,7 @@ impl MemoryError {
         self
     }
 
-    /// Whether the caller may get it right by passing something else.
+    /// Whether the caller may succeed with different arguments.
     pub fn is_correctable(&self) -> bool {
         match self {
             Self::Full { .. } | Self::NoMatch { .. } => true,
@@ -212,7 +212,7 @@ pub(super) fn preview(entry: &str) -> String {
     shown
 }
 
-/// Rounded down as the original does it, in floating point, and at most 100.
+/// Rounded down like in the original, in floating point, and at most 100.
 pub(super) fn percent(used: usize, limit: usize) -> usize {
     if limit == 0 {
         return 0;

@@ -328,10 +328,10 @@ proptest! {
         let mut expected: Vec<String> = Vec::new();
         for content in &contents {
             if files.add(Target::Memory, content).is_err() {
-                prop_assert!(pieces(content).is_empty());
+                prop_assert!(split_entries(content).is_empty());
                 continue;
             }
-            for piece in pieces(content) {
+            for piece in split_entries(content) {
                 if !expected.contains(&piece) {
                     expected.push(piece);
                 }

@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 use super::SkillError;
 use super::frontmatter::scalar;
 
-/// Larger files are no bundles.
+/// Larger files are ignored.
 const MAX_BYTES: u64 = 64 * 1024;
-/// Files that are looked at.
+/// Maximum number of files read.
 const MAX_FILES: usize = 500;
 /// Skills in one bundle.
 const MAX_SKILLS: usize = 32;
@@ -27,7 +27,7 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// What is typed behind the slash.
+    /// The command name after the slash.
     pub fn command(&self) -> String {
         command_name(&self.name)
     }
@@ -40,8 +40,8 @@ impl Bundle {
     }
 }
 
-/// The name of a skill or a bundle as it is typed: lower case, blanks and underlines as hyphens,
-/// other characters left out.
+/// The name of a skill or a bundle as it is typed: lower case, spaces and underscores as hyphens,
+/// other characters removed.
 pub fn command_name(name: &str) -> String {
     let mut typed = String::with_capacity(name.len());
     for c in name.to_lowercase().chars() {
@@ -71,8 +71,8 @@ impl Bundles {
         &self.dir
     }
 
-    /// By command, and what is wrong with files that are none. Of two with one command the first
-    /// file counts.
+    /// Bundles by command, and errors of invalid files. If two have the same command, the first
+    /// file wins.
     pub fn scan(&self) -> (Vec<Bundle>, Vec<String>) {
         let (mut bundles, mut problems) = (Vec::<Bundle>::new(), Vec::new());
         for path in self.files() {
@@ -93,14 +93,14 @@ impl Bundles {
         (bundles, problems)
     }
 
-    /// The bundle that this name means, however it is spelt.
+    /// The bundle with this name, in any spelling.
     pub fn find(&self, name: &str) -> Option<Bundle> {
         let wanted = command_name(name);
         let (bundles, _) = self.scan();
         bundles.into_iter().find(|it| it.command() == wanted)
     }
 
-    /// Writes a bundle; one that is there is only replaced when `replace` says so.
+    /// Writes a bundle; an existing one is replaced only if `replace` is set.
     pub fn create(&self, bundle: &Bundle, replace: bool) -> Result<Bundle, SkillError> {
         let command = bundle.command();
         if command.is_empty() {
@@ -110,7 +110,7 @@ impl Bundles {
             );
             return Err(SkillError::Invalid(text));
         }
-        let skills = given(&bundle.skills);
+        let skills = non_empty_names(&bundle.skills);
         if skills.is_empty() || skills.len() > MAX_SKILLS {
             let text = format!("a bundle names 1 to {MAX_SKILLS} skills");
             return Err(SkillError::Invalid(text));
@@ -144,7 +144,7 @@ impl Bundles {
         read(&path).map_err(SkillError::Invalid)
     }
 
-    /// Deletes the file of a bundle. `None`: there is none of this name.
+    /// Deletes the file of a bundle. `None` if there is none with this name.
     pub fn delete(&self, name: &str) -> Result<Option<Bundle>, SkillError> {
         let Some(bundle) = self.find(name) else {
             return Ok(None);
@@ -179,7 +179,7 @@ impl Bundles {
     }
 }
 
-fn given(skills: &[String]) -> Vec<String> {
+fn non_empty_names(skills: &[String]) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     for skill in skills {
         let skill = skill.trim();
@@ -214,7 +214,7 @@ fn read(path: &Path) -> Result<Bundle, String> {
         Some(Value::Array(skills)) => skills.iter().filter_map(scalar).collect(),
         _ => Vec::new(),
     };
-    let skills = given(&skills);
+    let skills = non_empty_names(&skills);
     if skills.is_empty() {
         return Err("skills: a list of at least one skill is missing".to_owned());
     }

@@ -1,5 +1,5 @@
-//! The four ways in which the model looks into past conversations: discover by words, scroll
-//! around a message, read a session, browse the newest.
+//! The four ways in which the model accesses past conversations: discover by words, scroll around a
+//! message, read a session, browse the newest.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,21 +9,21 @@ use hermes_core::store::StoreError;
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::Serialize;
 
-use super::window::{ShapedMessage, View, around, shape, view};
+use super::window::{AnchorWindow, ShapedMessage, anchor_window, around, shape};
 use super::{SearchHit, SearchOptions, Sort, clean_query, fill_snippets, search};
 use crate::db::Store;
-use crate::db::connection::Fault;
-use crate::db::layout::Layout;
+use crate::db::connection::DbError;
+use crate::db::layout::SchemaLayout;
 use crate::db::list::{ListFilter, Order, list};
 use crate::db::rows::SessionRecord;
 use crate::db::{lineage, resolve};
 
-/// Sessions that are machinery, not conversations.
+/// Internal sessions, which are not conversations.
 const HIDDEN: [&str; 2] = ["subagent", "tool"];
-/// Sessions that repeat themselves daily; they come after all others.
+/// Sessions that repeat daily; they come after all others.
 const DEMOTED: &str = "cron";
-/// Hits looked at before they are reduced to one per conversation.
-const SCANNED: usize = 300;
+/// Hits examined before they are reduced to one per conversation.
+const MAX_HITS: usize = 300;
 const READ_HEAD: usize = 20;
 const READ_TAIL: usize = 10;
 
@@ -35,7 +35,7 @@ pub struct DiscoverRequest {
     /// 1 to 10.
     pub limit: usize,
     pub sort: Sort,
-    /// The running session: it and its relatives are known already.
+    /// The running session: it and its relatives are excluded.
     pub current: Option<SessionId>,
 }
 
@@ -137,8 +137,8 @@ pub struct Browsed {
 }
 
 impl Store {
-    /// Past conversations that fit a query, each with the place of the match, its beginning and
-    /// its end.
+    /// Past conversations that match a query, each with the matching passage, its beginning and its
+    /// end.
     pub async fn discover(&self, request: DiscoverRequest) -> Result<Discovery, StoreError> {
         self.read("searching conversations", move |conn, layout| {
             discover(conn, layout, &request)
@@ -154,7 +154,7 @@ impl Store {
         .await
     }
 
-    /// A whole conversation; of a long one the beginning and the end.
+    /// A whole conversation, or the beginning and the end of a long one.
     pub async fn read_session(&self, id: &SessionId) -> Result<ReadOut, StoreError> {
         let id = id.as_str().to_owned();
         self.read("reading a conversation", move |conn, _| {
@@ -163,7 +163,7 @@ impl Store {
         .await
     }
 
-    /// The conversations in which something happened last.
+    /// The most recently active conversations.
     pub async fn browse(
         &self,
         limit: usize,
@@ -182,9 +182,9 @@ fn hidden() -> Vec<String> {
 
 fn discover(
     conn: &Connection,
-    layout: &Layout,
+    layout: &SchemaLayout,
     request: &DiscoverRequest,
-) -> Result<Discovery, Fault> {
+) -> Result<Discovery, DbError> {
     let limit = request.limit.clamp(1, 10);
     let current_root = match &request.current {
         Some(id) => Some(lineage::root(conn, id.as_str())?),
@@ -199,7 +199,7 @@ fn discover(
         },
         exclude_sources: hidden(),
         sort: request.sort,
-        limit: SCANNED,
+        limit: MAX_HITS,
         ..SearchOptions::default()
     };
     let mut hits = search(conn, layout, &clean, &options)?;
@@ -230,7 +230,7 @@ fn discover(
     }
     fill_snippets(conn, layout, &clean, &mut chosen)?;
     for (hit, root) in chosen.into_iter().zip(chosen_roots) {
-        results.push(discovered(conn, hit, root)?);
+        results.push(discovered_session(conn, hit, root)?);
     }
     let nothing = results.is_empty();
     Ok(Discovery {
@@ -244,8 +244,12 @@ fn discover(
     })
 }
 
-fn discovered(conn: &Connection, hit: SearchHit, root: String) -> Result<Discovered, Fault> {
-    let view = view(conn, &hit.session_id, hit.id)?;
+fn discovered_session(
+    conn: &Connection,
+    hit: SearchHit,
+    root: String,
+) -> Result<Discovered, DbError> {
+    let view = anchor_window(conn, &hit.session_id, hit.id)?;
     let meta = resolve::session(conn, &root)?;
     let text = |name: &str| {
         meta.as_ref()
@@ -279,7 +283,7 @@ fn by_title(
     conn: &Connection,
     query: &str,
     current_root: Option<&str>,
-) -> Result<Option<(String, Discovered)>, Fault> {
+) -> Result<Option<(String, Discovered)>, DbError> {
     let title = query.trim().trim_matches(['`', '\'', '"']);
     if title.is_empty() {
         return Ok(None);
@@ -303,8 +307,8 @@ fn by_title(
         .query_row([&id], |row| row.get(0))
         .optional()?;
     let view = match anchor {
-        Some(anchor) => view(conn, &id, anchor)?,
-        None => View::default(),
+        Some(anchor) => anchor_window(conn, &id, anchor)?,
+        None => AnchorWindow::default(),
     };
     let title = meta.text("title").unwrap_or(title).to_owned();
     let entry = Discovered {
@@ -326,7 +330,7 @@ fn by_title(
     Ok(Some((root, entry)))
 }
 
-fn scroll(conn: &Connection, request: &ScrollRequest) -> Result<Scroll, Fault> {
+fn scroll(conn: &Connection, request: &ScrollRequest) -> Result<Scroll, DbError> {
     let window = request.window.clamp(1, 20);
     let mut id = request.session.as_str().to_owned();
     let root = lineage::root(conn, &id)?;
@@ -380,7 +384,7 @@ fn scroll(conn: &Connection, request: &ScrollRequest) -> Result<Scroll, Fault> {
     })
 }
 
-fn read_session(conn: &Connection, id: &str) -> Result<ReadOut, Fault> {
+fn read_session(conn: &Connection, id: &str) -> Result<ReadOut, DbError> {
     let Some(meta) = resolve::session(conn, id)? else {
         return Err(StoreError::NotFound(id.to_owned()).into());
     };
@@ -413,10 +417,10 @@ fn read_session(conn: &Connection, id: &str) -> Result<ReadOut, Fault> {
 
 fn browse(
     conn: &Connection,
-    layout: &Layout,
+    layout: &SchemaLayout,
     limit: usize,
     current: Option<&SessionId>,
-) -> Result<Browsing, Fault> {
+) -> Result<Browsing, DbError> {
     let current_root = match current {
         Some(id) => Some(lineage::root(conn, id.as_str())?),
         None => None,
