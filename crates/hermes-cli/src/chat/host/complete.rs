@@ -117,7 +117,7 @@ fn models(conversation: &Conversation, before: &str) -> Vec<Candidate> {
     let route = &conversation.chat.route;
     let mut all = vec![candidate(route.model.as_str(), "in use")];
     all.extend(
-        catalogue::models_of(&route.provider)
+        catalogue::models_by_provider(&route.provider)
             .into_iter()
             .filter(|entry| entry.id != route.model)
             .map(|entry| candidate(entry.id, route.provider.as_str())),

@@ -22,7 +22,7 @@ use hermes_core::task;
 use hermes_mcp::actor::McpEvent;
 use hermes_mcp::toolbox::Toolbox;
 use hermes_store::skills::{Bundles, Library, command_name};
-use hermes_tui::app::{self, Explanation, Farewell, Options};
+use hermes_tui::app::{self, AppOptions, ExitReason, Explanation};
 use hermes_tui::composer::Command;
 use hermes_tui::port::{self, Ask, Effect, HostPort, News, Saying, Status};
 use tokio::sync::{broadcast, mpsc};
@@ -64,14 +64,14 @@ pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
     }
     tracing::debug!("the conversation that began as {id} is closed");
     match shown {
-        Ok(Farewell::Left | Farewell::Ended) => ended,
-        Ok(Farewell::Hung) => Err(Failure::silent(Exit::Terminated)),
+        Ok(ExitReason::UserLeft | ExitReason::Disconnected) => ended,
+        Ok(ExitReason::TerminalGone) => Err(Failure::silent(Exit::Terminated)),
         Err(error) => Err(Failure::failed(error.to_string())),
     }
 }
 
 /// What the interface begins with.
-async fn options(conversation: &Conversation, notices: Vec<String>) -> Result<Options, Failure> {
+async fn options(conversation: &Conversation, notices: Vec<String>) -> Result<AppOptions, Failure> {
     let cx = &conversation.cx;
     let chat = &conversation.chat;
     let entries = if chat.used {
@@ -85,7 +85,7 @@ async fn options(conversation: &Conversation, notices: Vec<String>) -> Result<Op
             "{why}: /model chooses one; what you type in the meantime is kept"
         ));
     }
-    Ok(Options {
+    Ok(AppOptions {
         keep: Some(cx.home.cache_dir().join("tui")),
         seeds: vec![
             cx.home.join("cache/line-history"),
@@ -103,7 +103,7 @@ async fn options(conversation: &Conversation, notices: Vec<String>) -> Result<Op
         explain: explained,
         approval_limit: cx.approval_limit(),
         check_rule: approve::edited,
-        ..Options::new(env!("CARGO_PKG_VERSION"), status::of(conversation))
+        ..AppOptions::new(env!("CARGO_PKG_VERSION"), status::of(conversation))
     })
 }
 
@@ -131,7 +131,7 @@ fn skills(conversation: &Conversation) -> Vec<Command> {
 /// The section `tui` of the config.
 pub(crate) fn tui(conversation: &Conversation) -> Tui {
     match conversation.cx.load_config() {
-        Ok(loaded) => Tui::of(&loaded.config, &loaded.file_tree),
+        Ok(loaded) => Tui::from_config(&loaded.config, &loaded.file_tree),
         Err(_) => Tui::default(),
     }
 }

@@ -239,7 +239,7 @@ fn models(config: &Config) -> Words {
     if !current.is_empty() {
         words.push((current, "in use".to_owned()));
     }
-    for entry in catalogue::models_of(&config.model.provider) {
+    for entry in catalogue::models_by_provider(&config.model.provider) {
         if !words.iter().any(|(known, _)| *known == entry.id) {
             words.push((entry.id.to_owned(), String::new()));
         }

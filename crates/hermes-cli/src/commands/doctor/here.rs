@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hermes_core::clock::{Clock as _, SystemClock};
-use hermes_models::credentials::Status;
+use hermes_models::credentials::KeyStatus;
 use hermes_models::credentials::store::AuthStore;
 use hermes_models::router::Overrides;
 use hermes_store::db::{RepairOptions, RepairReport, glance, repair};
@@ -166,14 +166,14 @@ pub(super) fn keys(cx: &Context, report: &mut Report) {
         for entry in listed.entries {
             stored += usize::from(entry.holds_secret);
             match entry.status {
-                Status::Dead => report.warning(
+                KeyStatus::Dead => report.warning(
                     format!("{provider}: {} was refused", entry.label),
                     format!(
                         "hermes auth remove {provider} {}, then hermes auth add {provider}",
                         entry.id
                     ),
                 ),
-                Status::Exhausted(until) if until > now => report.warning(
+                KeyStatus::Exhausted(until) if until > now => report.warning(
                     format!(
                         "{provider}: {} is paused until {}",
                         entry.label,
@@ -181,7 +181,7 @@ pub(super) fn keys(cx: &Context, report: &mut Report) {
                     ),
                     format!("hermes auth reset {provider}"),
                 ),
-                Status::Exhausted(_) | Status::Ready => {}
+                KeyStatus::Exhausted(_) | KeyStatus::Ready => {}
             }
         }
     }
