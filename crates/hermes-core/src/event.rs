@@ -15,7 +15,7 @@ use crate::usage::{Cost, Usage};
 
 /// An event with its sequence number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sequenced {
+pub struct SequencedEvent {
     pub seq: u64,
     pub turn: Option<TurnId>,
     #[serde(flatten)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hermes_config::schema::Tui;
 use hermes_core::approval::{ApprovalRequest, Rule};
 use hermes_core::ask::{Choice, Question, Want};
-use hermes_core::event::{AgentCommand, AgentEvent, Sequenced, TurnExit, TurnSummary};
+use hermes_core::event::{AgentCommand, AgentEvent, SequencedEvent, TurnExit, TurnSummary};
 use hermes_core::ids::{SessionId, TurnId};
 use hermes_core::model::{Route, WireFormat};
 use hermes_core::usage::{Cost, PriceSource, Usage};
@@ -106,7 +106,7 @@ impl Program {
 
     async fn event(&mut self, event: AgentEvent) {
         self.seq += 1;
-        let event = Sequenced {
+        let event = SequencedEvent {
             seq: self.seq,
             turn: Some(TurnId(1)),
             event,

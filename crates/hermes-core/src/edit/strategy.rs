@@ -158,7 +158,7 @@ fn runs(have: &[&str], wanted: &[&str]) -> Vec<usize> {
 
 /// A changed copy of a text with the list of changed pieces. Elsewhere positions differ by the
 /// length changes before them, so a text without changes costs nothing.
-struct Mapped {
+struct MappedText {
     text: String,
     /// Changed pieces in order.
     pieces: Vec<Piece>,
@@ -169,7 +169,7 @@ struct Piece {
     original: Range<usize>,
 }
 
-impl Mapped {
+impl MappedText {
     fn with_room_for(text: &str) -> Self {
         Self {
             text: String::with_capacity(text.len()),
@@ -230,8 +230,8 @@ fn whitespace(content: &str, old: &str) -> Vec<Range<usize>> {
         .collect()
 }
 
-fn collapsed(text: &str) -> Mapped {
-    let mut copy = Mapped::with_room_for(text);
+fn collapsed(text: &str) -> MappedText {
+    let mut copy = MappedText::with_room_for(text);
     let mut kept = 0;
     let mut chars = text.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
@@ -313,8 +313,8 @@ fn unicode(content: &str, old: &str) -> Vec<Range<usize>> {
 }
 
 /// Plain characters instead of typographic ones.
-fn ascii(text: &str) -> Mapped {
-    let mut copy = Mapped::with_room_for(text);
+fn ascii(text: &str) -> MappedText {
+    let mut copy = MappedText::with_room_for(text);
     let mut kept = 0;
     for (at, c) in text.char_indices() {
         if let Some(plain) = plain_of(c) {

@@ -16,7 +16,7 @@ use super::layout::SchemaLayout;
 
 /// Which sessions are counted.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Window {
+pub struct UsageWindow {
     /// Only sessions that began at this time (epoch seconds) or later.
     pub since: Option<f64>,
     pub source: Option<String>,
@@ -24,7 +24,7 @@ pub struct Window {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Tokens {
+pub struct TokenTotals {
     /// Without tokens read from the provider's cache.
     pub input: i64,
     pub output: i64,
@@ -37,7 +37,7 @@ pub struct Tokens {
 
 /// Cost by how it is known. A kind that does not occur is `None`, never zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Spent {
+pub struct CostTotals {
     /// Reported by providers.
     pub actual_usd: Option<f64>,
     /// From price lists.
@@ -56,8 +56,8 @@ pub struct ModelUse {
     pub provider: String,
     pub sessions: i64,
     pub calls: i64,
-    pub tokens: Tokens,
-    pub cost: Spent,
+    pub tokens: TokenTotals,
+    pub cost: CostTotals,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -91,7 +91,7 @@ pub struct SessionUse {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Messages {
+pub struct MessageCounts {
     pub total: i64,
     pub user: i64,
     pub assistant: i64,
@@ -101,7 +101,7 @@ pub struct Messages {
 /// Activity in the quarter of an hour that begins at `start` (epoch seconds). Time zones differ by
 /// multiples of a quarter, so the report can be shown in any zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Quarter {
+pub struct QuarterHour {
     pub start: i64,
     pub messages: i64,
     /// Sessions that began then, and their tokens.
@@ -112,13 +112,13 @@ pub struct Quarter {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Insights {
     pub sessions: i64,
-    pub messages: Messages,
+    pub messages: MessageCounts,
     pub tool_calls: i64,
     pub calls: i64,
-    pub tokens: Tokens,
+    pub tokens: TokenTotals,
     /// The part of `tokens` used by auxiliary calls: titles, compression, vision.
     pub side_tokens: i64,
-    pub cost: Spent,
+    pub cost: CostTotals,
     /// Most tokens first.
     pub models: Vec<ModelUse>,
     pub tools: Vec<ToolUse>,
@@ -126,14 +126,14 @@ pub struct Insights {
     pub sources: Vec<SourceUse>,
     pub top_sessions: Vec<SessionUse>,
     /// Ordered by time; empty quarters are omitted.
-    pub quarters: Vec<Quarter>,
+    pub quarters: Vec<QuarterHour>,
     /// Older sessions beyond the read limit: only their totals are counted, so roles, tools and
     /// skills lack their messages, and everything is attributed to the start of the session.
-    pub unread: Unread,
+    pub unread: UnreadSessions,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Unread {
+pub struct UnreadSessions {
     pub sessions: i64,
     pub messages: i64,
 }
@@ -144,7 +144,7 @@ const TOP_SESSIONS: usize = 5;
 const MAX_MESSAGES_READ: i64 = 100_000;
 
 impl Store {
-    pub async fn insights(&self, window: Window) -> Result<Insights, StoreError> {
+    pub async fn insights(&self, window: UsageWindow) -> Result<Insights, StoreError> {
         self.read("adding up usage", move |conn, layout| {
             collect(conn, layout, &window)
         })
@@ -181,7 +181,11 @@ const COPIED: [&str; 18] = [
 const SESSION_TOKENS: &str = "COALESCE(s.input_tokens, 0) + COALESCE(s.output_tokens, 0)
      + COALESCE(s.cache_read_tokens, 0) + COALESCE(s.cache_write_tokens, 0)";
 
-fn collect(conn: &Connection, layout: &SchemaLayout, window: &Window) -> Result<Insights, DbError> {
+fn collect(
+    conn: &Connection,
+    layout: &SchemaLayout,
+    window: &UsageWindow,
+) -> Result<Insights, DbError> {
     copy_window_sessions(conn, window)?;
     let summed = summarize(conn, layout);
     conn.execute_batch(&format!("DROP TABLE {CHOSEN}"))?;
@@ -189,7 +193,7 @@ fn collect(conn: &Connection, layout: &SchemaLayout, window: &Window) -> Result<
 }
 
 /// Copies the needed columns of the window's sessions.
-fn copy_window_sessions(conn: &Connection, window: &Window) -> Result<(), DbError> {
+fn copy_window_sessions(conn: &Connection, window: &UsageWindow) -> Result<(), DbError> {
     let columns = COPIED.join(", ");
     conn.execute_batch(&format!(
         "DROP TABLE IF EXISTS {CHOSEN}; CREATE TABLE {CHOSEN} (id TEXT PRIMARY KEY, {columns})"
@@ -345,8 +349,8 @@ fn models(
     Ok(())
 }
 
-fn read_tokens(row: &Row<'_>) -> Result<Tokens, rusqlite::Error> {
-    let mut tokens = Tokens {
+fn read_tokens(row: &Row<'_>) -> Result<TokenTotals, rusqlite::Error> {
+    let mut tokens = TokenTotals {
         input: row.get("input")?,
         output: row.get("output")?,
         cache_read: row.get("read")?,
@@ -358,7 +362,7 @@ fn read_tokens(row: &Row<'_>) -> Result<Tokens, rusqlite::Error> {
     Ok(tokens)
 }
 
-fn read_cost(row: &Row<'_>) -> Result<Spent, rusqlite::Error> {
+fn read_cost(row: &Row<'_>) -> Result<CostTotals, rusqlite::Error> {
     let if_any = |flag: &str, sum: &str| -> Result<Option<f64>, rusqlite::Error> {
         Ok(match row.get::<_, i64>(flag)? {
             0 => None,
@@ -367,7 +371,7 @@ fn read_cost(row: &Row<'_>) -> Result<Spent, rusqlite::Error> {
     };
     let actual_usd = if_any("any_actual", "actual")?;
     let estimated_usd = if_any("any_estimated", "estimated")?;
-    Ok(Spent {
+    Ok(CostTotals {
         actual_usd,
         estimated_usd,
         known_usd: sum_optional(actual_usd, estimated_usd),
@@ -384,7 +388,7 @@ fn sum_optional(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     }
 }
 
-impl Tokens {
+impl TokenTotals {
     fn add(&mut self, other: &Self) {
         self.input += other.input;
         self.output += other.output;
@@ -395,7 +399,7 @@ impl Tokens {
     }
 }
 
-impl Spent {
+impl CostTotals {
     fn add(&mut self, other: &Self) {
         self.actual_usd = sum_optional(self.actual_usd, other.actual_usd);
         self.estimated_usd = sum_optional(self.estimated_usd, other.estimated_usd);
@@ -463,7 +467,7 @@ impl MessagePass {
     fn count(
         &mut self,
         row: &Row<'_>,
-        messages: &mut Messages,
+        messages: &mut MessageCounts,
         quarters: &mut Quarters,
     ) -> Result<(), DbError> {
         messages.total += 1;
@@ -555,14 +559,14 @@ fn sources(query: &ReportQuery<'_>, all: &mut Insights) -> Result<(), DbError> {
 }
 
 #[derive(Default)]
-struct Quarters(BTreeMap<i64, Quarter>);
+struct Quarters(BTreeMap<i64, QuarterHour>);
 
 impl Quarters {
-    fn at(&mut self, seconds: f64) -> &mut Quarter {
+    fn at(&mut self, seconds: f64) -> &mut QuarterHour {
         let start = (seconds / 900.0) as i64 * 900;
-        self.0.entry(start).or_insert(Quarter {
+        self.0.entry(start).or_insert(QuarterHour {
             start,
-            ..Quarter::default()
+            ..QuarterHour::default()
         })
     }
 }

@@ -12,7 +12,7 @@ use super::lineage::{self, config_value, is_branch};
 use super::newest;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum SessionOrder {
     #[default]
     Started,
     LastActive,
@@ -28,7 +28,7 @@ pub struct ListFilter {
     pub include_archived: bool,
     /// Include subagent runs and the links of compression chains, each as its own row.
     pub include_children: bool,
-    pub order: Order,
+    pub order: SessionOrder,
     pub limit: usize,
     pub offset: usize,
 }
@@ -42,7 +42,7 @@ impl Default for ListFilter {
             min_messages: 0,
             include_archived: false,
             include_children: false,
-            order: Order::Started,
+            order: SessionOrder::Started,
             limit: 20,
             offset: 0,
         }
@@ -91,8 +91,8 @@ pub(crate) fn list(
     filter: &ListFilter,
 ) -> Result<Vec<SessionSummary>, DbError> {
     let mut sessions = match filter.order {
-        Order::Started => by_start(conn, layout, filter)?,
-        Order::LastActive => newest::list(conn, layout, filter)?,
+        SessionOrder::Started => by_start(conn, layout, filter)?,
+        SessionOrder::LastActive => newest::list(conn, layout, filter)?,
     };
     for session in &mut sessions {
         if !filter.include_children {

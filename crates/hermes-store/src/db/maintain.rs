@@ -14,14 +14,14 @@ use super::lineage::{self, config_value};
 
 /// What a deletion removed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Deleted {
+pub struct DeletedSession {
     pub session_id: String,
     /// Subagent runs of the session, which are deleted with it.
     pub delegates: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Stats {
+pub struct StoreStats {
     pub sessions: i64,
     pub messages: i64,
     pub by_source: Vec<SourceCount>,
@@ -38,7 +38,7 @@ pub struct SourceCount {
 
 /// Sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Optimized {
+pub struct OptimizeReport {
     pub indexes: Vec<String>,
     pub before: u64,
     pub after: u64,
@@ -52,7 +52,7 @@ impl Store {
 
     /// Deletes a session, its messages and its subagent runs. Branches and continuations are kept
     /// without the link to it.
-    pub async fn delete(&self, id: &SessionId) -> Result<Deleted, StoreError> {
+    pub async fn delete(&self, id: &SessionId) -> Result<DeletedSession, StoreError> {
         let id = id.as_str().to_owned();
         self.write("deleting a session", move |conn, layout| {
             if !conn
@@ -65,7 +65,7 @@ impl Store {
             let mut all = delegates.clone();
             all.push(id.clone());
             delete_rows(conn, layout, &all)?;
-            Ok(Deleted {
+            Ok(DeletedSession {
                 session_id: id.clone(),
                 delegates,
             })
@@ -86,7 +86,7 @@ impl Store {
         .await
     }
 
-    pub async fn stats(&self) -> Result<Stats, StoreError> {
+    pub async fn stats(&self) -> Result<StoreStats, StoreError> {
         let database_bytes = file_size(self);
         self.read("counting sessions", move |conn, layout| {
             let mut statement = conn.prepare(
@@ -103,7 +103,7 @@ impl Store {
                     })
                 })?
                 .collect::<Result<Vec<_>, _>>()?;
-            Ok(Stats {
+            Ok(StoreStats {
                 sessions: by_source.iter().map(|source| source.sessions).sum(),
                 messages: conn.query_row("SELECT COUNT(*) FROM messages", [], |row| row.get(0))?,
                 by_source,
@@ -115,7 +115,7 @@ impl Store {
     }
 
     /// Merges the search indexes and returns free pages to the file system.
-    pub async fn optimize(&self) -> Result<Optimized, StoreError> {
+    pub async fn optimize(&self) -> Result<OptimizeReport, StoreError> {
         let before = file_size(self);
         let tables: Vec<String> = super::schema::FTS
             .iter()
@@ -136,7 +136,7 @@ impl Store {
                 Ok(())
             })
             .await?;
-        Ok(Optimized {
+        Ok(OptimizeReport {
             indexes,
             before,
             after: file_size(self),

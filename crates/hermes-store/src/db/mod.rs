@@ -47,10 +47,10 @@ use rusqlite::Connection;
 pub use copy::{copy, damage, remove_texts};
 pub use export::markdown;
 pub use import::{ImportError, ImportReport, Imported};
-pub use list::{ListFilter, Order, SessionSummary};
-pub use maintain::{Deleted, Optimized, SourceCount, Stats};
+pub use list::{ListFilter, SessionOrder, SessionSummary};
+pub use maintain::{DeletedSession, OptimizeReport, SourceCount, StoreStats};
 pub use prune::{AutoPrune, PruneCandidate, SessionFilter};
-pub use repair::{RepairOptions, RepairReport, Strategy, glance, repair};
+pub use repair::{RepairOptions, RepairReport, RepairStrategy, quick_check, repair};
 pub use responses::{Begun, NewRequest, ResponseStore, StoredRun};
 pub use rows::{MessageRecord, SessionRecord};
 pub use titles::clean_title;
@@ -188,7 +188,7 @@ impl Store {
     }
 
     /// Whether the database belongs to a newer program, whose structure is left unchanged.
-    pub fn is_guest(&self) -> bool {
+    pub fn is_newer_schema(&self) -> bool {
         self.inner.layout.is_newer_schema()
     }
 

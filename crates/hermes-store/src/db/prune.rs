@@ -150,7 +150,7 @@ impl Store {
                 Ok(Some(ids.len()))
             })
             .await?;
-        if wish.vacuum && pruned.is_some_and(|count| count > 0) && !self.is_guest() {
+        if wish.vacuum && pruned.is_some_and(|count| count > 0) && !self.is_newer_schema() {
             self.optimize().await?;
         }
         Ok(pruned)

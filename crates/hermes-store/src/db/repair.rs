@@ -31,7 +31,7 @@ impl Default for RepairOptions {
 /// The repair that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Strategy {
+pub enum RepairStrategy {
     RebuildFts,
     Reindex,
     DedupSchema,
@@ -43,7 +43,7 @@ pub struct RepairReport {
     pub healthy: bool,
     /// What was wrong before.
     pub problem: Option<String>,
-    pub strategy: Option<Strategy>,
+    pub strategy: Option<RepairStrategy>,
     pub backup: Option<PathBuf>,
     /// What is still wrong.
     pub error: Option<String>,
@@ -84,11 +84,11 @@ pub fn repair(
         report.backup = Some(backup(path, clock)?);
     }
     // From the least to the most invasive.
-    let steps: [(Strategy, RepairStep); 4] = [
-        (Strategy::RebuildFts, rebuild_fts),
-        (Strategy::Reindex, reindex),
-        (Strategy::DedupSchema, dedup_schema),
-        (Strategy::DropFtsRebuild, recreate_fts),
+    let steps: [(RepairStrategy, RepairStep); 4] = [
+        (RepairStrategy::RebuildFts, rebuild_fts),
+        (RepairStrategy::Reindex, reindex),
+        (RepairStrategy::DedupSchema, dedup_schema),
+        (RepairStrategy::DropFtsRebuild, recreate_fts),
     ];
     for (strategy, step) in steps {
         if let Err(fault) = step(path) {
@@ -110,7 +110,7 @@ pub fn repair(
 
 /// A quick check: whether the tables exist and a message can be written. The whole file is not
 /// read, which takes seconds for a large one. `Err` means that the disk is full.
-pub fn glance(path: &Path) -> Result<Option<String>, StoreError> {
+pub fn quick_check(path: &Path) -> Result<Option<String>, StoreError> {
     let look = || -> Result<Option<String>, rusqlite::Error> {
         let conn = connect(path, AccessMode::Write)?;
         let layout = SchemaLayout::read(&conn)?;

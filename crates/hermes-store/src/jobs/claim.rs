@@ -11,7 +11,7 @@ use chrono::{DateTime, FixedOffset, TimeDelta, TimeZone};
 use serde_json::{Map, Value, json};
 
 use super::next::moment;
-use super::schedule::{Schedule, iso};
+use super::schedule::{JobSchedule, iso};
 use super::{Job, JobError, JobTable};
 
 /// How long the claim of a manually started run is valid.
@@ -29,7 +29,7 @@ pub struct Claimant {
 
 /// The result of claiming due jobs.
 #[derive(Clone, Debug, Default)]
-pub struct Taken {
+pub struct ClaimedJobs {
     /// Claimed: the caller must run them.
     pub jobs: Vec<Job>,
     /// More jobs are due than could be claimed.
@@ -40,7 +40,7 @@ pub struct Taken {
 
 /// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RunEnd {
+pub struct RunResult {
     /// `None` if it succeeded.
     pub error: Option<String>,
     /// Why the result could not be delivered to one of its targets.
@@ -53,12 +53,12 @@ pub struct EndedRun<Tz: TimeZone> {
     pub job: String,
     /// The time, in the zone in which times of day are interpreted.
     pub at: DateTime<Tz>,
-    pub end: RunEnd,
+    pub end: RunResult,
 }
 
 /// What happened to a job after its run.
 #[derive(Clone, Debug, PartialEq)]
-pub enum After {
+pub enum JobAfterRun {
     Kept(Box<Job>),
     /// It has run as often as configured.
     Removed,
@@ -67,7 +67,7 @@ pub enum After {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum ClaimError {
+pub enum JobClaimError {
     #[error(transparent)]
     Job(#[from] JobError),
     #[error("the job {0:?} runs already")]
@@ -75,25 +75,25 @@ pub enum ClaimError {
     #[error("the job {0:?} is paused; resume it first")]
     Paused(String),
     #[error("the job {0:?} has run as often as it was to; give it a new time first")]
-    Spent(String),
+    Exhausted(String),
 }
 
 impl JobTable {
     /// Claims due jobs, at most `limit`. A missed recurring job runs once, however often it was
     /// missed. `running` tells whether a run of a job is in progress anywhere.
-    pub fn take_due<Tz: TimeZone>(
+    pub fn claim_due<Tz: TimeZone>(
         &self,
         now: &DateTime<Tz>,
         who: &Claimant,
         limit: usize,
         running: impl Fn(&str) -> bool,
-    ) -> Result<Taken, JobError> {
+    ) -> Result<ClaimedJobs, JobError> {
         // Nothing is locked or written if there is nothing to do.
         if !self.list()?.iter().any(|job| needs_processing(job, now)) {
-            return Ok(Taken::default());
+            return Ok(ClaimedJobs::default());
         }
         self.change(|contents| {
-            let mut taken = Taken::default();
+            let mut taken = ClaimedJobs::default();
             contents.jobs.retain_mut(|stored| {
                 let Some(mut job) = Job::from_stored(stored) else {
                     return true;
@@ -107,13 +107,13 @@ impl JobTable {
     }
 
     /// Claims a job that a person starts now, due or not.
-    pub fn take_now<Tz: TimeZone>(
+    pub fn claim_now<Tz: TimeZone>(
         &self,
         reference: &str,
         now: &DateTime<Tz>,
         who: &Claimant,
         running: impl Fn(&str) -> bool,
-    ) -> Result<Job, ClaimError> {
+    ) -> Result<Job, JobClaimError> {
         let mut refused = None;
         let job = self.update(reference, |job| {
             let schedule = job.schedule()?;
@@ -121,11 +121,11 @@ impl JobTable {
             let held = is_claim_valid(job, "fire_claim", now, FIRE_CLAIM_LEASE)
                 || (!schedule.is_recurring() && is_claim_valid(job, "run_claim", now, who.lease));
             if held || running(job.id()) {
-                refused = Some(ClaimError::Running(name));
+                refused = Some(JobClaimError::Running(name));
             } else if !job.enabled() || job.state() == "paused" {
-                refused = Some(ClaimError::Paused(name));
+                refused = Some(JobClaimError::Paused(name));
             } else if !schedule.is_recurring() && is_exhausted(job) {
-                refused = Some(ClaimError::Spent(name));
+                refused = Some(JobClaimError::Exhausted(name));
             } else {
                 job.set("fire_claim", claim_value(now, who));
                 record_claim(job, &schedule, now, who);
@@ -166,20 +166,23 @@ impl JobTable {
         &self,
         id: &str,
         now: &DateTime<Tz>,
-        end: &RunEnd,
-    ) -> Result<After, JobError> {
+        end: &RunResult,
+    ) -> Result<JobAfterRun, JobError> {
         let one = EndedRun {
             job: id.to_owned(),
             at: now.clone(),
             end: end.clone(),
         };
         let after = self.finish_all(std::slice::from_ref(&one), true)?;
-        Ok(after.into_iter().next().unwrap_or(After::Gone))
+        Ok(after.into_iter().next().unwrap_or(JobAfterRun::Gone))
     }
 
     /// Like [`Self::finish_run`] for several runs: the table is read and written once. A run that
     /// is already recorded is left unchanged.
-    pub fn finish_runs<Tz: TimeZone>(&self, ends: &[EndedRun<Tz>]) -> Result<Vec<After>, JobError> {
+    pub fn finish_runs<Tz: TimeZone>(
+        &self,
+        ends: &[EndedRun<Tz>],
+    ) -> Result<Vec<JobAfterRun>, JobError> {
         self.finish_all(ends, false)
     }
 
@@ -188,7 +191,7 @@ impl JobTable {
         &self,
         ends: &[EndedRun<Tz>],
         again: bool,
-    ) -> Result<Vec<After>, JobError> {
+    ) -> Result<Vec<JobAfterRun>, JobError> {
         self.change(|contents| {
             let places: HashMap<String, usize> = contents
                 .jobs
@@ -203,18 +206,18 @@ impl JobTable {
                 let Some((at, mut job)) =
                     at.and_then(|at| Some((*at, Job::from_stored(&contents.jobs[*at])?)))
                 else {
-                    after.push(After::Gone);
+                    after.push(JobAfterRun::Gone);
                     continue;
                 };
                 let last = job.text("last_run_at");
                 let recorded = moment(&last, &run.at.timezone()) == Some(run.at.fixed_offset());
                 if (again || !recorded) && !finish(&mut job, &run.at, &run.end) {
                     gone.insert(at);
-                    after.push(After::Removed);
+                    after.push(JobAfterRun::Removed);
                     continue;
                 }
                 contents.jobs[at] = Value::Object(job.fields().clone());
-                after.push(After::Kept(Box::new(job)));
+                after.push(JobAfterRun::Kept(Box::new(job)));
             }
             let mut at = 0;
             contents.jobs.retain(|_| {
@@ -227,7 +230,7 @@ impl JobTable {
 
     /// Releases jobs that were claimed and never started: (job, time of the claim) each. One that
     /// has run since is left unchanged.
-    pub fn give_back<Tz: TimeZone>(
+    pub fn release_claims<Tz: TimeZone>(
         &self,
         claims: &[(String, String)],
         now: &DateTime<Tz>,
@@ -291,7 +294,7 @@ fn claim_if_due<Tz: TimeZone>(
     who: &Claimant,
     limit: usize,
     running: impl Fn(&str) -> bool,
-    taken: &mut Taken,
+    taken: &mut ClaimedJobs,
 ) -> bool {
     if !job.enabled() || job.state() == "paused" {
         return true;
@@ -336,7 +339,7 @@ fn claim_if_due<Tz: TimeZone>(
 /// Sets the next run of a job whose time is missing or invalid.
 fn restore_next_run<Tz: TimeZone>(
     job: &mut Job,
-    schedule: &Schedule,
+    schedule: &JobSchedule,
     now: &DateTime<Tz>,
 ) -> Option<DateTime<FixedOffset>> {
     if !schedule.is_recurring() && !job.text("last_run_at").is_empty() {
@@ -352,12 +355,12 @@ fn restore_next_run<Tz: TimeZone>(
 /// with daylight saving time.
 fn reschedule_after_zone_change<Tz: TimeZone>(
     job: &mut Job,
-    schedule: &Schedule,
+    schedule: &JobSchedule,
     due: DateTime<FixedOffset>,
     now: &DateTime<Tz>,
 ) -> bool {
     let here = now.fixed_offset();
-    let other_zone = matches!(schedule, Schedule::Cron { .. })
+    let other_zone = matches!(schedule, JobSchedule::Cron { .. })
         && due.offset() != here.offset()
         && due.naive_local() > here.naive_local();
     if !other_zone {
@@ -374,7 +377,7 @@ fn reschedule_after_zone_change<Tz: TimeZone>(
     !fits
 }
 
-fn advance<Tz: TimeZone>(job: &mut Job, schedule: &Schedule, now: &DateTime<Tz>) {
+fn advance<Tz: TimeZone>(job: &mut Job, schedule: &JobSchedule, now: &DateTime<Tz>) {
     job.set("next_run_at", json!(schedule.next_after(now)));
 }
 
@@ -385,7 +388,7 @@ fn claim_value<Tz: TimeZone>(now: &DateTime<Tz>, who: &Claimant) -> Value {
 /// Records a run before it begins.
 fn record_claim<Tz: TimeZone>(
     job: &mut Job,
-    schedule: &Schedule,
+    schedule: &JobSchedule,
     now: &DateTime<Tz>,
     who: &Claimant,
 ) {
@@ -444,7 +447,7 @@ fn set_completed_runs(job: &mut Job, completed: i64) {
 }
 
 /// `false`: that was its last run.
-fn finish<Tz: TimeZone>(job: &mut Job, now: &DateTime<Tz>, end: &RunEnd) -> bool {
+fn finish<Tz: TimeZone>(job: &mut Job, now: &DateTime<Tz>, end: &RunResult) -> bool {
     let status = if end.error.is_none() { "ok" } else { "error" };
     job.set("last_run_at", json!(iso(&now.fixed_offset())));
     job.set("last_status", json!(status));
@@ -485,7 +488,12 @@ fn finish<Tz: TimeZone>(job: &mut Job, now: &DateTime<Tz>, end: &RunEnd) -> bool
     true
 }
 
-fn set_next_run<Tz: TimeZone>(job: &mut Job, schedule: &Schedule, now: &DateTime<Tz>, ahead: bool) {
+fn set_next_run<Tz: TimeZone>(
+    job: &mut Job,
+    schedule: &JobSchedule,
+    now: &DateTime<Tz>,
+    ahead: bool,
+) {
     if !schedule.is_recurring() && !ahead {
         job.set("next_run_at", Value::Null);
         job.set("enabled", json!(false));

@@ -139,7 +139,7 @@ impl Executions {
 
     /// Attempts whose process has exited. They stay open until [`Self::mark_unknown`], because this
     /// process may die before it reports them.
-    pub fn cut(
+    pub fn orphaned(
         &self,
         me: &Owner,
         processes: &dyn Processes,
@@ -154,7 +154,7 @@ impl Executions {
     }
 
     /// Marks an orphaned attempt as `unknown`. `false`: another process was first.
-    pub fn lose(&self, id: &str, why: &str, at: &str) -> Result<bool, ExecutionsError> {
+    pub fn mark_unknown(&self, id: &str, why: &str, at: &str) -> Result<bool, ExecutionsError> {
         self.with(|conn| {
             let changed = conn.execute(
                 "UPDATE executions SET status = 'unknown', finished_at = ?2, error = ?3
@@ -301,7 +301,9 @@ mod tests {
             .claim("e1", "job", "builtin", &owner("first"), now)
             .unwrap();
         let found = |instance: &str| {
-            let cut = executions.cut(&owner(instance), &NoLiveProcesses).unwrap();
+            let cut = executions
+                .orphaned(&owner(instance), &NoLiveProcesses)
+                .unwrap();
             cut.into_iter().map(|run| run.id).collect::<Vec<_>>()
         };
         assert!(found("first").is_empty(), "it is our own");
@@ -311,8 +313,8 @@ mod tests {
             ["e1"],
             "the second died before it told anybody"
         );
-        assert!(executions.lose("e1", "cut", now).unwrap());
-        assert!(!executions.lose("e1", "cut", now).unwrap());
+        assert!(executions.mark_unknown("e1", "cut", now).unwrap());
+        assert!(!executions.mark_unknown("e1", "cut", now).unwrap());
         assert!(found("fourth").is_empty());
         assert_eq!(executions.list(None, 9).unwrap()[0].status, "unknown");
     }

@@ -16,7 +16,7 @@ use crate::db::delivery::{Owner, Processes};
 
 /// A run that has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Finished {
+pub struct FinishedRun {
     pub execution: String,
     /// The job as it was when it ran.
     pub job: Map<String, Value>,
@@ -49,7 +49,7 @@ impl FinishedRuns {
         }
     }
 
-    pub fn put(&self, run: &Finished) -> io::Result<()> {
+    pub fn put(&self, run: &FinishedRun) -> io::Result<()> {
         fs::create_private_dir(&self.dir)?;
         let text = serde_json::to_vec(run)?;
         fs::write_atomic(&self.path(&run.execution)?, &text, 0o600)
@@ -64,7 +64,11 @@ impl FinishedRuns {
 
     /// Runs that no process is working on: their process has exited, or only the message is left.
     /// Runs that `me` has written and not recorded are in progress.
-    pub fn left(&self, me: &Owner, processes: &dyn Processes) -> io::Result<Vec<Finished>> {
+    pub fn unfinished_work(
+        &self,
+        me: &Owner,
+        processes: &dyn Processes,
+    ) -> io::Result<Vec<FinishedRun>> {
         let entries = match std::fs::read_dir(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
@@ -74,7 +78,7 @@ impl FinishedRuns {
             if path.extension().is_none_or(|ext| ext != "json") {
                 continue;
             }
-            let run: Finished = match std::fs::read(&path)
+            let run: FinishedRun = match std::fs::read(&path)
                 .map_err(|error| error.to_string())
                 .and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string()))
             {

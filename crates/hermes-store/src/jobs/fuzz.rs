@@ -68,14 +68,14 @@ fn schedules(text: &str) {
     };
     let stored = parsed.to_json();
     assert_eq!(
-        schedule::Schedule::from_stored(&stored).ok().as_ref(),
+        schedule::JobSchedule::from_stored(&stored).ok().as_ref(),
         Some(&parsed.schedule),
         "{stored}"
     );
     runs_later(&parsed.schedule);
 }
 
-fn runs_later(schedule: &schedule::Schedule) {
+fn runs_later(schedule: &schedule::JobSchedule) {
     let Some(next) = schedule.next_after(&now()) else {
         return;
     };

@@ -32,13 +32,13 @@ use hermes_config::fs::{self, FileLock, LockError};
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use serde_json::{Map, Value, json};
 
-pub use claim::{After, ClaimError, Claimant, EndedRun, RunEnd, Taken};
+pub use claim::{Claimant, ClaimedJobs, EndedRun, JobAfterRun, JobClaimError, RunResult};
 pub use executions::{Execution, Executions, ExecutionsError};
-pub use finished::{Finished, FinishedRuns};
+pub use finished::{FinishedRun, FinishedRuns};
 pub use next::GRACE;
-pub use output::Outputs;
+pub use output::JobOutputs;
 pub use record::Job;
-pub use schedule::{Schedule, ScheduleError};
+pub use schedule::{JobSchedule, ScheduleError};
 
 /// Other writers hold the lock for milliseconds; waiting longer than this is an error.
 const LOCK_WAIT: Duration = Duration::from_secs(30);

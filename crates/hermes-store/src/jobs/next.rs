@@ -6,7 +6,7 @@ use chrono::{
 };
 
 use super::cron_fields::{self, FieldValues};
-use super::schedule::{Schedule, in_zone, iso};
+use super::schedule::{JobSchedule, in_zone, iso};
 
 /// A time this recent still counts as now, because writing and reading take time.
 pub const GRACE: TimeDelta = TimeDelta::seconds(120);
@@ -14,7 +14,7 @@ pub const GRACE: TimeDelta = TimeDelta::seconds(120);
 /// How far the original's library looks ahead.
 const HORIZON_DAYS: u64 = 366 * 50;
 
-impl Schedule {
+impl JobSchedule {
     /// The next run after `now`, as stored; `None` if it never runs again. Times of day are in
     /// `now`'s time zone, also across a change of its offset.
     pub fn next_after<Tz: TimeZone>(&self, now: &DateTime<Tz>) -> Option<String> {
@@ -145,7 +145,7 @@ mod tests {
 
     fn next(expr: &str, now: &str) -> String {
         let now = DateTime::parse_from_rfc3339(now).unwrap();
-        let schedule = Schedule::Cron { expr: expr.into() };
+        let schedule = JobSchedule::Cron { expr: expr.into() };
         let berlin = Zone::parse("Europe/Berlin").unwrap();
         schedule.next_after(&now.with_timezone(&berlin)).unwrap()
     }
@@ -280,7 +280,7 @@ mod tests {
             .unwrap()
             .with_timezone(&Utc);
         let once = |run_at: &str| {
-            Schedule::Once {
+            JobSchedule::Once {
                 run_at: run_at.into(),
             }
             .next_after(&now)
@@ -294,12 +294,12 @@ mod tests {
             once("2027-01-11T08:50:00").as_deref(),
             Some("2027-01-11T08:50:00+00:00")
         );
-        let often = Schedule::Interval { minutes: 90 };
+        let often = JobSchedule::Interval { minutes: 90 };
         assert_eq!(
             often.next_after(&now).as_deref(),
             Some("2027-01-10T10:30:00+00:00")
         );
-        let often = |expr: &str| Schedule::Cron { expr: expr.into() }.next_after(&now);
+        let often = |expr: &str| JobSchedule::Cron { expr: expr.into() }.next_after(&now);
         assert_eq!(
             often("* * * * * */5").as_deref(),
             Some("2027-01-10T09:01:00+00:00")
@@ -308,7 +308,7 @@ mod tests {
             often("* * * * * 30,40").as_deref(),
             Some("2027-01-10T09:00:30+00:00")
         );
-        let never = Schedule::Cron {
+        let never = JobSchedule::Cron {
             expr: "0 0 31 2 *".into(),
         };
         assert_eq!(never.next_after(&now), None);

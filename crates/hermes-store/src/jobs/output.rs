@@ -8,13 +8,13 @@ use hermes_config::fs;
 
 /// The directory with the results of a home's jobs.
 #[derive(Clone, Debug)]
-pub struct Outputs {
+pub struct JobOutputs {
     dir: PathBuf,
     /// Files per job; 0 keeps all.
     keep: usize,
 }
 
-impl Outputs {
+impl JobOutputs {
     /// `dir` is `<home>/cron`.
     pub fn new(dir: &Path, keep: usize) -> Self {
         Self {
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn the_newest_are_kept_and_ids_stay_inside() {
         let dir = tempfile::tempdir().unwrap();
-        let outputs = Outputs::new(dir.path(), 2);
+        let outputs = JobOutputs::new(dir.path(), 2);
         let first = Utc.with_ymd_and_hms(2027, 1, 2, 3, 4, 5).unwrap();
         for minute in 0..4 {
             let at = first + TimeDelta::minutes(minute);

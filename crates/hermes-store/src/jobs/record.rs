@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::schedule::{self, Schedule, ScheduleError};
+use super::schedule::{self, JobSchedule, ScheduleError};
 
 /// A stored job. Unknown fields are kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,8 +13,13 @@ pub struct Job {
 
 impl Job {
     /// A new job in the format and field order of the original; the table assigns an id.
-    pub fn new(name: &str, prompt: &str, schedule: &schedule::Parsed, created_at: &str) -> Self {
-        let times = matches!(schedule.schedule, Schedule::Once { .. }).then_some(1);
+    pub fn new(
+        name: &str,
+        prompt: &str,
+        schedule: &schedule::ParsedSchedule,
+        created_at: &str,
+    ) -> Self {
+        let times = matches!(schedule.schedule, JobSchedule::Once { .. }).then_some(1);
         let fields = json!({
             "id": "", "name": name, "prompt": prompt, "skills": [], "skill": null,
             "model": null, "provider": null, "provider_snapshot": null, "model_snapshot": null,
@@ -117,8 +122,8 @@ impl Job {
         }
     }
 
-    pub fn schedule(&self) -> Result<Schedule, ScheduleError> {
-        Schedule::from_stored(self.fields.get("schedule").unwrap_or(&Value::Null))
+    pub fn schedule(&self) -> Result<JobSchedule, ScheduleError> {
+        JobSchedule::from_stored(self.fields.get("schedule").unwrap_or(&Value::Null))
     }
 
     pub fn schedule_display(&self) -> String {

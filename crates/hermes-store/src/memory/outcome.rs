@@ -6,20 +6,20 @@ use std::path::PathBuf;
 use hermes_config::fs::LockError;
 use serde_json::{Value, json};
 
-use super::{Operation, Target};
-use crate::scan::Category;
+use super::{MemoryOperation, MemoryTarget};
+use crate::scan::ThreatCategory;
 
 /// The state after a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Saved {
-    pub target: Target,
+pub struct MemoryStatus {
+    pub target: MemoryTarget,
     pub used: usize,
     pub limit: usize,
     pub entry_count: usize,
     pub message: String,
 }
 
-impl Saved {
+impl MemoryStatus {
     /// `3% — 50/1,375 chars`
     pub fn usage(&self) -> String {
         format!(
@@ -54,13 +54,13 @@ pub enum MemoryError {
     #[error(
         "not saved: the text looks like an attack on later conversations ({category}). Memory is part of every prompt; reword it as a plain fact"
     )]
-    Blocked { category: Category },
+    Blocked { category: ThreatCategory },
     #[error(
         "not saved: {} would hold {} of {} characters. In one call with operations, remove or shorten entries you can spare (see current_entries) and make this change",
         target.file_name(), thousands(*needed), thousands(*limit)
     )]
     Full {
-        target: Target,
+        target: MemoryTarget,
         needed: usize,
         used: usize,
         limit: usize,
@@ -98,7 +98,7 @@ pub enum MemoryError {
 }
 
 impl MemoryError {
-    pub(super) fn in_batch(self, at: usize, operation: &Operation) -> Self {
+    pub(super) fn in_batch(self, at: usize, operation: &MemoryOperation) -> Self {
         Self::InBatch {
             at,
             action: operation.action(),
@@ -161,13 +161,15 @@ impl MemoryError {
 }
 
 /// The change described by the payload of a pending record.
-pub(super) fn parse_payload(payload: &Value) -> Result<(Target, Vec<Operation>), MemoryError> {
+pub(super) fn parse_payload(
+    payload: &Value,
+) -> Result<(MemoryTarget, Vec<MemoryOperation>), MemoryError> {
     let bad = |why: &str| MemoryError::BadPayload(why.to_owned());
     let target = match &payload["target"] {
-        Value::Null => Target::Memory,
+        Value::Null => MemoryTarget::Memory,
         target => target
             .as_str()
-            .and_then(Target::parse)
+            .and_then(MemoryTarget::parse)
             .ok_or_else(|| bad("its target is neither memory nor user"))?,
     };
     let operations = if payload["action"] == "batch" {
@@ -183,17 +185,17 @@ pub(super) fn parse_payload(payload: &Value) -> Result<(Target, Vec<Operation>),
     Ok((target, operations))
 }
 
-fn parse_operation(value: &Value) -> Result<Operation, MemoryError> {
+fn parse_operation(value: &Value) -> Result<MemoryOperation, MemoryError> {
     let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
     match value["action"].as_str() {
-        Some("add") => Ok(Operation::Add {
+        Some("add") => Ok(MemoryOperation::Add {
             content: text("content"),
         }),
-        Some("replace") => Ok(Operation::Replace {
+        Some("replace") => Ok(MemoryOperation::Replace {
             old_text: text("old_text"),
             content: text("content"),
         }),
-        Some("remove") => Ok(Operation::Remove {
+        Some("remove") => Ok(MemoryOperation::Remove {
             old_text: text("old_text"),
         }),
         other => Err(MemoryError::BadPayload(format!(

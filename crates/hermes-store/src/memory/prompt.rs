@@ -2,8 +2,8 @@
 //! so a stored prompt is the same whichever program built it.
 
 use super::outcome::{percent, thousands};
-use super::{DELIMITER, Target, length};
-use crate::scan::{self, Scope};
+use super::{DELIMITER, MemoryTarget, length};
+use crate::scan::{self, ScanScope};
 
 /// A file may exceed its limit after manual edits or by the original. At most this many times the
 /// limit is shown, but at least [`MIN_SHOWN_CHARS`] characters, because every request includes
@@ -25,7 +25,7 @@ pub(super) fn newest_that_fit(entries: &[String], limit: usize) -> (usize, &[Str
     (left_out, &entries[left_out..])
 }
 
-pub(super) fn block(target: Target, entries: &[String], limit: usize) -> Option<String> {
+pub(super) fn block(target: MemoryTarget, entries: &[String], limit: usize) -> Option<String> {
     if entries.is_empty() {
         return None;
     }
@@ -50,8 +50,8 @@ pub(super) fn block(target: Target, entries: &[String], limit: usize) -> Option<
         shown.insert(0, note);
     }
     let header = match target {
-        Target::Memory => "MEMORY (your personal notes)",
-        Target::User => "USER PROFILE (who the user is)",
+        MemoryTarget::Memory => "MEMORY (your personal notes)",
+        MemoryTarget::User => "USER PROFILE (who the user is)",
     };
     let rule = "═".repeat(46);
     Some(format!(
@@ -64,11 +64,11 @@ pub(super) fn block(target: Target, entries: &[String], limit: usize) -> Option<
 }
 
 /// The entry, or a note in its place if it tries to instruct the model. The file keeps it.
-fn scanned_entry(target: Target, entry: &str) -> String {
+fn scanned_entry(target: MemoryTarget, entry: &str) -> String {
     if entry.starts_with("[BLOCKED:") {
         return entry.to_owned();
     }
-    let found = scan::scan(entry, Scope::Strict);
+    let found = scan::scan(entry, ScanScope::Strict);
     if found.is_empty() {
         return entry.to_owned();
     }

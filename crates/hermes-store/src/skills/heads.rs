@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use hermes_config::fs::write_atomic;
 use serde::{Deserialize, Serialize};
 
-use super::{Frontmatter, Library, frontmatter, walk};
+use super::{Frontmatter, SkillLibrary, frontmatter, walk};
 
 const SKILL: &str = "SKILL.md";
 const CATEGORY: &str = "DESCRIPTION.md";
@@ -140,7 +140,7 @@ pub(super) struct ListingStats {
     pub(super) read: usize,
 }
 
-impl Library {
+impl SkillLibrary {
     /// The files of every root, the home's own first, each root sorted by path.
     pub(super) fn heads(&self) -> Vec<(PathBuf, Vec<SkillFile>)> {
         self.heads_with(&mut ListingStats::default())

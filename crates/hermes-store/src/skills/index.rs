@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::Library;
+use super::SkillLibrary;
 use super::heads::{SkillFile, SkillHead};
 
 /// Maximum length of a description in the list.
@@ -33,7 +33,7 @@ pub struct IndexCategory {
     pub skills: BTreeMap<String, String>,
 }
 
-impl Library {
+impl SkillLibrary {
     /// The skills to offer. If two have the same name, the first wins: the home's own before
     /// external ones.
     pub fn index(&self, offer: &Offer<'_>) -> Index {
@@ -94,7 +94,7 @@ impl Index {
         if full.len() <= MAX_RENDERED {
             return Some(full);
         }
-        self.render_lean()
+        self.render_names_only()
     }
 
     fn render_full(&self) -> Option<String> {
@@ -112,7 +112,7 @@ impl Index {
     }
 
     /// Names only, for small contexts.
-    pub fn render_lean(&self) -> Option<String> {
+    pub fn render_names_only(&self) -> Option<String> {
         let every = usize::MAX;
         let lean = self.names(every)?;
         if lean.len() <= MAX_RENDERED {

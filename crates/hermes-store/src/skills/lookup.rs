@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::{Frontmatter, Library, SkillError, walk};
+use super::{Frontmatter, SkillError, SkillLibrary, walk};
 
 /// A skill document that was found.
 pub(super) struct FoundSkill {
@@ -11,7 +11,7 @@ pub(super) struct FoundSkill {
     pub(super) path: PathBuf,
 }
 
-impl Library {
+impl SkillLibrary {
     /// The document with this name: a path below a skills directory, `category:name`, a directory
     /// name, the name in the front matter, or a flat file. Ambiguous names are an error.
     pub(super) fn lookup(&self, name: &str) -> Result<FoundSkill, SkillError> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::usage::Event;
 use super::view::{available_files, path_inside};
-use super::{Library, MAX_DESCRIPTION, MAX_NAME, SkillError, frontmatter, patch, walk};
+use super::{MAX_DESCRIPTION, MAX_NAME, SkillError, SkillLibrary, frontmatter, patch, walk};
 
 /// Maximum length of a document in characters, and of a supporting file in bytes.
 const MAX_CHARS: usize = 100_000;
@@ -43,7 +43,7 @@ impl Managed {
     }
 }
 
-impl Library {
+impl SkillLibrary {
     /// Creates a skill in the home's own directory.
     pub fn create(
         &self,

@@ -25,7 +25,7 @@ use hermes_config::home::Home;
 use hermes_core::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 
-pub use bundles::{Bundle, Bundles, command_name};
+pub use bundles::{SkillBundle, SkillBundles, command_name};
 pub use error::SkillError;
 pub use frontmatter::Frontmatter;
 use heads::SkillFile;
@@ -146,11 +146,11 @@ pub struct Skill {
 
 /// The skills of one home.
 #[derive(Clone)]
-pub struct Library {
+pub struct SkillLibrary {
     settings: Arc<Settings>,
 }
 
-impl Library {
+impl SkillLibrary {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings: Arc::new(settings),

@@ -49,8 +49,8 @@ impl SkillsHarness {
         }
     }
 
-    fn library(&self) -> Library {
-        Library::new(self.settings())
+    fn library(&self) -> SkillLibrary {
+        SkillLibrary::new(self.settings())
     }
 
     fn text(&self, path: &str) -> String {
@@ -91,11 +91,13 @@ fn the_list_is_sorted_by_category_and_the_home_wins_over_others() {
         ..f.settings()
     };
     assert_eq!(
-        names(&Library::new(off.clone()).list(Some("b"), None)),
+        names(&SkillLibrary::new(off.clone()).list(Some("b"), None)),
         ["zeta"]
     );
     assert!(matches!(
-        Library::new(off).view("b/alpha", None, None).unwrap_err(),
+        SkillLibrary::new(off)
+            .view("b/alpha", None, None)
+            .unwrap_err(),
         SkillError::Disabled(_)
     ));
 }
@@ -455,7 +457,7 @@ fn the_index_follows_conditions_and_cuts_descriptions() {
     assert_eq!(cat, ["long", "needs"]);
     assert!(
         index
-            .render_lean()
+            .render_names_only()
             .unwrap()
             .contains("\n  cat: long, needs\n")
     );
@@ -473,7 +475,7 @@ fn the_list_in_the_prompt_is_bounded_and_the_rest_is_found() {
         );
         std::fs::write(skill.join("SKILL.md"), text).unwrap();
     }
-    let library = Library::new(Settings::new(dir.path()));
+    let library = SkillLibrary::new(Settings::new(dir.path()));
     let shown = library.index(&Offer::default()).render().unwrap();
     assert!(shown.len() <= 16_000, "{} bytes", shown.len());
     assert!(shown.contains("more: skills_list(category)"), "{shown}");

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::frontmatter::{fits_platform, scalar, words};
 use super::lookup::FoundSkill;
-use super::{Frontmatter, Library, SkillError, walk};
+use super::{Frontmatter, SkillError, SkillLibrary, walk};
 
 /// What was requested.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,7 +56,7 @@ impl SkillView {
     }
 }
 
-impl Library {
+impl SkillLibrary {
     /// Shows the skill `name`, or its file `file`. `session` replaces `${HERMES_SESSION_ID}`.
     pub fn view(
         &self,

@@ -104,7 +104,7 @@ impl DraftSlots {
             let slot = self.hold(slot)?;
             // Read again, now that no other process can take it.
             let file = read(&slot.path)?;
-            let text = file.draft.to_rich(&BodyFiles::for_draft(&slot.path));
+            let text = file.draft.into_rich(&BodyFiles::for_draft(&slot.path));
             (!text.is_empty()).then_some((slot, text))
         })
     }

@@ -57,7 +57,7 @@ impl History {
         lines[skip..]
             .iter()
             .filter_map(|line| serde_json::from_str::<StoredText>(line).ok())
-            .map(|stored| stored.to_rich(&NoBodies))
+            .map(|stored| stored.into_rich(&NoBodies))
             .filter(|entry| !entry.is_empty())
             .collect()
     }

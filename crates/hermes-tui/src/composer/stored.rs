@@ -74,7 +74,7 @@ impl StoredText {
         Self::Pieces(pieces.collect())
     }
 
-    pub(super) fn to_rich(self, bodies: &impl BodyStore) -> RichText {
+    pub(super) fn into_rich(self, bodies: &impl BodyStore) -> RichText {
         match self {
             Self::Text(text) => RichText::plain(&text),
             Self::Pieces(pieces) => {

@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::time::Instant;
 
-use hermes_store::db::{ListFilter, Order, SessionSummary};
+use hermes_store::db::{ListFilter, SessionOrder, SessionSummary};
 use hermes_tui::input::{InputReader, TerminalInput};
 use hermes_tui::keys::Keymap;
 use hermes_tui::panel::{PanelOutcome, PanelView};
@@ -70,7 +70,7 @@ fn sessions(args: &BrowseArgs, cx: &Context) -> Result<Vec<SessionSummary>, Fail
             vec!["tool".to_owned()]
         },
         source: args.source.clone(),
-        order: Order::LastActive,
+        order: SessionOrder::LastActive,
         limit: args.limit,
         ..ListFilter::default()
     };

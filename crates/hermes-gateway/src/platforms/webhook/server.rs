@@ -15,7 +15,7 @@ use hermes_core::BoxFuture;
 use hermes_core::clock::Clock;
 use hermes_core::task;
 use hermes_store::db::delivery::Target;
-use hermes_store::skills::{Library, View};
+use hermes_store::skills::{SkillLibrary, View};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
@@ -55,7 +55,7 @@ struct Shared {
     max_body: usize,
     script_patience: Duration,
     home: std::path::PathBuf,
-    library: Library,
+    library: SkillLibrary,
     desk: Arc<dyn Desk>,
     clock: Arc<dyn Clock>,
 }
@@ -97,7 +97,7 @@ impl Server {
                 rate: usize::try_from(number("rate_limit", 30)?).unwrap_or(usize::MAX),
                 max_body: usize::try_from(number("max_body_bytes", 1 << 20)?).unwrap_or(usize::MAX),
                 script_patience: Duration::from_secs(number("script_timeout_seconds", 30)?),
-                library: Library::of_home(&gateway.home, &gateway.config, Some(NAME)),
+                library: SkillLibrary::of_home(&gateway.home, &gateway.config, Some(NAME)),
                 home,
                 desk,
                 clock,

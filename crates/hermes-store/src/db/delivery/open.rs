@@ -172,7 +172,7 @@ impl Delivery {
             .await
     }
 
-    /// Like [`Self::transcript_after`], after a text stored without a message id at this time or
+    /// Like [`Self::spoken_after`], after a text stored without a message id at this time or
     /// later.
     pub async fn spoken_after_words(
         &self,

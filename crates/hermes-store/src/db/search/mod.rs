@@ -14,8 +14,8 @@ use serde::Serialize;
 
 pub use query::clean_query;
 pub use recall::{
-    Browsed, Browsing, DiscoverRequest, Discovered, Discovery, ReadOut, Scroll, ScrollRequest,
-    SessionMeta,
+    BrowseResult, BrowsedSession, DiscoverRequest, DiscoverResult, DiscoveredSession,
+    ReadSessionResult, ScrollRequest, ScrollResult, SessionMeta,
 };
 pub use window::ShapedMessage;
 
@@ -33,7 +33,7 @@ const COLUMNS: &str = "m.id, m.session_id, m.role, '' AS snippet, m.timestamp, m
      s.source, s.model, s.started_at";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sort {
+pub enum SearchOrder {
     #[default]
     Relevance,
     Newest,
@@ -49,7 +49,7 @@ pub struct SearchOptions {
     pub exclude_sources: Vec<String>,
     /// Include messages that were rewound.
     pub include_rewound: bool,
-    pub sort: Sort,
+    pub sort: SearchOrder,
     pub limit: usize,
     pub offset: usize,
 }
@@ -61,7 +61,7 @@ impl Default for SearchOptions {
             sources: Vec::new(),
             exclude_sources: Vec::new(),
             include_rewound: false,
-            sort: Sort::Relevance,
+            sort: SearchOrder::Relevance,
             limit: 20,
             offset: 0,
         }
@@ -176,7 +176,7 @@ fn ranked(
             rare.push(part.as_str());
         }
     }
-    if rare.is_empty() || options.sort != Sort::Relevance {
+    if rare.is_empty() || options.sort != SearchOrder::Relevance {
         return rank_newest(conn, layout, table, query, options);
     }
     let wanted = options.offset + options.limit;
@@ -208,9 +208,9 @@ fn rank_all(
 ) -> Result<Vec<SearchHit>, DbError> {
     let (filter, filter_params) = filters(options);
     let order = match options.sort {
-        Sort::Relevance => format!("{table}.rank"),
-        Sort::Newest => format!("m.timestamp DESC, {table}.rank"),
-        Sort::Oldest => format!("m.timestamp, {table}.rank"),
+        SearchOrder::Relevance => format!("{table}.rank"),
+        SearchOrder::Newest => format!("m.timestamp DESC, {table}.rank"),
+        SearchOrder::Oldest => format!("m.timestamp, {table}.rank"),
     };
     // The index table must be the outer loop: then rows come in rank order, and are fetched only
     // until enough of them passed the filter.
@@ -239,12 +239,12 @@ fn rank_newest(
     options: &SearchOptions,
 ) -> Result<Vec<SearchHit>, DbError> {
     let direction = match options.sort {
-        Sort::Relevance | Sort::Newest => "DESC",
-        Sort::Oldest => "ASC",
+        SearchOrder::Relevance | SearchOrder::Newest => "DESC",
+        SearchOrder::Oldest => "ASC",
     };
     let score = match options.sort {
-        Sort::Relevance => "rank",
-        Sort::Newest | Sort::Oldest => "0.0",
+        SearchOrder::Relevance => "rank",
+        SearchOrder::Newest | SearchOrder::Oldest => "0.0",
     };
     let sql = format!(
         "SELECT rowid, {score} FROM {table} WHERE {table} MATCH ?1
@@ -395,8 +395,8 @@ fn substrings(
     params.push((options.limit as i64).into());
     params.push((options.offset as i64).into());
     let order = match options.sort {
-        Sort::Oldest => "m.timestamp, m.id",
-        Sort::Relevance | Sort::Newest => "m.timestamp DESC, m.id DESC",
+        SearchOrder::Oldest => "m.timestamp, m.id",
+        SearchOrder::Relevance | SearchOrder::Newest => "m.timestamp DESC, m.id DESC",
     };
     let sql = format!(
         "SELECT m.id, m.session_id, m.role,

@@ -10,11 +10,11 @@ use rusqlite::{Connection, OptionalExtension as _};
 use serde::Serialize;
 
 use super::window::{AnchorWindow, ShapedMessage, anchor_window, around, shape};
-use super::{SearchHit, SearchOptions, Sort, clean_query, fill_snippets, search};
+use super::{SearchHit, SearchOptions, SearchOrder, clean_query, fill_snippets, search};
 use crate::db::Store;
 use crate::db::connection::DbError;
 use crate::db::layout::SchemaLayout;
-use crate::db::list::{ListFilter, Order, list};
+use crate::db::list::{ListFilter, SessionOrder, list};
 use crate::db::rows::SessionRecord;
 use crate::db::{lineage, resolve};
 
@@ -34,17 +34,17 @@ pub struct DiscoverRequest {
     pub roles: Vec<String>,
     /// 1 to 10.
     pub limit: usize,
-    pub sort: Sort,
+    pub sort: SearchOrder,
     /// The running session: it and its relatives are excluded.
     pub current: Option<SessionId>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Discovery {
+pub struct DiscoverResult {
     pub success: bool,
     pub mode: &'static str,
     pub query: String,
-    pub results: Vec<Discovered>,
+    pub results: Vec<DiscoveredSession>,
     pub count: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions_searched: Option<usize>,
@@ -53,7 +53,7 @@ pub struct Discovery {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Discovered {
+pub struct DiscoveredSession {
     pub session_id: String,
     pub when: String,
     pub source: String,
@@ -81,7 +81,7 @@ pub struct ScrollRequest {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Scroll {
+pub struct ScrollResult {
     pub success: bool,
     pub mode: &'static str,
     pub session_id: String,
@@ -104,7 +104,7 @@ pub struct SessionMeta {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ReadOut {
+pub struct ReadSessionResult {
     pub success: bool,
     pub mode: &'static str,
     pub session_id: String,
@@ -117,16 +117,16 @@ pub struct ReadOut {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Browsing {
+pub struct BrowseResult {
     pub success: bool,
     pub mode: &'static str,
-    pub results: Vec<Browsed>,
+    pub results: Vec<BrowsedSession>,
     pub count: usize,
     pub message: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Browsed {
+pub struct BrowsedSession {
     pub session_id: String,
     pub title: Option<String>,
     pub source: String,
@@ -139,7 +139,7 @@ pub struct Browsed {
 impl Store {
     /// Past conversations that match a query, each with the matching passage, its beginning and its
     /// end.
-    pub async fn discover(&self, request: DiscoverRequest) -> Result<Discovery, StoreError> {
+    pub async fn discover(&self, request: DiscoverRequest) -> Result<DiscoverResult, StoreError> {
         self.read("searching conversations", move |conn, layout| {
             discover(conn, layout, &request)
         })
@@ -147,7 +147,7 @@ impl Store {
     }
 
     /// The messages around one message.
-    pub async fn scroll(&self, request: ScrollRequest) -> Result<Scroll, StoreError> {
+    pub async fn scroll(&self, request: ScrollRequest) -> Result<ScrollResult, StoreError> {
         self.read("scrolling in a conversation", move |conn, _| {
             scroll(conn, &request)
         })
@@ -155,7 +155,7 @@ impl Store {
     }
 
     /// A whole conversation, or the beginning and the end of a long one.
-    pub async fn read_session(&self, id: &SessionId) -> Result<ReadOut, StoreError> {
+    pub async fn read_session(&self, id: &SessionId) -> Result<ReadSessionResult, StoreError> {
         let id = id.as_str().to_owned();
         self.read("reading a conversation", move |conn, _| {
             read_session(conn, &id)
@@ -168,7 +168,7 @@ impl Store {
         &self,
         limit: usize,
         current: Option<SessionId>,
-    ) -> Result<Browsing, StoreError> {
+    ) -> Result<BrowseResult, StoreError> {
         self.read("browsing conversations", move |conn, layout| {
             browse(conn, layout, limit, current.as_ref())
         })
@@ -184,7 +184,7 @@ fn discover(
     conn: &Connection,
     layout: &SchemaLayout,
     request: &DiscoverRequest,
-) -> Result<Discovery, DbError> {
+) -> Result<DiscoverResult, DbError> {
     let limit = request.limit.clamp(1, 10);
     let current_root = match &request.current {
         Some(id) => Some(lineage::root(conn, id.as_str())?),
@@ -233,7 +233,7 @@ fn discover(
         results.push(discovered_session(conn, hit, root)?);
     }
     let nothing = results.is_empty();
-    Ok(Discovery {
+    Ok(DiscoverResult {
         success: true,
         mode: "discover",
         query: request.query.clone(),
@@ -248,7 +248,7 @@ fn discovered_session(
     conn: &Connection,
     hit: SearchHit,
     root: String,
-) -> Result<Discovered, DbError> {
+) -> Result<DiscoveredSession, DbError> {
     let view = anchor_window(conn, &hit.session_id, hit.id)?;
     let meta = resolve::session(conn, &root)?;
     let text = |name: &str| {
@@ -258,7 +258,7 @@ fn discovered_session(
             .map(str::to_owned)
     };
     let started = meta.as_ref().and_then(|meta| meta.number("started_at"));
-    Ok(Discovered {
+    Ok(DiscoveredSession {
         parent_session_id: (root != hit.session_id).then_some(root),
         session_id: hit.session_id,
         when: when(Some(started.unwrap_or(hit.session_started))),
@@ -283,7 +283,7 @@ fn by_title(
     conn: &Connection,
     query: &str,
     current_root: Option<&str>,
-) -> Result<Option<(String, Discovered)>, DbError> {
+) -> Result<Option<(String, DiscoveredSession)>, DbError> {
     let title = query.trim().trim_matches(['`', '\'', '"']);
     if title.is_empty() {
         return Ok(None);
@@ -311,7 +311,7 @@ fn by_title(
         None => AnchorWindow::default(),
     };
     let title = meta.text("title").unwrap_or(title).to_owned();
-    let entry = Discovered {
+    let entry = DiscoveredSession {
         session_id: id.clone(),
         when: when(meta.number("started_at")),
         source: meta.text("source").unwrap_or("unknown").to_owned(),
@@ -330,7 +330,7 @@ fn by_title(
     Ok(Some((root, entry)))
 }
 
-fn scroll(conn: &Connection, request: &ScrollRequest) -> Result<Scroll, DbError> {
+fn scroll(conn: &Connection, request: &ScrollRequest) -> Result<ScrollResult, DbError> {
     let window = request.window.clamp(1, 20);
     let mut id = request.session.as_str().to_owned();
     let root = lineage::root(conn, &id)?;
@@ -370,7 +370,7 @@ fn scroll(conn: &Connection, request: &ScrollRequest) -> Result<Scroll, DbError>
         id = owner;
     }
     let (messages, before, after) = around(conn, &id, request.around, window as i64)?;
-    Ok(Scroll {
+    Ok(ScrollResult {
         success: true,
         mode: "scroll",
         around_message_id: request.around,
@@ -384,7 +384,7 @@ fn scroll(conn: &Connection, request: &ScrollRequest) -> Result<Scroll, DbError>
     })
 }
 
-fn read_session(conn: &Connection, id: &str) -> Result<ReadOut, DbError> {
+fn read_session(conn: &Connection, id: &str) -> Result<ReadSessionResult, DbError> {
     let Some(meta) = resolve::session(conn, id)? else {
         return Err(StoreError::NotFound(id.to_owned()).into());
     };
@@ -398,7 +398,7 @@ fn read_session(conn: &Connection, id: &str) -> Result<ReadOut, DbError> {
     } else {
         all
     };
-    Ok(ReadOut {
+    Ok(ReadSessionResult {
         success: true,
         mode: "read",
         session_id: id.to_owned(),
@@ -420,18 +420,18 @@ fn browse(
     layout: &SchemaLayout,
     limit: usize,
     current: Option<&SessionId>,
-) -> Result<Browsing, DbError> {
+) -> Result<BrowseResult, DbError> {
     let current_root = match current {
         Some(id) => Some(lineage::root(conn, id.as_str())?),
         None => None,
     };
     let filter = ListFilter {
         exclude_sources: hidden(),
-        order: Order::LastActive,
+        order: SessionOrder::LastActive,
         limit: limit + 5,
         ..ListFilter::default()
     };
-    let results: Vec<Browsed> = list(conn, layout, &filter)?
+    let results: Vec<BrowsedSession> = list(conn, layout, &filter)?
         .into_iter()
         .filter(|session| session.parent_session_id.is_none())
         .filter(|session| {
@@ -439,7 +439,7 @@ fn browse(
             current_root.as_deref() != Some(root)
         })
         .take(limit)
-        .map(|session| Browsed {
+        .map(|session| BrowsedSession {
             session_id: session.id,
             title: session.title.filter(|title| !title.is_empty()),
             source: session.source,
@@ -449,7 +449,7 @@ fn browse(
             preview: session.preview,
         })
         .collect();
-    Ok(Browsing {
+    Ok(BrowseResult {
         success: true,
         mode: "browse",
         count: results.len(),

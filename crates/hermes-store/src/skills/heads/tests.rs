@@ -54,8 +54,8 @@ impl HeadsHarness {
         fs::write(path, text).unwrap();
     }
 
-    fn library(&self, ahead: i64) -> Library {
-        Library::new(Settings {
+    fn library(&self, ahead: i64) -> SkillLibrary {
+        SkillLibrary::new(Settings {
             cache: Some(self.dir.path().join("cache/skills.json")),
             clock: Arc::new(Later(ahead)),
             ..Settings::new(self.dir.path().join("skills"))
@@ -68,7 +68,7 @@ impl HeadsHarness {
         let library = self.library(3_600);
         let heads = library.heads_with(&mut effort);
         // What is listed is what reading everything would list.
-        let fresh = Library::new(Settings::new(self.dir.path().join("skills")));
+        let fresh = SkillLibrary::new(Settings::new(self.dir.path().join("skills")));
         assert_eq!(heads, fresh.heads());
         assert_eq!(library.scan(), fresh.scan());
         let offer = Offer::default();

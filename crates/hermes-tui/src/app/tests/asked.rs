@@ -187,7 +187,7 @@ fn keys_that_waited_before_anything_was_drawn_count_for_nothing() {
     bench.begin();
     // The event is known, the screen was not drawn, and seconds have passed.
     bench.app.on_port_event(
-        crate::port::News::Event(hermes_core::event::Sequenced {
+        crate::port::News::Event(hermes_core::event::SequencedEvent {
             seq: 1,
             turn: None,
             event: AgentEvent::ApprovalNeeded {

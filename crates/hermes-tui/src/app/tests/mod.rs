@@ -10,7 +10,7 @@ mod shown;
 use std::time::{Duration, Instant};
 
 use hermes_core::approval::{ApprovalRequest, Rule};
-use hermes_core::event::{AgentCommand, AgentEvent, Sequenced, TurnExit, TurnSummary};
+use hermes_core::event::{AgentCommand, AgentEvent, SequencedEvent, TurnExit, TurnSummary};
 use hermes_core::ids::{SessionId, TurnId};
 use hermes_core::model::{Route, WireFormat};
 use hermes_core::usage::{Cost, PriceSource, Usage};
@@ -134,7 +134,7 @@ impl Bench {
 
     pub(super) fn event(&mut self, event: AgentEvent) {
         self.seq += 1;
-        self.news(News::Event(Sequenced {
+        self.news(News::Event(SequencedEvent {
             seq: self.seq,
             turn: Some(TurnId(1)),
             event,

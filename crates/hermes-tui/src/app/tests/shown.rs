@@ -1,6 +1,6 @@
 //! The transcript.
 
-use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, Sequenced, TurnExit};
+use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, SequencedEvent, TurnExit};
 use pretty_assertions::assert_eq;
 
 use super::{App, AppOptions, Appearance, Bench, Composer, ComposerSetup, summary};
@@ -98,7 +98,7 @@ fn tools_are_live_and_end_in_the_order_they_began() {
 #[test]
 fn a_command_of_the_person_goes_on_beside_the_turn() {
     let own = |event| {
-        News::Event(hermes_core::event::Sequenced {
+        News::Event(hermes_core::event::SequencedEvent {
             seq: 0,
             turn: None,
             event,
@@ -271,7 +271,7 @@ fn a_long_reply_is_given_out_once_and_frames_stay_small() {
         let piece = paragraph.repeat(256);
         sent += piece.len();
         bench.app.on_port_event(
-            News::Event(hermes_core::event::Sequenced {
+            News::Event(hermes_core::event::SequencedEvent {
                 seq: 0,
                 turn: None,
                 event: AgentEvent::TextDelta { text: piece },
@@ -288,7 +288,7 @@ fn a_long_reply_is_given_out_once_and_frames_stay_small() {
 
 /// What happens outside a turn.
 fn beside(bench: &mut Bench, event: AgentEvent) {
-    bench.news(News::Event(Sequenced {
+    bench.news(News::Event(SequencedEvent {
         seq: 0,
         turn: None,
         event,
