@@ -3,7 +3,7 @@
 use axum::extract::State as Extract;
 use axum::http::StatusCode;
 use axum::response::Response;
-use hermes_store::skills::Library;
+use hermes_store::skills::SkillLibrary;
 use serde_json::{Map, Value, json};
 
 use super::error::ApiError;
@@ -149,7 +149,7 @@ pub(super) async fn capabilities(Extract(state): Shared) -> Response {
 
 /// `GET /v1/skills`.
 pub(super) async fn skills(Extract(state): Shared) -> Result<Response, ApiError> {
-    let library = Library::of_home(&state.deps.home, &state.deps.config, Some(SOURCE));
+    let library = SkillLibrary::of_home(&state.deps.home, &state.deps.config, Some(SOURCE));
     let listing = tokio::task::spawn_blocking(move || library.list(None, None));
     let listed = listing
         .await

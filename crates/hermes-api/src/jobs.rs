@@ -9,9 +9,9 @@ use axum::response::Response;
 use chrono::DateTime;
 use hermes_config::Zone;
 use hermes_core::clock::SystemRng;
-use hermes_store::jobs::schedule::{self, Parsed, Schedule};
+use hermes_store::jobs::schedule::{self, JobSchedule, ParsedSchedule};
 use hermes_store::jobs::{Job, JobError, JobTable};
-use hermes_store::scan::{self, Scope};
+use hermes_store::scan::{self, ScanScope};
 use serde_json::{Value, json};
 
 use super::error::ApiError;
@@ -143,7 +143,7 @@ impl Wanted {
         let found = wanted
             .prompt
             .as_deref()
-            .and_then(|prompt| scan::first(prompt, Scope::Strict));
+            .and_then(|prompt| scan::first(prompt, ScanScope::Strict));
         if let Some(found) = found {
             let message = format!(
                 "'prompt' is refused ({found}): it reads like an attempt to turn the agent \
@@ -232,16 +232,16 @@ fn repeat(body: &Body) -> Result<Option<Value>, ApiError> {
     }
 }
 
-fn parse(text: &str, now: &DateTime<Zone>) -> Result<(Parsed, String), ApiError> {
+fn parse(text: &str, now: &DateTime<Zone>) -> Result<(ParsedSchedule, String), ApiError> {
     let parsed = schedule::parse(text, now).map_err(JobError::from)?;
     let next = due(&parsed.schedule, now)?;
     Ok((parsed, next))
 }
 
-fn due(schedule: &Schedule, now: &DateTime<Zone>) -> Result<String, ApiError> {
+fn due(schedule: &JobSchedule, now: &DateTime<Zone>) -> Result<String, ApiError> {
     schedule.next_after(now).ok_or_else(|| {
         let message = match schedule {
-            Schedule::Once { run_at } => format!("{run_at} is past: it would never run"),
+            JobSchedule::Once { run_at } => format!("{run_at} is past: it would never run"),
             _ => "no day fits this schedule: it would never run".to_owned(),
         };
         ApiError::bad(message)

@@ -38,7 +38,7 @@ use hermes_gateway::hooks::Hooks;
 use hermes_models::router::{Overrides, Router, RouterDeps};
 use hermes_store::Store;
 use hermes_store::memory::MemoryFiles;
-use hermes_store::skills::Library;
+use hermes_store::skills::SkillLibrary;
 use tokio_util::sync::CancellationToken;
 
 use self::begin::{Who, cwd, find_session, start, stored_or_begun};
@@ -663,13 +663,13 @@ async fn home_prompt(
     runs: (Option<&Commands>, Option<&RunInline>),
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<dyn PromptSource>, Failure> {
-    let library = Library::of_home(&cx.home, config, Some(source));
+    let library = SkillLibrary::of_home(&cx.home, config, Some(source));
     let named = system_message(args, config, &library, runs).await?;
     let texts: Vec<String> = named.into_iter().chain(place.system.clone()).collect();
     let prompt = HomePrompt {
         home: cx.home.clone(),
         config: Arc::clone(config),
-        memory: MemoryFiles::of_home(&cx.home, config),
+        memory: MemoryFiles::for_home(&cx.home, config),
         skills: library,
         clock: Arc::clone(clock),
         options: PromptOptions {
@@ -689,7 +689,7 @@ async fn home_prompt(
 async fn system_message(
     args: &TurnArgs,
     config: &Config,
-    library: &Library,
+    library: &SkillLibrary,
     runs: (Option<&Commands>, Option<&RunInline>),
 ) -> Result<Option<String>, Failure> {
     let own = config.agent.system_prompt.clone();

@@ -1,4 +1,4 @@
-//! The vocabulary of Hermes. Every other crate speaks these types; this one does no I/O.
+//! The shared types of Hermes, used by every other crate. No I/O.
 //!
 //! | module | what it names |
 //! |---|---|

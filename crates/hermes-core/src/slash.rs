@@ -1,5 +1,5 @@
-//! Commands that begin with a slash, as data: one table drives parsing, help and completion of every
-//! front end. What a command does is the front end's host's business.
+//! Slash commands as data: one table drives parsing, help and completion of every front end. The
+//! effect of a command is implemented by its host.
 
 mod table;
 
@@ -7,16 +7,16 @@ use std::fmt::Write as _;
 
 pub use table::{CHAT_COMMANDS, COMMANDS};
 
-/// A command a person can type while talking.
+/// A slash command.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CommandDef {
     pub name: &'static str,
     pub aliases: &'static [&'static str],
-    /// What may follow, for people: `[n]`, `<file>`.
+    /// Argument hint: `[n]`, `<file>`.
     pub args: &'static str,
-    /// Words that may stand first behind it.
+    /// Possible first arguments.
     pub subcommands: &'static [&'static str],
-    /// What else its arguments are made of.
+    /// What its other arguments refer to.
     pub values: Values,
     pub surfaces: Surfaces,
     pub category: Category,
@@ -24,7 +24,7 @@ pub struct CommandDef {
     pub verb: Verb,
 }
 
-/// What the arguments of a command name, so that they can be completed.
+/// What the arguments of a command refer to, for completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
     None,
@@ -40,7 +40,7 @@ pub enum Values {
     Commands,
 }
 
-/// Where a command can be typed.
+/// Where a command is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Surfaces {
     /// The full terminal interface.
@@ -57,7 +57,7 @@ impl Surfaces {
         line: true,
         platform: true,
     };
-    /// Whoever sits at this machine.
+    /// For the local user.
     pub const LOCAL: Self = Self {
         platform: false,
         ..Self::ALL
@@ -68,14 +68,14 @@ impl Surfaces {
         line: false,
         platform: true,
     };
-    /// What only a screen can do.
+    /// Only possible on a screen.
     pub const SCREEN: Self = Self {
         line: false,
         ..Self::LOCAL
     };
 }
 
-/// The groups of `/help`, in its order.
+/// The groups of `/help`, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Category {
     Session,
@@ -105,7 +105,7 @@ impl Category {
     }
 }
 
-/// What a command does.
+/// The effect of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     New,
@@ -174,11 +174,11 @@ pub enum Verb {
     Start,
 }
 
-/// What a line means.
+/// The meaning of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
     Command(&'static CommandDef, &'a str),
-    /// No such command; it may still be the name of a skill.
+    /// Unknown command; it may still be the name of a skill.
     Unknown {
         typed: &'a str,
         rest: &'a str,
@@ -189,7 +189,7 @@ pub enum Parsed<'a> {
     Text,
 }
 
-/// Reads a line that was typed at this machine.
+/// Parses a line typed at this machine.
 pub fn parse(line: &str) -> Parsed<'_> {
     parse_with(line, find)
 }
@@ -206,7 +206,7 @@ fn parse_with(line: &str, find: impl Fn(&str) -> Option<&'static CommandDef>) ->
         return Parsed::Text;
     };
     let (typed, args) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-    // A path such as /etc/hosts is something to talk about, not a command.
+    // A path such as /etc/hosts is text, not a command.
     if typed.is_empty() || typed.contains('/') {
         return Parsed::Text;
     }
@@ -220,7 +220,7 @@ fn parse_with(line: &str, find: impl Fn(&str) -> Option<&'static CommandDef>) ->
     }
 }
 
-/// The command of that name or alias, however it is spelled: menus have no dashes.
+/// The command of that name or alias in any spelling: menus of platforms have no dashes.
 pub fn find(name: &str) -> Option<&'static CommandDef> {
     find_in(COMMANDS, name)
 }
@@ -232,7 +232,7 @@ fn find_in(commands: &'static [CommandDef], name: &str) -> Option<&'static Comma
         .find(|command| command.name == lower || command.aliases.contains(&lower.as_str()))
 }
 
-/// The command a mistyped one probably meant: same start, or one or two letters off.
+/// The command probably meant by a mistyped one: same start, or one or two letters off.
 pub fn close(typed: &str) -> Option<&'static str> {
     let typed = typed.to_ascii_lowercase();
     let spelled = || {
@@ -245,7 +245,7 @@ pub fn close(typed: &str) -> Option<&'static str> {
     };
     let starts = spelled().find(|(_, name)| typed.len() >= 2 && name.starts_with(&*typed));
     let near = || {
-        // Short words are all near to each other, and few people miss the first letter.
+        // Short words are all similar, and few people mistype the first letter.
         let most = |name: &str| {
             let same = name.as_bytes().first() == typed.as_bytes().first();
             if same && typed.len() >= 4 { 2 } else { 1 }
@@ -276,7 +276,7 @@ pub fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// The list that `/help` shows: commands by group, with aliases behind the name.
+/// The list shown by `/help`: commands by group, with aliases after the name.
 pub fn help(shown: impl Fn(Surfaces) -> bool) -> String {
     let commands: Vec<&CommandDef> = COMMANDS.iter().filter(|c| shown(c.surfaces)).collect();
     let width = commands

@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use hermes_core::ids::SessionId;
 use hermes_core::store::{NewItem, NewSession, SessionStore as _, SessionUpdate, StoreError};
-use hermes_store::db::{ListFilter, Order, SessionRecord};
+use hermes_store::db::{ListFilter, SessionOrder, SessionRecord};
 use serde_json::{Map, Value, json};
 
 pub(super) use self::talk::{chat, chat_stream};
@@ -119,7 +119,7 @@ pub(super) async fn list(
     let filter = ListFilter {
         source: query.get("source").filter(|text| !text.is_empty()).cloned(),
         include_children: matches!(children, Some("1" | "true" | "yes" | "on")),
-        order: Order::LastActive,
+        order: SessionOrder::LastActive,
         limit,
         offset,
         ..ListFilter::default()

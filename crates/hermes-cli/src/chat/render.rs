@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 
 use hermes_agent::turn::explain;
-use hermes_core::event::{AgentEvent, NoticeLevel, Sequenced, TurnExit, TurnSummary};
+use hermes_core::event::{AgentEvent, NoticeLevel, SequencedEvent, TurnExit, TurnSummary};
 use hermes_core::ids::SessionId;
 use hermes_core::model::Route;
 use hermes_tui::figures;
@@ -92,7 +92,7 @@ impl Renderer {
         self.route.as_ref()
     }
 
-    pub(super) fn event(&mut self, event: &Sequenced) -> io::Result<()> {
+    pub(super) fn event(&mut self, event: &SequencedEvent) -> io::Result<()> {
         match &event.event {
             AgentEvent::TurnStarted { route, .. } | AgentEvent::RouteChanged { to: route, .. } => {
                 self.route = Some(route.clone());
@@ -285,7 +285,7 @@ impl Renderer {
         }
     }
 
-    fn stream_json(&self, event: &Sequenced) -> io::Result<()> {
+    fn stream_json(&self, event: &SequencedEvent) -> io::Result<()> {
         let Some(mut line) = stream_line(&event.event, &self.session) else {
             return Ok(());
         };

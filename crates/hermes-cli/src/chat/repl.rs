@@ -1,7 +1,7 @@
 //! The line chat: a prompt, streaming answers, Ctrl+C to interrupt; no sequence for the terminal.
 
 use hermes_agent::events::EventReceiver;
-use hermes_core::event::{AgentCommand, AgentEvent, Sequenced, TurnExit};
+use hermes_core::event::{AgentCommand, AgentEvent, SequencedEvent, TurnExit};
 use hermes_tui::port::{Effect, Entry, Said, Saying, Show};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -149,7 +149,7 @@ impl Repl<'_> {
 
     /// Something happens while the person writes: a background process has news, or subagents
     /// report. A turn that begins by itself is shown to its end.
-    async fn unasked(&mut self, event: Option<Sequenced>) -> Outcome {
+    async fn unasked(&mut self, event: Option<SequencedEvent>) -> Outcome {
         let Some(event) = event else {
             return Err(ended());
         };
@@ -162,7 +162,7 @@ impl Repl<'_> {
         Ok(())
     }
 
-    fn event(&mut self, event: &Sequenced) -> Outcome {
+    fn event(&mut self, event: &SequencedEvent) -> Outcome {
         self.conversation.observe(&event.event);
         self.renderer.event(event)?;
         self.questions.event(&event.event);

@@ -12,7 +12,7 @@ use hermes_agent::events::EventReceiver;
 use hermes_agent::front::{Follows, News, Past, Refusal, RefusalKind, Wish};
 use hermes_agent::session::SessionHandle;
 use hermes_agent::weight::Weight;
-use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, Sequenced, UserInput};
+use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, SequencedEvent, UserInput};
 use hermes_mcp::toolbox::Toolbox;
 use hermes_tui::port::{Effect, Entry, Said, Saying};
 use tokio::sync::mpsc;
@@ -69,7 +69,7 @@ struct Live {
 
 enum Next {
     Wish(Option<Wish>),
-    Event(Option<Sequenced>),
+    Event(Option<SequencedEvent>),
     Later(Effect),
 }
 
@@ -380,8 +380,8 @@ impl Live {
         }
     }
 
-    async fn event(&mut self, event: Option<Sequenced>) {
-        let Some(Sequenced { event, .. }) = event else {
+    async fn event(&mut self, event: Option<SequencedEvent>) {
+        let Some(SequencedEvent { event, .. }) = event else {
             self.events = None;
             return;
         };
@@ -419,7 +419,7 @@ impl Live {
     }
 }
 
-async fn next_event(events: &mut Option<EventReceiver>) -> Option<Sequenced> {
+async fn next_event(events: &mut Option<EventReceiver>) -> Option<SequencedEvent> {
     match events {
         Some(events) => events.recv().await,
         None => std::future::pending().await,

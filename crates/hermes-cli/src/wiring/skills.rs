@@ -9,7 +9,7 @@ use hermes_config::Config;
 use hermes_exec::{Confinement, Exec};
 use hermes_policy::CommandRequest;
 use hermes_store::skills::usage::Event;
-use hermes_store::skills::{Library, SkillError, SkillView, View};
+use hermes_store::skills::{SkillError, SkillLibrary, SkillView, View};
 
 use super::commands::Commands;
 use super::unasked::Unasked;
@@ -83,7 +83,7 @@ async fn run_inline(
 
 /// Loads skills to be used: variables that they ask for are declared, and their commands are run.
 pub(crate) struct SkillLoader<'a> {
-    pub(crate) library: &'a Library,
+    pub(crate) library: &'a SkillLibrary,
     pub(crate) commands: Option<&'a Commands>,
     pub(crate) inline: Option<&'a RunInline>,
     pub(crate) session: Option<&'a str>,
@@ -111,7 +111,7 @@ impl SkillLoader<'_> {
 /// The text of the skills named by `--skills`, by a job or by a route.
 pub(super) async fn named(
     names: &[String],
-    library: &Library,
+    library: &SkillLibrary,
     (commands, inline): (Option<&Commands>, Option<&RunInline>),
 ) -> Result<Option<String>, Failure> {
     if names.is_empty() {

@@ -12,7 +12,6 @@ use hermes_platforms::{
 use hermes_store::db::delivery::{Chunk, Delivery, Final, NewChunk, Phase, Reply, Settled};
 use serde::{Deserialize, Serialize};
 
-
 /// Put before a text that the person may have already. Splitting leaves room for it.
 pub const MARK: &str = "♻️ Sent again after an interruption, perhaps you have it already:\n\n";
 

@@ -13,7 +13,7 @@ use hermes_core::usage::Usage;
 use hermes_http::sse::SseEvent;
 use serde_json::{Value, json};
 
-use super::{Decoder, Scope, WireFault};
+use super::{AnswerDecoder, EncodeScope, WireFault};
 use crate::quirks::Quirks;
 
 pub(crate) struct Sample {
@@ -61,8 +61,8 @@ impl Sample {
         Self::new(WireFormat::ChatCompletions)
     }
 
-    pub(super) fn scope(&self) -> Scope<'_> {
-        Scope {
+    pub(super) fn scope(&self) -> EncodeScope<'_> {
+        EncodeScope {
             request: &self.request,
             quirks: &self.quirks,
             route: &self.route,
@@ -137,7 +137,7 @@ pub(crate) fn decode(
     events: &[Value],
     done: bool,
 ) -> Result<Vec<ModelEvent>, WireFault> {
-    let mut decoder = Decoder::new(&sample.request, &sample.quirks, &sample.route);
+    let mut decoder = AnswerDecoder::new(&sample.request, &sample.quirks, &sample.route);
     let mut out = Vec::new();
     for event in events {
         out.extend(decoder.push(&sse(&event.to_string()))?);

@@ -16,7 +16,7 @@ use hermes_core::BoxFuture;
 use hermes_core::clock::Clock;
 use hermes_core::task;
 use hermes_store::db::delivery::Target;
-use hermes_store::skills::{Library, View};
+use hermes_store::skills::{SkillLibrary, View};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::net::TcpListener;
@@ -56,7 +56,7 @@ struct Shared {
     max_body: usize,
     script_patience: Duration,
     home: std::path::PathBuf,
-    library: Library,
+    library: SkillLibrary,
     gateway: Arc<dyn WebhookHost>,
     clock: Arc<dyn Clock>,
 }
@@ -99,7 +99,7 @@ impl Server {
                 rate: usize::try_from(number("rate_limit", 30)?).unwrap_or(usize::MAX),
                 max_body: usize::try_from(number("max_body_bytes", 1 << 20)?).unwrap_or(usize::MAX),
                 script_patience: Duration::from_secs(number("script_timeout_seconds", 30)?),
-                library: Library::of_home(home, config, Some(NAME)),
+                library: SkillLibrary::of_home(home, config, Some(NAME)),
                 home: root,
                 gateway,
                 clock,

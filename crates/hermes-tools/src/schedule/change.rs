@@ -1,8 +1,8 @@
 //! Operations on the jobs of a home, for the tool, commands and the API.
 
 use chrono::{DateTime, Utc};
-use hermes_store::jobs::schedule::{self, Parsed, Schedule, ScheduleError};
-use hermes_store::jobs::{Job, JobError, Outputs};
+use hermes_store::jobs::schedule::{self, JobSchedule, ParsedSchedule, ScheduleError};
+use hermes_store::jobs::{Job, JobError, JobOutputs};
 use serde_json::{Map, Value, json};
 
 use super::request::NAME;
@@ -159,7 +159,7 @@ impl ScheduleDeps {
     /// Removes a job and its output.
     pub fn remove(&self, reference: &str) -> Result<Job, ChangeRefused> {
         let job = self.jobs.remove(reference)?;
-        if let Err(error) = Outputs::new(&self.dir, 0).forget(job.id()) {
+        if let Err(error) = JobOutputs::new(&self.dir, 0).forget(job.id()) {
             tracing::warn!(job = job.id(), "what it wrote stays: {error}");
         }
         Ok(job)
@@ -177,7 +177,7 @@ impl ScheduleDeps {
             .map_err(|refused| refused.to_string())
     }
 
-    fn parse(&self, text: &str, now: DateTime<Utc>) -> Result<Parsed, ScheduleError> {
+    fn parse(&self, text: &str, now: DateTime<Utc>) -> Result<ParsedSchedule, ScheduleError> {
         schedule::parse(text, &now.with_timezone(&self.zone))
     }
 
@@ -186,10 +186,10 @@ impl ScheduleDeps {
     }
 
     /// When it runs first.
-    fn due(&self, schedule: &Schedule, now: DateTime<Utc>) -> Result<String, ChangeRefused> {
+    fn due(&self, schedule: &JobSchedule, now: DateTime<Utc>) -> Result<String, ChangeRefused> {
         let next = schedule.next_after(&now.with_timezone(&self.zone));
         next.ok_or_else(|| match schedule {
-            Schedule::Once { run_at } => {
+            JobSchedule::Once { run_at } => {
                 ChangeRefused::Wrong(format!("{run_at} is past: it would never run"))
             }
             _ => "no day fits this schedule: it would never run".into(),

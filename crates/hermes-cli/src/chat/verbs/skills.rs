@@ -1,7 +1,7 @@
 //! Skills and bundles of skills in a conversation.
 
 use hermes_core::event::UserInput;
-use hermes_store::skills::{Bundle, Bundles, Library, Skill, command_name};
+use hermes_store::skills::{Skill, SkillBundle, SkillBundles, SkillLibrary, command_name};
 use hermes_tui::port::Effect;
 
 use crate::chat::conversation::{Conversation, Then, Told};
@@ -13,10 +13,10 @@ use crate::wiring::skills::SkillLoader;
 /// Skills that one line can name.
 const MAX_STACKED: usize = 5;
 
-fn library(conversation: &Conversation) -> Result<Library, Failure> {
+fn library(conversation: &Conversation) -> Result<SkillLibrary, Failure> {
     let config = conversation.cx.load_config()?.config;
     let platform = conversation.args.source.as_deref().unwrap_or("cli");
-    Ok(Library::of_home(
+    Ok(SkillLibrary::of_home(
         &conversation.cx.home,
         &config,
         Some(platform),
@@ -46,7 +46,7 @@ pub(super) fn skills(conversation: &Conversation, words: &str) -> Result<Told, F
 
 /// `/bundles`: several skills under one name.
 pub(super) fn bundles(conversation: &Conversation) -> Told {
-    let bundles = Bundles::of_home(&conversation.cx.home);
+    let bundles = SkillBundles::for_home(&conversation.cx.home);
     let (found, problems) = bundles.scan();
     if found.is_empty() && problems.is_empty() {
         return Told::info("no bundles; hermes bundles create NAME --skill A --skill B makes one");
@@ -91,14 +91,14 @@ pub(super) async fn use_skill(
     rest: &str,
 ) -> Option<Result<Told, Failure>> {
     let library = library(conversation).ok()?;
-    let named = match Bundles::of_home(&conversation.cx.home).find(name) {
+    let named = match SkillBundles::for_home(&conversation.cx.home).find(name) {
         Some(bundle) => of_bundle(bundle, rest),
         None => of_skills(&library, name, rest)?,
     };
     Some(with_skills(conversation, &library, named).await)
 }
 
-fn of_bundle(bundle: Bundle, rest: &str) -> Named {
+fn of_bundle(bundle: SkillBundle, rest: &str) -> Named {
     Named {
         command: bundle.command(),
         label: format!("the bundle {}", bundle.name),
@@ -109,7 +109,7 @@ fn of_bundle(bundle: Bundle, rest: &str) -> Named {
 }
 
 /// One skill, or several that stand at the beginning of the line: `/a /b words`.
-fn of_skills(library: &Library, name: &str, rest: &str) -> Option<Named> {
+fn of_skills(library: &SkillLibrary, name: &str, rest: &str) -> Option<Named> {
     let known: Vec<Skill> = library.scan();
     let find = |typed: &str| {
         let typed = command_name(typed);
@@ -145,7 +145,7 @@ fn of_skills(library: &Library, name: &str, rest: &str) -> Option<Named> {
 
 async fn with_skills(
     conversation: &mut Conversation,
-    library: &Library,
+    library: &SkillLibrary,
     named: Named,
 ) -> Result<Told, Failure> {
     let line = format!("/{} {}", named.command, named.words);

@@ -7,7 +7,7 @@ use hermes_acp::{CommandInfo, Listed, Mode, Opening, Program, Wanted};
 use hermes_agent::front::{NEWS, Opened, Refusal, WISHES};
 use hermes_agent::weight::Weight;
 use hermes_core::{BoxFuture, task};
-use hermes_store::db::{ListFilter, Order};
+use hermes_store::db::{ListFilter, SessionOrder};
 use tokio::sync::mpsc;
 
 use super::{commands, servers};
@@ -163,7 +163,7 @@ impl Editor {
             exclude_sources: NOT_LISTED.map(str::to_owned).to_vec(),
             cwd: wanted.cwd.map(|cwd| cwd.display().to_string()),
             min_messages: 1,
-            order: Order::LastActive,
+            order: SessionOrder::LastActive,
             limit: wanted.limit,
             offset: wanted.offset,
             ..ListFilter::default()

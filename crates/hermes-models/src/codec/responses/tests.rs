@@ -5,7 +5,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use crate::codec::samples::{Sample, blob, call, collect, decode};
-use crate::codec::{Decoder, WireFault};
+use crate::codec::{AnswerDecoder, WireFault};
 use crate::quirks::{LOW_TO_HIGH, MaxTokensKey, ReasoningShape};
 
 fn sample() -> Sample {
@@ -350,7 +350,7 @@ fn an_incomplete_response_is_never_an_answer() {
 #[test]
 fn the_kind_may_stand_in_the_event_line_only() {
     let sample = sample();
-    let mut decoder = Decoder::new(&sample.request, &sample.quirks, &sample.route);
+    let mut decoder = AnswerDecoder::new(&sample.request, &sample.quirks, &sample.route);
     let mut events = Vec::new();
     for (name, data) in [
         (

@@ -4,8 +4,8 @@ use hermes_core::BoxFuture;
 use hermes_core::store::StoreError;
 
 use super::Delivery;
-use crate::db::connection::Fault;
-use crate::db::layout::Layout;
+use crate::db::connection::DbError;
+use crate::db::layout::SchemaLayout;
 
 /// One access to the database, by what it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Delivery {
     pub(super) async fn read<T, F>(&self, what: &'static str, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&rusqlite::Connection, &Layout) -> Result<T, Fault> + Send + 'static,
+        F: FnOnce(&rusqlite::Connection, &SchemaLayout) -> Result<T, DbError> + Send + 'static,
     {
         let access = DeliveryAccess::Read(what);
         self.hooked(access, self.store.read(what, work)).await
@@ -43,7 +43,7 @@ impl Delivery {
     pub(super) async fn write<T, F>(&self, what: &'static str, mut work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnMut(&rusqlite::Connection, &Layout) -> Result<T, Fault> + Send + 'static,
+        F: FnMut(&rusqlite::Connection, &SchemaLayout) -> Result<T, DbError> + Send + 'static,
     {
         let instance = self.owner.instance.clone();
         let write = self.store.write(what, move |conn, layout| {

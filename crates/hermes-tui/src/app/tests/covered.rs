@@ -69,7 +69,7 @@ fn a_page_over_a_panel_uncovers_it() {
 #[test]
 fn the_theme_goes_back_to_what_fits_the_terminal() {
     let mut bench = Bench::new();
-    bench.app.background((255, 255, 255), true);
+    bench.app.on_background((255, 255, 255), true);
     assert_eq!(bench.app.theme.name(), "light");
     for (name, shown) in [("mono", "mono"), ("auto", "light")] {
         bench.news(News::Effect(Effect::Show(Show::Theme(name.to_owned()))));

@@ -1,7 +1,7 @@
 //! `/skills`: what the agent has learnt, to read and to switch.
 
 use hermes_config::edit::{ConfigDoc, KeyPath};
-use hermes_store::skills::{Library, Skill, View};
+use hermes_store::skills::{Skill, SkillLibrary, View};
 use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelKey, PanelRow, Saying};
 use serde_json::json;
 
@@ -12,9 +12,9 @@ use crate::exit::Failure;
 
 pub(super) const ID: &str = "skills";
 
-fn library(conversation: &Conversation) -> Result<Library, Failure> {
+fn library(conversation: &Conversation) -> Result<SkillLibrary, Failure> {
     let config = conversation.cx.load_config()?.config;
-    Ok(Library::of_home(
+    Ok(SkillLibrary::of_home(
         &conversation.cx.home,
         &config,
         Some("cli"),

@@ -1,28 +1,28 @@
-//! What happens: events of the session, effects of commands.
+//! Incoming events: of the session, and effects of commands.
 
 use std::time::{Duration, Instant};
 
 use hermes_core::event::{AgentEvent, TurnExit, TurnSummary};
 
-use super::overlay::Overlay;
-use super::state::{App, LONG, Pause, Turn, Wish};
-use crate::cells::{AssistantCell, FooterCell, NoticeCell, SaidCell, from_event};
-use crate::keys::Action;
+use super::overlay::AppOverlay;
+use super::state::{App, LONG_TURN, RunningTurn, TurnPause, UiRequest};
+use crate::cells::{AssistantCell, CommandOutputCell, FooterCell, NoticeCell, from_event};
+use crate::keys::KeyAction;
 use crate::panel::PanelView;
 use crate::port::{Effect, News, Panel, Show};
-use crate::prompt::{self, Asked};
+use crate::prompt::{self, PromptRequest};
 use crate::theme::Theme;
 
 impl App {
-    pub fn news(&mut self, news: News, now: Instant) {
+    pub fn on_port_event(&mut self, news: News, now: Instant) {
         match news {
-            News::Event(event) => self.event(event.event, event.turn.is_none(), now),
-            News::Status(status) => self.known(*status),
+            News::Event(event) => self.on_session_event(event.event, event.turn.is_none(), now),
+            News::Status(status) => self.update_status(*status),
             News::Done => {
-                self.errands.pop_front();
-                self.pump(now);
+                self.running_commands.pop_front();
+                self.send_next_queued(now);
             }
-            News::Effect(effect) => self.effect(effect, now),
+            News::Effect(effect) => self.apply_effect(effect, now),
             News::Candidates { ticket, candidates } => {
                 self.dirty |= self.composer.candidates(ticket, candidates);
                 return;
@@ -32,7 +32,7 @@ impl App {
     }
 
     /// `beside`: it does not belong to a turn.
-    fn event(&mut self, event: AgentEvent, beside: bool, now: Instant) {
+    fn on_session_event(&mut self, event: AgentEvent, beside: bool, now: Instant) {
         self.resume_from_pause(&event);
         let ends_errand = beside
             && matches!(
@@ -68,15 +68,15 @@ impl App {
             }
             AgentEvent::ApprovalNeeded { request } => {
                 let why = format!("approval needed for {}", request.tool);
-                self.transcript.tool_asks(&request, now);
-                self.asks(Asked::Approval(request), &why, now);
+                self.transcript.tool_awaits_approval(&request, now);
+                self.open_prompt(PromptRequest::Approval(request), &why, now);
             }
             AgentEvent::QuestionAsked { question } => {
                 let why = format!("{} asks", question.from);
-                self.asks(Asked::Question(question), &why, now);
+                self.open_prompt(PromptRequest::Question(question), &why, now);
             }
             AgentEvent::QuestionClosed { question } => {
-                self.no_longer_asked(&question, now);
+                self.withdraw_prompt(&question, now);
             }
             AgentEvent::UsageUpdated {
                 cost,
@@ -85,7 +85,7 @@ impl App {
                 ..
             } => {
                 self.status.context = Some((context_used, context_length));
-                self.spent = cost.usd();
+                self.turn_cost = cost.usd();
             }
             AgentEvent::Steered { text } => {
                 self.transcript.end_step(now);
@@ -103,36 +103,36 @@ impl App {
                 }
                 self.awaiting = false;
             }
-            other => self.remark(&other, beside, now),
+            other => self.notice_event(&other, beside, now),
         }
         if ends_errand && self.turn.as_ref().is_some_and(|turn| turn.errand) {
             self.turn = None;
             self.title();
-            self.pump(now);
+            self.send_next_queued(now);
         }
     }
 
-    /// Events that are a line by themselves.
-    fn remark(&mut self, event: &AgentEvent, beside: bool, now: Instant) {
+    /// Events that are shown as one line.
+    fn notice_event(&mut self, event: &AgentEvent, beside: bool, now: Instant) {
         match event {
             AgentEvent::Retrying {
                 message, delay_ms, ..
             } => {
-                let pause = Pause::Retrying {
+                let pause = TurnPause::Retrying {
                     why: message.clone(),
                     until: now + Duration::from_millis(*delay_ms),
                 };
                 self.pause(pause);
             }
             AgentEvent::CompactionStarted { .. } => {
-                // Outside a turn nothing tells of the end but its result.
-                self.turn.get_or_insert(Turn {
+                // Outside a turn, only its result shows that it ended.
+                self.turn.get_or_insert(RunningTurn {
                     since: now,
                     stopping: false,
                     pause: None,
                     errand: true,
                 });
-                self.pause(Pause::Compressing);
+                self.pause(TurnPause::Compressing);
                 self.title();
             }
             AgentEvent::RouteChanged { to, .. } => {
@@ -140,7 +140,7 @@ impl App {
                 self.status.provider.clone_from(&to.provider);
                 self.route = Some(to.clone());
                 if beside {
-                    // Nothing failed: the person chose it.
+                    // Not a failure: the person chose it.
                     let text = format!("{} ({}) answers from now on", to.model, to.provider);
                     self.transcript.push(NoticeCell::info(text));
                     return;
@@ -153,13 +153,13 @@ impl App {
         }
     }
 
-    fn pause(&mut self, pause: Pause) {
+    fn pause(&mut self, pause: TurnPause) {
         if let Some(turn) = &mut self.turn {
             turn.pause = Some(pause);
         }
     }
 
-    /// What comes after a pause ends it.
+    /// The next event ends a pause.
     fn resume_from_pause(&mut self, event: &AgentEvent) {
         let goes_on = matches!(
             event,
@@ -177,13 +177,13 @@ impl App {
     fn turn_started(&mut self, route: hermes_core::model::Route, now: Instant) {
         self.awaiting = false;
         self.asked = true;
-        self.late_steers_begin();
+        self.adopt_late_steers();
         self.transcript.begin();
         self.status.model.clone_from(&route.model);
         self.status.provider.clone_from(&route.provider);
         self.route = Some(route);
-        self.spent = None;
-        self.turn = Some(Turn {
+        self.turn_cost = None;
+        self.turn = Some(RunningTurn {
             since: now,
             stopping: false,
             pause: None,
@@ -208,10 +208,10 @@ impl App {
             .turn
             .take()
             .map(|turn| now.saturating_duration_since(turn.since));
-        self.spent = summary.cost.usd();
+        self.turn_cost = summary.cost.usd();
         self.awaiting = false;
-        if took.is_some_and(|took| took >= LONG) {
-            self.call(match summary.exit {
+        if took.is_some_and(|took| took >= LONG_TURN) {
+            self.notify(match summary.exit {
                 TurnExit::Answered => "the turn has ended",
                 _ => "the turn has ended without an answer",
             });
@@ -220,9 +220,9 @@ impl App {
         self.title();
     }
 
-    /// One card: why the turn ended, and what helps; then what it took.
+    /// One card: why the turn ended and how to fix it; then its statistics.
     fn explain(&mut self, summary: &TurnSummary) {
-        // Whoever stopped it needs no card.
+        // A person who stopped the turn needs no explanation.
         let stopped = summary.exit == TurnExit::Interrupted;
         let why = (self.options.explain)(&summary.exit, self.route.as_ref());
         let Some(why) = why.filter(|_| !stopped) else {
@@ -238,93 +238,103 @@ impl App {
         self.transcript.push(FooterCell::new(summary));
     }
 
-    fn no_longer_asked(&mut self, question: &str, now: Instant) {
+    fn withdraw_prompt(&mut self, question: &str, now: Instant) {
         if let Some(told) = self.prompts.withdraw(question) {
             self.transcript.push_before_tools(NoticeCell::warning(told));
         }
-        self.transcript.tool_answered(question, now);
+        self.transcript.tool_approval_resolved(question, now);
         self.title();
     }
 
-    fn asks(&mut self, asked: Asked, why: &str, now: Instant) {
-        let recent = self.typed.is_some_and(|at| now < at + prompt::guard::QUIET);
+    fn open_prompt(&mut self, asked: PromptRequest, why: &str, now: Instant) {
+        let recent = self
+            .last_key_at
+            .is_some_and(|at| now < at + prompt::guard::QUIET_TIME);
         self.prompts
             .ask(asked, recent && !self.composer.is_empty(), now);
-        self.wish(Wish::Drain);
+        self.request(UiRequest::TakeTypeAhead);
         if self.prompts.is_limited() {
-            // It denies itself: whoever is near is called in any case.
-            self.wish(Wish::Call(format!("hermes: {why}")));
+            // It will be denied automatically, so the person is notified in any case.
+            self.request(UiRequest::Notify(format!("hermes: {why}")));
         } else {
-            self.call(why);
+            self.notify(why);
         }
         self.title();
     }
 
-    fn effect(&mut self, effect: Effect, now: Instant) {
+    fn apply_effect(&mut self, effect: Effect, now: Instant) {
         match effect {
-            Effect::Say(said) => self.transcript.push(SaidCell::new(said)),
+            Effect::Say(said) => self.transcript.push(CommandOutputCell::new(said)),
             Effect::Panel(panel) => self.panel(*panel, now),
             Effect::ClosePanel => {
-                if matches!(self.overlay, Some(Overlay::Panel(_))) {
+                if matches!(self.overlay, Some(AppOverlay::Panel(_))) {
                     self.close_overlay();
                 }
             }
             Effect::Page(page) => {
-                if let Some(Overlay::Panel(view)) = self.overlay.replace(Overlay::page(page)) {
-                    self.beneath = Some(view);
+                if let Some(AppOverlay::Panel(view)) = self.overlay.replace(AppOverlay::page(page))
+                {
+                    self.covered_panel = Some(view);
                 }
             }
             Effect::Draft(text) => {
-                // A message that could not be sent comes back; what waits behind it stays.
+                // A message that could not be sent is restored; queued messages stay.
                 if std::mem::take(&mut self.awaiting) {
                     self.queue.held = !self.queue.waiting.is_empty();
                 }
                 self.composer.set_text(&text);
             }
             Effect::Asked(text) => {
-                self.asked(&text);
+                self.push_user_message(&text);
                 self.awaiting = true;
             }
-            Effect::Opened { banner, entries } => self.opened(&banner, entries, now),
+            Effect::Opened { banner, entries } => {
+                self.on_conversation_opened(&banner, entries, now)
+            }
             Effect::Show(show) => self.show(show),
             Effect::Edit(text) => {
                 if !text.is_empty() {
                     self.composer.set_text(&text);
                 }
-                self.act(Action::Editor, None, now);
+                self.act(KeyAction::Editor, None, now);
             }
-            Effect::Redraw => self.wish(Wish::Redraw),
-            Effect::Clear => self.wish(Wish::Clear),
-            Effect::Copy(text) => self.wish(Wish::Copy(text)),
-            Effect::Leave => self.wish(Wish::Leave),
+            Effect::Redraw => self.request(UiRequest::Redraw),
+            Effect::Clear => self.request(UiRequest::Clear),
+            Effect::Copy(text) => self.request(UiRequest::Copy(text)),
+            Effect::Leave => self.request(UiRequest::Leave),
         }
     }
 
     fn panel(&mut self, panel: Panel, now: Instant) {
         match &mut self.overlay {
-            Some(Overlay::Panel(view)) if view.id() == panel.id => view.replace(panel, now),
-            _ if panel.renews => match &mut self.beneath {
+            Some(AppOverlay::Panel(view)) if view.id() == panel.id => view.replace(panel, now),
+            _ if panel.renews => match &mut self.covered_panel {
                 Some(view) if view.id() == panel.id => view.replace(panel, now),
                 _ => {}
             },
             _ => {
-                self.beneath = None;
-                self.overlay = Some(Overlay::Panel(Box::new(PanelView::new(panel, now))));
+                self.covered_panel = None;
+                self.overlay = Some(AppOverlay::Panel(Box::new(PanelView::new(panel, now))));
             }
         }
     }
 
-    /// Another conversation: what runs and waits belonged to the one before.
-    fn opened(&mut self, banner: &str, entries: Vec<crate::port::Entry>, now: Instant) {
+    /// A conversation was opened: running and queued work belonged to the previous one.
+    fn on_conversation_opened(
+        &mut self,
+        banner: &str,
+        entries: Vec<crate::port::Entry>,
+        now: Instant,
+    ) {
         self.transcript.end(now);
         self.turn = None;
         self.awaiting = false;
-        self.spent = None;
+        self.turn_cost = None;
         self.prompts.clear();
         self.queue.steers.clear();
         self.queue.held = !self.queue.waiting.is_empty();
         self.asked = false;
-        // The program knows no theme.
+        // The program does not know about themes.
         let banner = banner.replace('·', self.theme.glyphs().dot);
         self.open(banner, entries);
         self.title();
@@ -333,22 +343,22 @@ impl App {
     fn show(&mut self, show: Show) {
         match show {
             Show::Theme(name) => match Theme::named(match name.as_str() {
-                "auto" => self.fitting,
+                "auto" => self.auto_theme,
                 name => name,
             }) {
                 Some(theme) => {
                     self.options.tui.theme = Some(name.as_str().into());
-                    self.dress(theme);
-                    self.wish(Wish::Redraw);
+                    self.apply_theme(theme);
+                    self.request(UiRequest::Redraw);
                 }
                 None => self.transcript.push(NoticeCell::warning(format!(
                     "there is no theme {name:?}; /theme shows all"
                 ))),
             },
-            Show::Reasoning(on) => self.manner.reasoning = on,
-            Show::Verbose(on) => self.manner.verbose = on,
-            Show::Timestamps(on) => self.manner.timestamps = on,
-            Show::StatusLine(on) => self.manner.status_line = on,
+            Show::Reasoning(on) => self.display.reasoning = on,
+            Show::Verbose(on) => self.display.verbose = on,
+            Show::Timestamps(on) => self.display.timestamps = on,
+            Show::StatusLine(on) => self.display.status_line = on,
             Show::Busy(busy) => self.busy = busy,
         }
     }

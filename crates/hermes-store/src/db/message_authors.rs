@@ -1,8 +1,8 @@
-//! Which model wrote a message, and in what order its output came: what the original has no column
-//! for, in a table of our own that it never looks at. It is made with the first row that needs it.
+//! Which model wrote a message, and in what order its output came. The original has no column for
+//! this, so it is in a table of our own, which is created with the first row that needs it.
 //!
-//! Only messages that carry something sealed, signed or thought have a row: for the others nobody
-//! asks.
+//! Only messages with encrypted, signed or reasoning content have a row: the others do not need
+//! one.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use hermes_core::message::{AssistantMessage, BlobKind, WireBlob, WrittenBy};
 use rusqlite::{Connection, params};
 use serde_json::Value;
 
-use super::connection::Fault;
+use super::connection::DbError;
 
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS hermes_message_writers (
     message INTEGER PRIMARY KEY,
@@ -23,16 +23,16 @@ const CREATE: &str = "CREATE TABLE IF NOT EXISTS hermes_message_writers (
 const EXISTS: &str =
     "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'hermes_message_writers'";
 
-/// What is kept beside a message.
+/// The author data stored for a message.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct WriterNote {
+pub(crate) struct MessageAuthor {
     pub by: WrittenBy,
     pub order: Option<String>,
 }
 
-impl WriterNote {
-    /// `None`: nothing in the message depends on who wrote it.
-    pub(crate) fn of(message: &AssistantMessage) -> Option<Self> {
+impl MessageAuthor {
+    /// `None` if nothing in the message depends on its author.
+    pub(crate) fn from_message(message: &AssistantMessage) -> Option<Self> {
         let by = message.written_by.as_deref()?;
         let sealed = message.tool_calls.iter().any(|call| call.extra.is_some());
         if message.blobs.is_empty() && message.reasoning.is_none() && !sealed {
@@ -49,7 +49,7 @@ impl WriterNote {
         })
     }
 
-    pub(crate) fn insert(&self, conn: &Connection, session: &str, row: i64) -> Result<(), Fault> {
+    pub(crate) fn insert(&self, conn: &Connection, session: &str, row: i64) -> Result<(), DbError> {
         if !conn.prepare_cached(EXISTS)?.exists([])? {
             conn.execute_batch(CREATE)?;
         }
@@ -67,7 +67,7 @@ impl WriterNote {
         Ok(())
     }
 
-    /// Gives a message that was read back what was kept beside it.
+    /// Restores the stored data in a message that was read.
     pub(crate) fn restore(self, message: &mut AssistantMessage) {
         for blob in &mut message.blobs {
             blob.issuer = Some(self.by.provider.clone());
@@ -83,11 +83,11 @@ impl WriterNote {
     }
 }
 
-/// The notes of a session's messages, by row.
-pub(crate) fn of_session(
+/// The authors of a session's messages, by row.
+pub(crate) fn load_for_session(
     conn: &Connection,
     session: &str,
-) -> Result<HashMap<i64, WriterNote>, Fault> {
+) -> Result<HashMap<i64, MessageAuthor>, DbError> {
     if !conn.prepare_cached(EXISTS)?.exists([])? {
         return Ok(HashMap::new());
     }
@@ -97,7 +97,7 @@ pub(crate) fn of_session(
          WHERE m.session_id = ?1 AND m.active = 1",
     )?;
     let rows = statement.query_map([session], |row| {
-        let note = WriterNote {
+        let note = MessageAuthor {
             by: WrittenBy {
                 provider: row.get(1)?,
                 model: row.get(2)?,
@@ -109,8 +109,8 @@ pub(crate) fn of_session(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Forgets the notes of a session that is deleted.
-pub(crate) fn forget(conn: &Connection, session: &str) -> Result<(), rusqlite::Error> {
+/// Deletes the rows of a deleted session.
+pub(crate) fn delete_for_session(conn: &Connection, session: &str) -> Result<(), rusqlite::Error> {
     if conn.prepare_cached(EXISTS)?.exists([])? {
         conn.prepare_cached("DELETE FROM hermes_message_writers WHERE session_id = ?1")?
             .execute([session])?;

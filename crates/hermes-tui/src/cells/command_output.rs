@@ -1,29 +1,29 @@
-//! What a command answered.
+//! Output of a command.
 
 use hermes_core::event::NoticeLevel;
 use ratatui_core::text::{Line, Span};
 
 use super::line::trim_end;
-use super::{Cell, CellContext, CellKind, NoticeCell};
+use super::{CellContext, CellKind, NoticeCell, TranscriptCell};
 use crate::port::{Said, Saying};
-use crate::row::Row;
-use crate::theme::Role;
+use crate::row::StyledRow;
+use crate::theme::StyleRole;
 use crate::width::{self, Indent};
 use crate::{ansi, diff, markdown};
 
 #[derive(Clone, Debug)]
-pub struct SaidCell {
+pub struct CommandOutputCell {
     said: Said,
 }
 
-impl SaidCell {
+impl CommandOutputCell {
     pub fn new(said: Said) -> Self {
         Self { said }
     }
 }
 
-/// The body of a [`crate::port::Page`] or of something said.
-pub fn body(kind: &Saying, text: &str, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+/// The body of a [`crate::port::Page`] or of command output.
+pub fn body(kind: &Saying, text: &str, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
     match kind {
         Saying::Plain => plain(text, width, cx),
         Saying::Markdown => markdown::render(text, width, cx),
@@ -41,9 +41,10 @@ pub fn body(kind: &Saying, text: &str, width: u16, cx: &CellContext<'_>) -> Vec<
     }
 }
 
-/// Columns stay columns: the terminal breaks what is too wide. Prose is broken between words.
-fn plain(text: &str, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
-    let style = cx.theme.style(Role::Text);
+/// Tables keep their columns: the terminal wraps lines that are too wide. Prose is wrapped at
+/// words.
+fn plain(text: &str, columns: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
+    let style = cx.theme.style(StyleRole::Text);
     let text = ansi::plain(text);
     let mut rows = Vec::new();
     for line in text.lines() {
@@ -51,12 +52,12 @@ fn plain(text: &str, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
         let prose = line.trim_start();
         let wide = width::width(&line) > usize::from(columns);
         if !wide || prose.contains("  ") || !prose.contains(' ') {
-            rows.push(Row::unbroken(Line::from(Span::styled(line, style))));
+            rows.push(StyledRow::unbroken(Line::from(Span::styled(line, style))));
             continue;
         }
         let blanks = Span::raw(" ".repeat(line.len() - prose.len()));
         let indent = Indent::new(vec![blanks.clone()], vec![blanks]);
-        let row = Row::new(Line::from(Span::styled(prose.to_owned(), style)));
+        let row = StyledRow::new(Line::from(Span::styled(prose.to_owned(), style)));
         for mut row in width::wrap_row(&row, usize::from(columns), &indent) {
             trim_end(&mut row.line);
             rows.push(row);
@@ -65,7 +66,7 @@ fn plain(text: &str, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
     rows
 }
 
-impl Cell for SaidCell {
+impl TranscriptCell for CommandOutputCell {
     fn kind(&self) -> CellKind {
         match self.said.kind {
             Saying::Plain | Saying::Markdown | Saying::Diff => CellKind::Assistant,
@@ -73,7 +74,7 @@ impl Cell for SaidCell {
         }
     }
 
-    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         body(&self.said.kind, &self.said.text, width, cx)
     }
 }

@@ -1,5 +1,5 @@
-//! What stays: history, drafts and which commands are used. Read when the composer is made, written
-//! by a thread, so that no key waits for a disk.
+//! Persistent state: history, drafts and command usage. Read when the composer is created, written
+//! by a thread, so that no key waits for the disk.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
@@ -8,46 +8,50 @@ use std::time::Duration;
 
 use hermes_config::fs::{FileLock, create_private_dir, write_atomic};
 
-use super::draft::{Draft, Slot, Slots};
+use super::draft::{DraftSlot, DraftSlots, SavedDraft};
 use super::history::{self, History};
-use super::text::Rich;
+use super::text::RichText;
 
-/// Jobs that may wait for the disk.
-const JOBS: usize = 64;
-/// Another process writes the names in far less.
+/// Capacity of the write queue.
+const MAX_JOBS: usize = 64;
+/// Another process writes the names much faster.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
-/// Names of commands that are kept.
-const USED: usize = 100;
+/// Number of command names kept.
+const MAX_USED_COMMANDS: usize = 100;
 
-/// What was there.
+/// The saved state found at start.
 #[derive(Default)]
-pub(super) struct Kept {
-    pub(super) history: Vec<Rich>,
+pub(super) struct SavedState {
+    pub(super) history: Vec<RichText>,
     pub(super) used: Vec<String>,
 }
 
-enum Job {
-    History(Vec<Rich>),
-    Draft(PathBuf, Draft),
+enum SaveJob {
+    History(Vec<RichText>),
+    Draft(PathBuf, SavedDraft),
     Undraft(PathBuf),
     Used(String),
     Flush(SyncSender<()>),
 }
 
-pub(super) struct Keeper {
-    jobs: Option<SyncSender<Job>>,
+pub(super) struct ComposerStorage {
+    jobs: Option<SyncSender<SaveJob>>,
     thread: Option<JoinHandle<()>>,
-    slots: Option<Slots>,
-    slot: Option<Slot>,
+    slots: Option<DraftSlots>,
+    slot: Option<DraftSlot>,
     session: String,
     fresh: bool,
-    /// The slot holds a draft.
+    /// The slot contains a draft.
     drafted: bool,
 }
 
-impl Keeper {
-    pub(super) fn open(dir: Option<&Path>, project: &Path, seeds: &[PathBuf]) -> (Self, Kept) {
-        let mut keeper = Self {
+impl ComposerStorage {
+    pub(super) fn open(
+        dir: Option<&Path>,
+        project: &Path,
+        seeds: &[PathBuf],
+    ) -> (Self, SavedState) {
+        let mut storage = Self {
             jobs: None,
             thread: None,
             slots: None,
@@ -57,7 +61,7 @@ impl Keeper {
             drafted: false,
         };
         let Some(dir) = dir else {
-            return (keeper, Kept::default());
+            return (storage, SavedState::default());
         };
         let project = key(project);
         let history = History::new(&dir.join("history"), &project);
@@ -68,36 +72,36 @@ impl Keeper {
         } else {
             history.load()
         };
-        let kept = Kept {
+        let kept = SavedState {
             history: entries,
             used: read_used(&used),
         };
-        keeper.slots = Some(Slots::new(dir.join("drafts").join(&project)));
-        let (jobs, inbox) = mpsc::sync_channel(JOBS);
-        let writer = Writer { history, used };
+        storage.slots = Some(DraftSlots::new(dir.join("drafts").join(&project)));
+        let (jobs, inbox) = mpsc::sync_channel(MAX_JOBS);
+        let writer = StorageWriter { history, used };
         let thread = std::thread::Builder::new()
             .name("composer-keep".to_owned())
             .spawn(move || writer.run(&inbox));
         match thread {
             Ok(thread) => {
-                keeper.thread = Some(thread);
-                keeper.jobs = Some(jobs);
+                storage.thread = Some(thread);
+                storage.jobs = Some(jobs);
             }
             Err(error) => tracing::warn!(%error, "history and drafts are not kept"),
         }
         if new && !kept.history.is_empty() {
-            keeper.send(Job::History(kept.history.clone()));
+            storage.send(SaveJob::History(kept.history.clone()));
         }
-        (keeper, kept)
+        (storage, kept)
     }
 
-    fn send(&self, job: Job) {
+    fn send(&self, job: SaveJob) {
         let Some(jobs) = &self.jobs else {
             return;
         };
         match jobs.try_send(job) {
-            // A draft comes again; everything else waits for its turn.
-            Ok(()) | Err(TrySendError::Full(Job::Draft(..))) => {}
+            // A draft is saved again later; everything else waits for space in the queue.
+            Ok(()) | Err(TrySendError::Full(SaveJob::Draft(..))) => {}
             Err(TrySendError::Full(job)) => {
                 if jobs.send(job).is_err() {
                     tracing::warn!("the thread that keeps the history is gone");
@@ -109,26 +113,31 @@ impl Keeper {
         }
     }
 
-    /// Something was sent: after a message the conversation is not fresh any more.
-    pub(super) fn sent(&mut self, entry: Rich, message: bool) {
+    /// Something was sent: after a message the conversation is no longer empty.
+    pub(super) fn sent(&mut self, entry: RichText, message: bool) {
         self.fresh &= !message;
-        self.send(Job::History(vec![entry]));
+        self.send(SaveJob::History(vec![entry]));
         self.undraft();
     }
 
     pub(super) fn used(&self, command: String) {
-        self.send(Job::Used(command));
+        self.send(SaveJob::Used(command));
     }
 
-    /// Drafts belong to this conversation from now on; a draft of it that nobody holds is taken over
-    /// where one `wants` it.
-    pub(super) fn conversation(&mut self, session: &str, fresh: bool, wants: bool) -> Option<Rich> {
+    /// Drafts belong to this conversation from now on; an unlocked draft of it is taken over if
+    /// `wants` is set.
+    pub(super) fn conversation(
+        &mut self,
+        session: &str,
+        fresh: bool,
+        wants: bool,
+    ) -> Option<RichText> {
         session.clone_into(&mut self.session);
         self.fresh = fresh;
         if !wants {
             return None;
         }
-        // A draft on its way to the slot is not read half.
+        // Wait for pending writes, so that no draft is read half-written.
         self.flush();
         let (slot, draft) = self.slots.as_ref()?.take_over(session, fresh)?;
         self.undraft();
@@ -137,21 +146,21 @@ impl Keeper {
         Some(draft)
     }
 
-    pub(super) fn draft(&mut self, text: Rich) {
+    pub(super) fn draft(&mut self, text: RichText) {
         if text.is_empty() {
             self.undraft();
             return;
         }
         if self.slot.is_none() {
-            self.slot = self.slots.as_ref().and_then(Slots::free);
+            self.slot = self.slots.as_ref().and_then(DraftSlots::free);
         }
         let Some(slot) = &self.slot else {
             return;
         };
         self.drafted = true;
-        self.send(Job::Draft(
+        self.send(SaveJob::Draft(
             slot.path().to_path_buf(),
-            Draft {
+            SavedDraft {
                 session: self.session.clone(),
                 fresh: self.fresh,
                 text,
@@ -163,20 +172,20 @@ impl Keeper {
         if std::mem::take(&mut self.drafted)
             && let Some(slot) = &self.slot
         {
-            self.send(Job::Undraft(slot.path().to_path_buf()));
+            self.send(SaveJob::Undraft(slot.path().to_path_buf()));
         }
     }
 
     /// Waits until everything is written.
     pub(super) fn flush(&self) {
         let (done, wait) = mpsc::sync_channel(1);
-        self.send(Job::Flush(done));
+        self.send(SaveJob::Flush(done));
         // The thread is gone: there is nothing to wait for.
         let _ = wait.recv();
     }
 }
 
-impl Drop for Keeper {
+impl Drop for ComposerStorage {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take()
@@ -187,7 +196,7 @@ impl Drop for Keeper {
     }
 }
 
-/// A name for a directory: its own, for people, and a number that tells it from its namesakes.
+/// A name for a directory: its own name, for people, and a hash to make it unique.
 fn key(project: &Path) -> String {
     let name = project.file_name().unwrap_or_default().to_string_lossy();
     let name: String = name
@@ -199,7 +208,7 @@ fn key(project: &Path) -> String {
     format!("{name}-{hash:016x}")
 }
 
-/// FNV-1a: a name, not a guard.
+/// FNV-1a: for naming, not for security.
 pub(super) fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -209,33 +218,33 @@ pub(super) fn hash(bytes: &[u8]) -> u64 {
 fn read_used(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let mut used: Vec<String> = serde_json::from_str(&text).unwrap_or_default();
-    used.truncate(USED);
+    used.truncate(MAX_USED_COMMANDS);
     used
 }
 
-struct Writer {
+struct StorageWriter {
     history: History,
     used: PathBuf,
 }
 
-impl Writer {
-    fn run(&self, inbox: &Receiver<Job>) {
+impl StorageWriter {
+    fn run(&self, inbox: &Receiver<SaveJob>) {
         while let Ok(first) = inbox.recv() {
             // Only the last of several drafts is written.
             let mut jobs = vec![first];
-            jobs.extend(inbox.try_iter().take(JOBS));
+            jobs.extend(inbox.try_iter().take(MAX_JOBS));
             let last = jobs
                 .iter()
-                .rposition(|job| matches!(job, Job::Draft(..) | Job::Undraft(_)));
+                .rposition(|job| matches!(job, SaveJob::Draft(..) | SaveJob::Undraft(_)));
             for (at, job) in jobs.into_iter().enumerate() {
                 let written = match job {
-                    Job::Draft(..) if Some(at) != last => Ok(()),
-                    Job::Draft(path, draft) => draft.write(&path),
-                    Job::Undraft(path) => Draft::remove(&path),
-                    Job::History(entries) => self.history.append(&entries),
-                    Job::Used(name) => self.count(name),
-                    Job::Flush(done) => {
-                        // Whoever waited may be gone.
+                    SaveJob::Draft(..) if Some(at) != last => Ok(()),
+                    SaveJob::Draft(path, draft) => draft.write(&path),
+                    SaveJob::Undraft(path) => SavedDraft::remove(&path),
+                    SaveJob::History(entries) => self.history.append(&entries),
+                    SaveJob::Used(name) => self.count(name),
+                    SaveJob::Flush(done) => {
+                        // The receiver may be gone.
                         let _ = done.send(());
                         Ok(())
                     }
@@ -256,7 +265,7 @@ impl Writer {
         let mut used = read_used(&self.used);
         used.retain(|known| *known != name);
         used.insert(0, name);
-        used.truncate(USED);
+        used.truncate(MAX_USED_COMMANDS);
         let text = serde_json::to_string(&used).map_err(std::io::Error::other)?;
         write_atomic(&self.used, text.as_bytes(), 0o600)
     }
