@@ -6,10 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_core::store::StoreError;
-use hermes_gateway::platform::{Arrival, Incoming, Recourse};
 use hermes_gateway::session::Sharing;
-use hermes_gateway::session::{Sharing, Source};
-use hermes_gateway::spine::{Inbox, MARK, Outbox, Policy, beat};
 use hermes_gateway::spine::{Inbox, MARK, Outbox, Policy, beat};
 use hermes_platforms::{Arrival, Incoming, Recourse, Source};
 use hermes_store::Store;
