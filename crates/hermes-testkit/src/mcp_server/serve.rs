@@ -206,6 +206,25 @@ async fn post(mut connection: Connection, shared: &Arc<Shared>, seen: &Seen) -> 
         _ => {}
     }
     let wire = shared.state().wire;
+    let in_session = !session_of(wire, seen).is_empty();
+    let limited = {
+        let mut state = shared.state();
+        state
+            .limiter
+            .as_mut()
+            .filter(|_| in_session)
+            .and_then(super::limit::Limiter::refuses)
+    };
+    if let Some(answer) = limited {
+        return send(connection, &answer).await;
+    }
+    if in_session && super::limit::is_question(seen) {
+        let slow = shared.state().slow_questions;
+        // Even a sleep of no length lets others go first.
+        if !slow.is_zero() {
+            tokio::time::sleep(slow).await;
+        }
+    }
     if let Some(forgetting) = forgotten(shared, seen, session_of(wire, seen)) {
         if forgetting.runs_first(seen) {
             execute(shared, &seen.body).await;
