@@ -42,7 +42,7 @@ pub struct Told {
 impl Note {
     /// With the ages of this moment in what people read. It is shown as it was written where another
     /// version wrote it.
-    fn as_of(mut self, now: DateTime<Utc>) -> Self {
+    fn shown_at(mut self, now: DateTime<Utc>) -> Self {
         let passed = (now - self.at).to_std().unwrap_or_default();
         for told in &mut self.servers {
             if let Ok(report) = ServerReport::deserialize(&told.report) {
@@ -101,7 +101,7 @@ impl Board {
                 .and_then(|text| serde_json::from_slice(&text).ok());
             match note {
                 Some(note) if ledger::lives(note.pid, &note.started) => {
-                    notes.push(note.as_of(SystemClock.now()));
+                    notes.push(note.shown_at(SystemClock.now()));
                 }
                 Some(_) => drop(std::fs::remove_file(&path)),
                 // Perhaps of a newer version: not ours to remove.

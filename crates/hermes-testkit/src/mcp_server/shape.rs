@@ -361,9 +361,11 @@ impl Shape {
             return false;
         }
         let silent = match self.body {
-            Body::Empty | Body::NullResult | Body::EmptyResult => true,
-            // What it refuses is not this request.
-            Body::Error {
+            // What an error under another id refuses is not this request.
+            Body::Empty
+            | Body::NullResult
+            | Body::EmptyResult
+            | Body::Error {
                 id: ErrorId::Other, ..
             } => true,
             Body::Text(words)
