@@ -41,14 +41,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "hermes-platforms",
-        &["hermes-core", "hermes-config", "hermes-store"],
+        &[
+            "hermes-core",
+            "hermes-config",
+            "hermes-http",
+            "hermes-store",
+        ],
     ),
     (
         "hermes-gateway",
         &[
             "hermes-core",
             "hermes-config",
-            "hermes-http",
             "hermes-store",
             "hermes-agent",
             "hermes-platforms",

@@ -369,14 +369,13 @@ fn resets(written: &Written<'_>, problems: &mut Vec<String>) -> (ResetPolicies, 
             .collect()
     };
     let quiet = section.and_then(|section| section.get("notify_exclude_platforms"));
-    let quiet = match quiet {
-        Some(Value::Array(values)) => values.iter().filter_map(setting_text).collect(),
-        _ => {
-            let programs = PLATFORMS
-                .iter()
-                .filter(|one| one.writers == Writers::Programs);
-            programs.map(|one| one.name.to_owned()).collect()
-        }
+    let quiet = if let Some(Value::Array(values)) = quiet {
+        values.iter().filter_map(setting_text).collect()
+    } else {
+        let programs = PLATFORMS
+            .iter()
+            .filter(|one| one.writers == Writers::Programs);
+        programs.map(|one| one.name.to_owned()).collect()
     };
     let policies = ResetPolicies {
         default: section.map_or_else(ResetPolicy::default, |value| policy(value, problems)),
