@@ -21,7 +21,12 @@ until_ok() { for _ in $(seq 600); do "$@" && return 0; sleep 0.05; done; echo "g
 until_ok test -S "$XDG_RUNTIME_DIR/systemd/private" || exit 200
 U=hermes-gateway
 value() { systemctl --user show $U -p "$1" --value; }
-running() { [ "$(value ActiveState)/$(value SubState)" = active/running ] && [ "$(value MainPID)" != "$1" ]; }
+# One look at all three: between two of them the service may change.
+running() {
+  shown=$(systemctl --user show $U -p ActiveState -p SubState -p MainPID)
+  grep -qx ActiveState=active <<<"$shown" && grep -qx SubState=running <<<"$shown" \
+    && ! grep -qxE "MainPID=(0|$1)" <<<"$shown"
+}
 life() { grep -o '"started_at": *[^,}]*' "$HERMES_HOME/gateway_state.json"; }
 other_life() { [ "$(life)" != "$1" ] && running 0; }
 ends() { [ "$(value ActiveState)" = "$1" ]; }
