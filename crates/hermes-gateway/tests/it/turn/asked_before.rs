@@ -314,7 +314,7 @@ fn a_crash_at_any_step_of_an_answer() {
                 () = answer(house, fuse) => true,
             }
         });
-        runtime.shutdown_background();
+        house.end(runtime);
         done
     };
     let long = 1_000_000;

@@ -34,7 +34,7 @@ fn live(house: &mut House, fuse: &Fuse) -> bool {
             () = work(house, fuse) => true,
         }
     });
-    runtime.shutdown_background();
+    house.end(runtime);
     finished
 }
 

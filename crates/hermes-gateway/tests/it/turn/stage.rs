@@ -312,6 +312,8 @@ pub(crate) struct House {
     pub revoked_sibling: bool,
     pub transcriber: Option<Arc<dyn Transcriber>>,
     lives: u32,
+    /// The database as the latest life has it open.
+    store: Option<Store>,
 }
 
 pub(crate) type Happened = Arc<Mutex<Vec<(&'static str, serde_json::Value)>>>;
@@ -355,7 +357,22 @@ impl House {
             platform: "fake",
             revoked_sibling: false,
             lives: 0,
+            store: None,
         }
+    }
+
+    /// Ends a life with everything in it. A process that dies takes its writer along; here the writer is a
+    /// thread that outlives the runtime, so what it still has to write is waited for.
+    pub(crate) fn end(&mut self, runtime: tokio::runtime::Runtime) {
+        runtime.shutdown_background();
+        let Some(store) = self.store.take() else {
+            return;
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(store.close()).unwrap();
     }
 
     pub(crate) async fn life(&mut self) -> Life {
@@ -375,6 +392,7 @@ impl House {
             started_at: Some(1),
             instance: format!("life {}", self.lives),
         };
+        self.store = Some(store.clone());
         let lease = Duration::from_hours(100_000);
         let owned = store.own_delivery(owner, lease, Arc::new(NobodyLives));
         let (delivery, _) = owned.await.unwrap();
