@@ -206,7 +206,7 @@ pub(crate) fn fold(
             match change {
                 // Below a value that is not a section, which is reported on reading.
                 MigrationChange::Set(path, value) => {
-                    drop(edit::put(&mut tree, path.parts(), value, ""))
+                    drop(edit::put(&mut tree, path.parts(), value, ""));
                 }
                 MigrationChange::Unset(path) => drop(edit::remove(&mut tree, path.parts())),
                 MigrationChange::ClearEnv(_) => {}

@@ -77,7 +77,7 @@ fn invalid(leaf: &Leaf) -> Vec<Value> {
         Some(ValueRule::Words(_)) => values.extend([json!("banana"), json!(4711), json!("of f")]),
         Some(ValueRule::Range(low, high)) => values.extend([json!(high + 1.0), json!(low - 1.0)]),
         Some(ValueRule::Address) => {
-            values.extend([json!("moon"), json!("ftp://x"), json!("http://")])
+            values.extend([json!("moon"), json!("ftp://x"), json!("http://")]);
         }
         Some(ValueRule::TimeZone) => values.extend([json!("Mars/Olympus"), json!("1:30")]),
         Some(ValueRule::Provider) => values.extend([json!("nosuch"), json!("bedrock")]),

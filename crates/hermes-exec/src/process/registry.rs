@@ -260,7 +260,7 @@ impl ProcessRegistry {
         match admit {
             BreakerDecision::Allow => {}
             BreakerDecision::Resume { suppressed } => {
-                self.notify(entry, NoticeKind::Resumed { suppressed })
+                self.notify(entry, NoticeKind::Resumed { suppressed });
             }
             BreakerDecision::Pause => return self.notify(entry, NoticeKind::Overflow),
             BreakerDecision::Deny => return,

@@ -210,7 +210,7 @@ async fn follow(
         loop {
             match call.next().await {
                 Ok(CallStep::Output(stream, bytes)) => {
-                    pass(stream, &bytes, command, sink, &mut said)
+                    pass(stream, &bytes, command, sink, &mut said);
                 }
                 Ok(CallStep::CallEnd(ended)) => return Some(ended),
                 Ok(CallStep::Broken) | Err(_) => return None,

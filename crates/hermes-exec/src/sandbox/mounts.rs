@@ -18,7 +18,7 @@ struct Mount {
     /// The mounted part of the file system.
     root: PathBuf,
     /// The mount point.
-    mount_point: PathBuf,
+    target: PathBuf,
 }
 
 impl Mounts {
@@ -32,7 +32,7 @@ impl Mounts {
             Some(Mount {
                 device: words.next()?.to_owned(),
                 root: unescaped(words.next()?),
-                mount_point: unescaped(words.next()?),
+                target: unescaped(words.next()?),
             })
         });
         Self(mounts.collect())
@@ -50,25 +50,19 @@ impl Mounts {
         let around = self
             .0
             .iter()
-            .filter(|mount| path.starts_with(&mount.mount_point));
+            .filter(|mount| path.starts_with(&mount.target));
         // Of several mounts at one path the last one is visible.
-        let Some(own) = around.max_by_key(|mount| mount.mount_point.components().count()) else {
+        let Some(own) = around.max_by_key(|mount| mount.target.components().count()) else {
             return Vec::new();
         };
-        let Ok(below) = path.strip_prefix(&own.mount_point) else {
+        let Ok(below) = path.strip_prefix(&own.target) else {
             return Vec::new();
         };
         let inner = own.root.join(below);
         self.0
             .iter()
             .filter(|mount| mount.device == own.device && *mount != own)
-            .filter_map(|mount| {
-                Some(
-                    mount
-                        .mount_point
-                        .join(inner.strip_prefix(&mount.root).ok()?),
-                )
-            })
+            .filter_map(|mount| Some(mount.target.join(inner.strip_prefix(&mount.root).ok()?)))
             .filter(|name| name != path)
             .collect()
     }

@@ -142,7 +142,7 @@ impl Inner {
         match recorded {
             Ok(JobAfterRun::Kept(_)) => {}
             Ok(JobAfterRun::Removed) => {
-                tracing::info!(job = id, "it has run as often as it was to")
+                tracing::info!(job = id, "it has run as often as it was to");
             }
             Ok(JobAfterRun::Gone) => tracing::info!(job = id, "it was removed while it ran"),
             Err(error) => {

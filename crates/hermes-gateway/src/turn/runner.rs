@@ -69,7 +69,7 @@ fn wake(hub: &Arc<Hub>, running: &TaskTracker, key: String, cancel: &Cancellatio
                 Arc::clone(&handle),
                 cancel.clone(),
             );
-            if task::catch("chat", chat.run()).await.is_ok() || cancel.is_cancelled() {
+            if task::catch("chat", Box::pin(chat.run())).await.is_ok() || cancel.is_cancelled() {
                 return;
             }
             tokio::time::sleep(PAUSE).await;

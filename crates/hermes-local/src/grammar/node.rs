@@ -206,7 +206,7 @@ impl Builder {
         for node in &mut self.nodes {
             match node {
                 GrammarNode::Either(nodes) => {
-                    *nodes = nodes.iter().copied().filter(possible).collect()
+                    *nodes = nodes.iter().copied().filter(possible).collect();
                 }
                 GrammarNode::Array { item, max, .. } if !possible(item) => *max = 0,
                 GrammarNode::Object(object) => {

@@ -159,7 +159,7 @@ impl GrammarState {
                     need: min,
                     left: max,
                     inner: StringState::Plain,
-                }))
+                }));
             }
             GrammarFrame::String { need, left, inner } => {
                 if byte == b'"' && inner == StringState::Plain {
@@ -172,7 +172,7 @@ impl GrammarState {
             }
             GrammarFrame::Number { node, so_far } => self.number(grammar, node, so_far, byte, out),
             GrammarFrame::Array { node, count, at } => {
-                self.array(grammar, (node, count, at), byte, out)
+                self.array(grammar, (node, count, at), byte, out);
             }
             GrammarFrame::Object { node, seen, at } => {
                 object::step(grammar, self, (node, seen, at), byte, out);

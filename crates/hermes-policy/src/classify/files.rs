@@ -35,7 +35,7 @@ impl Classifier<'_> {
                 self.add_firm(Category::OVERWRITE, "cuts files off");
             }
             "shred" | "srm" | "wipe" => {
-                self.add_firm(Category::OVERWRITE, "destroys files for good")
+                self.add_firm(Category::OVERWRITE, "destroys files for good");
             }
             "chmod" | "chown" | "chgrp" | "chattr" | "setfacl" => self.rights(call),
             "dd" => self.dd(args),

@@ -106,7 +106,7 @@ impl Classifier<'_> {
                 self.add_firm(Category::SYSTEM_CHANGE, "removes logs");
             }
             "ip" if reads_network(args) && !has(args, "-b --batch") => {
-                self.require_known_arguments(args)
+                self.require_known_arguments(args);
             }
             "mount" if args.is_empty() => {}
             "sysctl"

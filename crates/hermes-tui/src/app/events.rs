@@ -289,7 +289,7 @@ impl App {
                 self.awaiting = true;
             }
             Effect::Opened { banner, entries } => {
-                self.on_conversation_opened(&banner, entries, now)
+                self.on_conversation_opened(&banner, entries, now);
             }
             Effect::Show(show) => self.show(show),
             Effect::Edit(text) => {

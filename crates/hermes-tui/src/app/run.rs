@@ -200,7 +200,7 @@ impl EventLoop {
             LoopEvent::Input(input) => return self.on_input(input),
             LoopEvent::News(news) => self.drain_ready(*news),
             LoopEvent::ComposerResult(arrived) => {
-                self.app.on_composer_result(arrived, Instant::now())
+                self.app.on_composer_result(arrived, Instant::now());
             }
             LoopEvent::Timer => self.app.tick(Instant::now()),
             LoopEvent::Sent => {}

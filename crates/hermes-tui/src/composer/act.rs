@@ -274,14 +274,14 @@ impl Composer {
         }
         match action {
             Some(KeyAction::HistorySearch | KeyAction::Up | KeyAction::HistoryPrevious) => {
-                search.older()
+                search.older();
             }
             Some(KeyAction::Down | KeyAction::HistoryNext) => search.newer(),
             Some(KeyAction::DeleteBack) => search.pop(&self.recall),
             Some(KeyAction::KillToStart | KeyAction::KillWordBack) => search.clear(&self.recall),
             // Ctrl+G ends a search, as in shells.
             Some(KeyAction::Interrupt | KeyAction::Cancel | KeyAction::Editor) => {
-                self.search = None
+                self.search = None;
             }
             Some(KeyAction::Submit) => self.take_hit(),
             _ if key.code == KeyCode::Tab => self.take_hit(),

@@ -230,7 +230,7 @@ impl MarkdownSplitter {
                 };
             }
             LineStart::Text if indent(line) >= 4 => {
-                self.state = SplitState::Leaf(LeafKind::Indented)
+                self.state = SplitState::Leaf(LeafKind::Indented);
             }
             LineStart::Text => self.state = SplitState::Leaf(LeafKind::Paragraph),
         }

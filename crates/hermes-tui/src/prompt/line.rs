@@ -58,7 +58,7 @@ impl LineEdit {
             (KeyCode::Home, ..) | (KeyCode::Char('a'), true, _) => self.caret = 0,
             (KeyCode::End, ..) | (KeyCode::Char('e'), true, _) => self.caret = self.text.len(),
             (KeyCode::Backspace, false, false) | (KeyCode::Char('h'), true, _) => {
-                self.cut(self.before())
+                self.cut(self.before());
             }
             (KeyCode::Delete, ..) | (KeyCode::Char('d'), true, _) => {
                 self.text.drain(self.caret..self.after());

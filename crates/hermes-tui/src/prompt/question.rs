@@ -340,7 +340,7 @@ impl FilledField {
                 match (key.code, typed) {
                     (KeyCode::Right, _) => *at = (*at + 1) % count.max(1),
                     (KeyCode::Left, _) => {
-                        *at = at.checked_sub(1).unwrap_or(count.saturating_sub(1))
+                        *at = at.checked_sub(1).unwrap_or(count.saturating_sub(1));
                     }
                     (_, Some(' ')) => toggle(chosen, *at),
                     _ => match digit.filter(|digit| (1..=count).contains(digit)) {
