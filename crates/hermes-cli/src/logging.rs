@@ -17,6 +17,13 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
+/// Modules whose entries also go to gateway.log.
+const GATEWAY_TARGETS: [&str; 3] = [
+    "hermes_gateway",
+    "hermes_app::hooks",
+    "hermes::commands::gateway",
+];
+
 /// `logging`, as it is used here.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
@@ -110,7 +117,9 @@ impl<S: Subscriber> Layer<S> for FileLayer {
         }
         if let Some(gateway) = &self.gateway {
             let about = meta.target();
-            if about.starts_with("hermes_gateway") || about.starts_with("hermes::commands::gateway")
+            if GATEWAY_TARGETS
+                .iter()
+                .any(|target| about.starts_with(target))
             {
                 gateway.write(&line);
             }

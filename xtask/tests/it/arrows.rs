@@ -33,18 +33,33 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["hermes-core", "hermes-config", "hermes-store"],
     ),
     (
+        "hermes-app",
+        &[
+            "hermes-core",
+            "hermes-config",
+            "hermes-store",
+            "hermes-models",
+            "hermes-mcp",
+            "hermes-agent",
+            "hermes-exec",
+            "hermes-policy",
+            "hermes-tools",
+        ],
+    ),
+    (
         "hermes-gateway",
         &[
             "hermes-core",
             "hermes-config",
             "hermes-store",
             "hermes-agent",
+            "hermes-app",
         ],
     ),
     ("hermes-tui", &["hermes-core", "hermes-config"]),
     (
         "hermes-acp",
-        &["hermes-core", "hermes-config", "hermes-agent"],
+        &["hermes-core", "hermes-config", "hermes-agent", "hermes-app"],
     ),
     // A program of its own; the binary `hermes` must not carry it.
     ("hermes-local", &["hermes-core"]),

@@ -7,7 +7,6 @@ mod blocks;
 mod door;
 mod gateway;
 mod platform;
-mod quick;
 #[cfg(test)]
 mod tests;
 
@@ -17,8 +16,8 @@ use hermes_config::Config;
 
 pub use door::Door;
 pub use gateway::{BusyMode, GatewaySettings, SettingsError, Streaming, Transport};
+pub use hermes_app::quick_commands::{Quick, QuickKind, read_quick_commands};
 pub use platform::{HomeChannel, PlatformSettings, ReplyTo};
-pub use quick::{Quick, QuickKind, read_quick_commands};
 
 /// Platforms that this program can run, in the order in which they are started and shown.
 pub const PLATFORMS: [&str; 6] = [

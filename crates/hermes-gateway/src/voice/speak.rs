@@ -11,10 +11,10 @@ use tokio::io::AsyncWriteExt as _;
 use super::block::Block;
 use super::hear::scratch;
 use super::{Speaker, template};
-use crate::child;
 use crate::platform::Markup;
 use crate::platforms::http::Http;
 use crate::render::render;
+use hermes_app::child;
 
 /// More than this is not read out.
 const LONGEST: usize = 4096;

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use hermes_core::figures::clock;
 use ratatui_core::text::{Line, Span};
 
 use super::state::{App, Pause};
 use super::transcript::Doing;
 use crate::composer::SubmissionKind;
-use crate::figures::clock;
 use crate::keys::Action;
 use crate::row::{Flow, Frame, Row};
 use crate::theme::Role;

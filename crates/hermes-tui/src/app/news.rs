@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use hermes_core::event::{AgentEvent, TurnExit, TurnSummary};
+use hermes_core::front_end::{DisplaySetting, Effect, TranscriptEntry};
 
 use super::overlay::Overlay;
 use super::state::{App, LONG, Pause, Turn, Wish};
 use crate::cells::{AssistantCell, FooterCell, NoticeCell, SaidCell, from_event};
 use crate::keys::Action;
 use crate::panel::PanelView;
-use crate::port::{Effect, News, Panel, Show};
+use crate::port::{News, Panel};
 use crate::prompt::{self, Asked};
 use crate::theme::Theme;
 
@@ -23,6 +24,12 @@ impl App {
                 self.pump(now);
             }
             News::Effect(effect) => self.effect(effect, now),
+            News::Panel(panel) => self.panel(*panel, now),
+            News::ClosePanel => {
+                if matches!(self.overlay, Some(Overlay::Panel(_))) {
+                    self.close_overlay();
+                }
+            }
             News::Candidates { ticket, candidates } => {
                 self.dirty |= self.composer.candidates(ticket, candidates);
                 return;
@@ -263,12 +270,6 @@ impl App {
     fn effect(&mut self, effect: Effect, now: Instant) {
         match effect {
             Effect::Say(said) => self.transcript.push(SaidCell::new(said)),
-            Effect::Panel(panel) => self.panel(*panel, now),
-            Effect::ClosePanel => {
-                if matches!(self.overlay, Some(Overlay::Panel(_))) {
-                    self.close_overlay();
-                }
-            }
             Effect::Page(page) => {
                 if let Some(Overlay::Panel(view)) = self.overlay.replace(Overlay::page(page)) {
                     self.beneath = Some(view);
@@ -315,7 +316,7 @@ impl App {
     }
 
     /// Another conversation: what runs and waits belonged to the one before.
-    fn opened(&mut self, banner: &str, entries: Vec<crate::port::Entry>, now: Instant) {
+    fn opened(&mut self, banner: &str, entries: Vec<TranscriptEntry>, now: Instant) {
         self.transcript.end(now);
         self.turn = None;
         self.awaiting = false;
@@ -330,9 +331,9 @@ impl App {
         self.title();
     }
 
-    fn show(&mut self, show: Show) {
+    fn show(&mut self, show: DisplaySetting) {
         match show {
-            Show::Theme(name) => match Theme::named(match name.as_str() {
+            DisplaySetting::Theme(name) => match Theme::named(match name.as_str() {
                 "auto" => self.fitting,
                 name => name,
             }) {
@@ -345,11 +346,11 @@ impl App {
                     "there is no theme {name:?}; /theme shows all"
                 ))),
             },
-            Show::Reasoning(on) => self.manner.reasoning = on,
-            Show::Verbose(on) => self.manner.verbose = on,
-            Show::Timestamps(on) => self.manner.timestamps = on,
-            Show::StatusLine(on) => self.manner.status_line = on,
-            Show::Busy(busy) => self.busy = busy,
+            DisplaySetting::Reasoning(on) => self.manner.reasoning = on,
+            DisplaySetting::Verbose(on) => self.manner.verbose = on,
+            DisplaySetting::Timestamps(on) => self.manner.timestamps = on,
+            DisplaySetting::StatusLine(on) => self.manner.status_line = on,
+            DisplaySetting::Busy(busy) => self.busy = busy,
         }
     }
 }

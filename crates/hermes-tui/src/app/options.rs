@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use hermes_config::schema::Tui;
 use hermes_core::event::TurnExit;
+use hermes_core::front_end::TranscriptEntry;
 use hermes_core::message::Part;
 use hermes_core::model::Route;
 
 use crate::composer::Command;
-use crate::port::{Entry, Status};
+use crate::port::Status;
 use crate::prompt::approval::CheckRule;
 
 /// Everything [`super::run`] needs to know beforehand.
@@ -31,7 +32,7 @@ pub struct Options {
     pub colour: bool,
     pub status: Status,
     /// A conversation that is gone on with.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TranscriptEntry>,
     /// Text that stands in the composer at first; otherwise the draft of the last time does.
     pub draft: Option<String>,
     /// They go with the first message.

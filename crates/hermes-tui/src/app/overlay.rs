@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use hermes_core::front_end::{TextKind, TextPage};
+
 use super::state::App;
 use crate::cells::body;
 use crate::keys::{Action, Area, Key};
 use crate::pager::{Pager, PagerOutcome};
 use crate::palette::{Palette, PaletteOutcome};
 use crate::panel::{PanelOutcome, PanelView};
-use crate::port::{Ask, CLOSED, Page, PanelAsk, Saying};
+use crate::port::{Ask, CLOSED, PanelAsk};
 use crate::row::Frame;
 
 /// A transcript that grows is made anew at most so often while it is read.
@@ -24,11 +26,11 @@ pub(super) enum Overlay {
         /// When its rows were made, and of what.
         made: Option<(Instant, u64)>,
     },
-    Page(Box<Pager>, Page),
+    Page(Box<Pager>, TextPage),
 }
 
 impl Overlay {
-    pub(super) fn page(page: Page) -> Self {
+    pub(super) fn page(page: TextPage) -> Self {
         Self::Page(Box::new(Pager::new(page.title.clone())), page)
     }
 }
@@ -72,9 +74,9 @@ impl App {
             "\n`^X` is Ctrl and X. Keys are changed in config.yaml, in `tui.keys`: `action: key`, \
              with keys written like `ctrl+x`.\n",
         );
-        self.overlay = Some(Overlay::page(Page {
+        self.overlay = Some(Overlay::page(TextPage {
             title: "Keys".to_owned(),
-            kind: Saying::Markdown,
+            kind: TextKind::Markdown,
             text,
         }));
     }

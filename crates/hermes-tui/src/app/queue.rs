@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use hermes_core::event::{AgentCommand, TurnExit};
+use hermes_core::front_end::BusyInput;
 
 use super::state::App;
 use crate::cells::UserCell;
 use crate::composer::{Submission, SubmissionKind};
-use crate::port::{Ask, Busy};
+use crate::port::Ask;
 
 /// Messages that may wait.
 const MOST: usize = 64;
@@ -40,15 +41,15 @@ impl App {
             SubmissionKind::Message if !self.is_busy() => self.send(submission),
             SubmissionKind::Message => match self.busy {
                 // A text on the way cannot carry images.
-                Busy::Steer if submission.images.is_empty() && self.images.is_empty() => {
+                BusyInput::Steer if submission.images.is_empty() && self.images.is_empty() => {
                     self.steer(submission.text);
                 }
-                Busy::Steer => {
+                BusyInput::Steer => {
                     self.hint("images go with the next turn: queued", now);
                     self.enqueue(submission, now);
                 }
-                Busy::Queue => self.enqueue(submission, now),
-                Busy::Interrupt => {
+                BusyInput::Queue => self.enqueue(submission, now),
+                BusyInput::Interrupt => {
                     self.queue.held = false;
                     self.queue.waiting.push_front(submission);
                     self.interrupt();

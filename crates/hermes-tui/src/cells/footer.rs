@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use hermes_core::event::TurnSummary;
+use hermes_core::figures::{count, dollars, tokens, took};
 use hermes_core::usage::Cost;
 use ratatui_core::text::{Line, Span};
 
 use super::{Cell, CellContext, CellKind};
-use crate::figures::{count, dollars, tokens, took};
 use crate::row::Row;
 use crate::theme::Role;
 use crate::width::{self, Indent};

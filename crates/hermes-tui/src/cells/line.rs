@@ -1,10 +1,10 @@
 //! What cells have in common: a head with something on its right side, a block of output.
 
+use hermes_core::figures::count;
 use ratatui_core::style::Style;
 use ratatui_core::text::{Line, Span};
 
 use super::CellContext;
-use crate::figures::count;
 use crate::row::{Flow, Row};
 use crate::theme::Role;
 use crate::width::{self, Indent};

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use hermes_core::figures::{tokens, took};
 use ratatui_core::text::Span;
 
 use super::line::{Head, paragraphs};
 use super::{Cell, CellContext, CellKind};
-use crate::figures::{tokens, took};
 use crate::row::Row;
 use crate::theme::Role;
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use hermes_core::figures::took;
 use ratatui_core::text::{Line, Span};
 
 use super::line::{Head, Part, block};
 use super::{Cell, CellContext, CellKind};
 use crate::ansi;
-use crate::figures::took;
 use crate::row::Row;
 use crate::theme::Role;
 use crate::width;

@@ -8,17 +8,17 @@ mod tree;
 
 use std::time::Duration;
 
+use facts::Facts;
+use hermes_core::figures::took;
 use hermes_core::tool::ToolErrorKind;
 use ratatui_core::text::{Line, Span};
 
 use super::line::{Head, Part, block};
 use super::{Cell, CellContext, CellKind, ShellCell};
 use crate::ansi;
-use crate::figures::took;
 use crate::row::{Flow, Row};
 use crate::theme::{Role, Theme};
 use crate::width;
-use facts::Facts;
 
 /// Lines of output while it runs.
 const LIVE: usize = 5;

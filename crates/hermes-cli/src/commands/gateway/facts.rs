@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use chrono::Utc;
 use hermes_agent::home::toolsets;
+use hermes_app::hooks::{Happening, Hooks};
 use hermes_config::fs::write_atomic;
 use hermes_gateway::api;
 use hermes_gateway::gateway::{Gateway, Posting, RestartRequest};
-use hermes_gateway::hooks::{Happening, Hooks};
 use hermes_gateway::platforms::http::Http;
 use hermes_gateway::settings::GatewaySettings;
 use hermes_gateway::voice::{Ears, Mouth, Speaker, Transcriber};

@@ -264,7 +264,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         if self.slash.is_some()
             && let Some(seat) = &self.seat
         {
-            seat.wish(hermes_agent::front::Wish::Stop).await;
+            seat.wish(hermes_app::front::Wish::Stop).await;
         }
         self.interrupt(news::Why::Stop).await;
         let mut text = if ran {

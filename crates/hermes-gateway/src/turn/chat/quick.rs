@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_app::wiring::unattended::{CommandLine, CommandOutput};
 use hermes_core::{redact, task};
 use hermes_store::db::delivery::{Final, Reply};
 
 use super::Chat;
 use crate::platform::Offer;
-use crate::program::{Line, Ran};
 use crate::settings::{GatewaySettings, Quick};
 use crate::spine::Ledger;
 use crate::turn::message::Msg;
@@ -47,7 +47,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let work = async move {
             // Until what came of it is stored.
             let _under_way = under_way;
-            let line = Line {
+            let line = CommandLine {
                 command,
                 timeout: TIMEOUT,
             };
@@ -79,7 +79,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 }
 
 /// What the person reads: what it wrote, else its complaints.
-fn said(ran: &Ran) -> String {
+fn said(ran: &CommandOutput) -> String {
     let words = match ran.output.trim() {
         "" => ran.errors.trim(),
         output => output,

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use hermes_agent::front::{NEWS, News, Opened, Refusal, RefusalKind, WISHES, Wish};
 use hermes_agent::weight::Weight;
+use hermes_app::front::{NEWS, News, OpenedConversation, Refusal, RefusalKind, WISHES, Wish};
+use hermes_app::wiring::unattended::CommandOutput;
 use hermes_config::{Config, Home};
 use hermes_core::approval::{ApprovalRequest, Rule, Verdict};
 use hermes_core::ask::{Answer, Question, Want};
@@ -19,7 +20,7 @@ use hermes_core::usage::{Cost, Usage};
 use hermes_core::{BoxFuture, task};
 use hermes_gateway::api::{ApiServer, Deps, Facts, Work};
 use hermes_gateway::platform::Offer;
-use hermes_gateway::program::{Opening, Program, Ran, Script};
+use hermes_gateway::program::{ConversationHost, Opening, Script};
 use hermes_gateway::seats::{Bounds, Seats};
 use hermes_gateway::settings::PlatformSettings;
 use hermes_store::Store;
@@ -36,7 +37,7 @@ pub(crate) struct Seen {
     pub openings: Mutex<Vec<Opening>>,
     pub inputs: Mutex<Vec<UserInput>>,
     pub interrupted: Notify,
-    /// Opened by the test, for those who said "door".
+    /// OpenedConversation by the test, for those who said "door".
     pub door: Notify,
     pub jobs_changed: AtomicUsize,
     pub draining: AtomicBool,
@@ -57,12 +58,12 @@ struct Talker {
     seen: Arc<Seen>,
 }
 
-impl Program for Talker {
+impl ConversationHost for Talker {
     fn ready(&self) -> Result<(), Refusal> {
         Ok(())
     }
 
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened, Refusal>> {
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
         Box::pin(async move {
             self.seen.openings.lock().unwrap().push(opening.clone());
             if opening.id.starts_with("refused") {
@@ -94,12 +95,13 @@ impl Program for Talker {
                 seen: Arc::clone(&self.seen),
             };
             task::spawn("talk", talk.run());
-            Ok(Opened {
+            Ok(OpenedConversation {
                 id: opening.id,
                 title: None,
                 cost: None,
                 past: Vec::new(),
                 remarks: Vec::new(),
+                approvals_off: false,
                 weight: Weight::default(),
                 wishes,
                 news,
@@ -107,7 +109,7 @@ impl Program for Talker {
         })
     }
 
-    fn script(&self, _: Script) -> BoxFuture<'_, Result<Ran, Refusal>> {
+    fn script(&self, _: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
         Box::pin(async { Err(Refusal::new(RefusalKind::Failed, "no scripts")) })
     }
 

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use hermes_core::figures::count;
 use serde_json::Value;
 
 use super::body;
 use super::facts::Facts;
 use crate::diff;
-use crate::figures::count;
 use crate::theme::Glyphs;
 
 /// Characters of an argument in the line of a tool that has no words of its own.
