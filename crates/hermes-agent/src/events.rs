@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hermes_core::event::{AgentEvent, NoticeLevel, Sequenced};
+use hermes_core::event::{AgentEvent, NoticeLevel, SequencedEvent};
 use hermes_core::ids::TurnId;
 use tokio::sync::Notify;
 
@@ -44,7 +44,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Sequenced>,
+    waiting: VecDeque<SequencedEvent>,
     capacity: usize,
     seq: u64,
     turn: Option<TurnId>,
@@ -64,7 +64,7 @@ impl State {
             return Some(event);
         }
         self.seq += 1;
-        self.waiting.push_back(Sequenced {
+        self.waiting.push_back(SequencedEvent {
             seq: self.seq,
             turn: self.turn,
             event,
@@ -141,7 +141,7 @@ impl EventSink {
 
 impl EventReceiver {
     /// The next event; `None` after the session closed and everything was read.
-    pub async fn recv(&mut self) -> Option<Sequenced> {
+    pub async fn recv(&mut self) -> Option<SequencedEvent> {
         loop {
             if let Some(next) = self.try_recv() {
                 return Some(next);
@@ -154,7 +154,7 @@ impl EventReceiver {
     }
 
     /// An event that is there already.
-    pub fn try_recv(&mut self) -> Option<Sequenced> {
+    pub fn try_recv(&mut self) -> Option<SequencedEvent> {
         let next = self.state().waiting.pop_front();
         if next.is_some() {
             self.0.drained.notify_waiters();

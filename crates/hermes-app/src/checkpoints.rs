@@ -6,7 +6,7 @@ use hermes_config::Config;
 use hermes_core::clock::SystemClock;
 use hermes_core::figures;
 use hermes_tools::files::Checkpoints;
-use hermes_tools::files::checkpoints::{Checkpoint, CheckpointError, Restored};
+use hermes_tools::files::checkpoints::{Checkpoint, CheckpointError, RestoreReport};
 
 use crate::context::AppContext;
 use crate::failure::{Exit, Failure};
@@ -57,7 +57,7 @@ pub fn changed(diff: &str) -> String {
 }
 
 /// What was restored.
-pub fn told(restored: &Restored) -> String {
+pub fn told(restored: &RestoreReport) -> String {
     let dir = restored.directory.display();
     let to = format!(
         "checkpoint {} ({})",

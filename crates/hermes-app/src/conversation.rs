@@ -588,7 +588,7 @@ impl Conversation {
     /// The section `tui` of the config.
     pub fn tui(&self) -> Tui {
         match self.cx.load_config() {
-            Ok(loaded) => Tui::of(&loaded.config, &loaded.file_tree),
+            Ok(loaded) => Tui::from_config(&loaded.config, &loaded.file_tree),
             Err(_) => Tui::default(),
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::BoxFuture;
+pub use hermes_core::front_end::CommandInfo;
 use hermes_core::message::Message;
 use hermes_core::open_texts::OpenTexts;
 use hermes_core::tool::Tool;
@@ -152,13 +153,4 @@ pub struct ListedConversation {
     pub title: Option<String>,
     /// When something was last said, as RFC 3339.
     pub updated_at: Option<String>,
-}
-
-/// A command for a menu.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommandInfo {
-    pub name: String,
-    pub about: String,
-    /// What may follow, for people.
-    pub args: Option<String>,
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use hermes_config::Config;
 use hermes_core::model::{ModelRouter as _, RouteError};
-use hermes_models::live::{LocalFound, Probe};
+use hermes_models::live::{LocalProbe, LocalServerInfo};
 use hermes_models::local::machine::{self, size};
-use hermes_models::local::{Settings, program};
+use hermes_models::local::{LocalModelSettings, program};
 use hermes_models::providers::LocalServer;
 use hermes_models::router::Overrides;
 
@@ -104,7 +104,7 @@ pub(crate) fn local(turn: &mut TurnArgs, cx: &Context) -> Result<(), Failure> {
 
 /// Nothing else is there: the built-in model is offered. `None`: the chat opens without a model.
 fn propose_local(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, Failure> {
-    let settings = Settings::new(&cx.home, config);
+    let settings = LocalModelSettings::new(&cx.home, config);
     let row = match built_in(&settings, model::local::program_there()) {
         Ok(row) => row,
         Err(why) => {
@@ -190,7 +190,7 @@ fn nothing_found(cx: &Context, config: &Arc<Config>) -> Result<Option<Context>, 
 }
 
 /// The built-in model as the config names it, or why it cannot be offered.
-fn built_in(settings: &Settings, program_there: bool) -> Result<Row, String> {
+fn built_in(settings: &LocalModelSettings, program_there: bool) -> Result<Row, String> {
     let weights = settings
         .weights(&settings.default_name())
         .map_err(|error| error.to_string())?;
@@ -229,7 +229,7 @@ struct Offer {
 }
 
 /// The first model of the first server that is meant for talking; one that is loaded goes first.
-fn best(found: &[LocalFound]) -> Option<Offer> {
+fn best(found: &[LocalServerInfo]) -> Option<Offer> {
     let talks = |name: &str| {
         let name = name.to_lowercase();
         !["embed", "rerank", "whisper"]
@@ -255,7 +255,7 @@ fn best(found: &[LocalFound]) -> Option<Offer> {
 }
 
 /// What was looked at, in a few lines.
-fn report(cx: &Context, asked: &[(LocalServer, String)], found: &[LocalFound]) {
+fn report(cx: &Context, asked: &[(LocalServer, String)], found: &[LocalServerInfo]) {
     cx.out
         .error("  keys          none in the environment or .env");
     let mut absent = Vec::new();
@@ -342,7 +342,7 @@ fn propose(
     cx: &Context,
     config: &Arc<Config>,
     offer: &Offer,
-    probe: Option<Probe>,
+    probe: Option<LocalProbe>,
 ) -> Result<Option<Context>, Failure> {
     let (provider, base_url) = model::provider_of(offer.server, &offer.base_url);
     let choice = SetArgs {
@@ -479,7 +479,7 @@ mod tests {
 
     fn offered(name: &str, context: u32, program_there: bool) -> Result<String, String> {
         let dir = tempfile::tempdir().unwrap();
-        let mut settings = Settings::new(&Home::at(dir.path()), &Config::default());
+        let mut settings = LocalModelSettings::new(&Home::at(dir.path()), &Config::default());
         settings.model = Some(name.to_owned());
         settings.context = context;
         built_in(&settings, program_there).map(|row| row.weights.name)
@@ -501,7 +501,7 @@ mod tests {
     #[test]
     fn a_model_that_does_not_fit_is_not_offered() {
         let dir = tempfile::tempdir().unwrap();
-        let settings = Settings::new(&Home::at(dir.path()), &Config::default());
+        let settings = LocalModelSettings::new(&Home::at(dir.path()), &Config::default());
         let rows = || model::local::rows(&settings);
         let mut row = rows().remove(0);
         row.fits = false;

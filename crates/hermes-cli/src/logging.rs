@@ -18,8 +18,10 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// Modules whose entries also go to gateway.log.
-const GATEWAY_TARGETS: [&str; 3] = [
+const GATEWAY_TARGETS: [&str; 5] = [
     "hermes_gateway",
+    "hermes_platforms",
+    "hermes_api",
     "hermes_app::hooks",
     "hermes::commands::gateway",
 ];

@@ -1,4 +1,4 @@
-//! Writing files without ever leaving half of one, and locks shared with other programs.
+//! Atomic file writes, and locks shared with other programs.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
-/// How many links a path may pass through before we call it a loop.
+/// Maximum number of symlinks followed before reporting a loop.
 const MAX_LINKS: usize = 40;
 
-/// Replaces the content of `path` in one step.
+/// Replaces the content of `path` atomically.
 ///
 /// A reader sees the old bytes or the new ones. The new bytes are on disk when this returns.
 /// A symlink stays a symlink: its target is replaced. An existing file keeps its mode and owner;
@@ -22,7 +22,7 @@ pub fn write_atomic(path: &Path, bytes: &[u8], mode_if_new: u32) -> io::Result<(
     write_whole(path, bytes, mode_if_new).map_err(explain_full)
 }
 
-/// A full disk in plain words, and what to do about it; other errors as they are.
+/// Describes a full disk and what to do about it; other errors unchanged.
 pub fn explain_full(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => io::Error::new(
@@ -66,7 +66,7 @@ fn write_whole(path: &Path, bytes: &[u8], mode_if_new: u32) -> io::Result<()> {
     sync_dir(dir)
 }
 
-/// Gives the new file the owner of the old one, where we are allowed to.
+/// Gives the new file the owner of the old one, if permitted.
 fn keep_owner(file: &File, old: &fs::Metadata) -> io::Result<()> {
     let new = file.metadata()?;
     if new.uid() == old.uid() && new.gid() == old.gid() {
@@ -76,7 +76,7 @@ fn keep_owner(file: &File, old: &fs::Metadata) -> io::Result<()> {
     let group = rustix::fs::Gid::from_raw(old.gid());
     match rustix::fs::fchown(file, Some(owner), Some(group)) {
         Ok(()) => Ok(()),
-        // An ordinary user may not give files away; the write itself is still right.
+        // Ordinary users may not change owners; the write itself is still correct.
         Err(rustix::io::Errno::PERM) => {
             tracing::debug!(
                 uid = old.uid(),
@@ -94,7 +94,7 @@ pub fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// The file that `path` names in the end, which need not exist.
+/// The final target of `path`, which need not exist.
 fn follow_links(path: &Path) -> io::Result<PathBuf> {
     let mut current = path.to_path_buf();
     for _ in 0..MAX_LINKS {
@@ -141,8 +141,8 @@ pub enum LockError {
 /// An exclusive `flock(2)` lock, the kind that the original takes on the same files.
 ///
 /// The lock belongs to the open file: two locks on one path exclude each other within a process
-/// too. It ends when this is dropped. The lock file itself stays: removing it would let two
-/// processes lock two different files of one name.
+/// too. It is released on drop. The lock file itself stays: removing it would let two processes
+/// lock two different files of one name.
 #[derive(Debug)]
 pub struct FileLock {
     file: File,
@@ -150,7 +150,7 @@ pub struct FileLock {
 }
 
 impl FileLock {
-    /// Takes the lock, or says at once that someone else has it.
+    /// Takes the lock, or fails at once if it is held.
     pub fn try_acquire(path: &Path) -> Result<Self, LockError> {
         let file = open_lock_file(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -166,7 +166,7 @@ impl FileLock {
         }
     }
 
-    /// Takes the lock, waiting up to `wait` for it. Blocks the thread.
+    /// Takes the lock, waiting up to `wait`. Blocks the thread.
     pub fn acquire(path: &Path, wait: Duration) -> Result<Self, LockError> {
         let deadline = Instant::now() + wait;
         let mut pause = Duration::from_millis(1);
@@ -177,7 +177,7 @@ impl FileLock {
                     if left.is_zero() {
                         return Err(LockError::Busy(path));
                     }
-                    // flock has no timeout; signals would be the only other way out.
+                    // flock has no timeout; signals would be the only alternative.
                     std::thread::sleep(pause.min(left));
                     pause = (pause * 2).min(Duration::from_millis(50));
                 }
@@ -193,7 +193,7 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Closing the file would do, unless a child process inherited it.
+        // Closing the file would suffice, unless a child process inherited it.
         if let Err(err) = flock(&self.file, FlockOperation::Unlock) {
             tracing::debug!(path = %self.path.display(), %err, "unlock failed");
         }

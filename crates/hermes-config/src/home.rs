@@ -1,4 +1,4 @@
-//! The home directory: which one, and what lies where in it.
+//! The home directory: how it is found, and the paths in it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::env::ProcessEnv;
 use crate::fs::create_private_dir;
 
-/// Directories that a home in use has. The rest appears when something is put there.
+/// Directories of a home in use. Others are created when needed.
 const TREE: [&str; 8] = [
     "cron",
     "hooks",
@@ -32,7 +32,7 @@ pub enum HomeError {
     Io { path: PathBuf, source: io::Error },
 }
 
-/// A resolved home. Making one reads at most one small file and creates nothing.
+/// A resolved home. Creating one reads at most one small file and writes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home {
     root: PathBuf,
@@ -76,7 +76,7 @@ impl Home {
             }
             return Ok(at(base, Some(name)));
         }
-        // A supervised slot has a fixed identity and does not follow the sticky choice.
+        // A supervised slot has a fixed identity and ignores the active profile.
         if process_env
             .get("HERMES_S6_SUPERVISED_CHILD")
             .is_none_or(str::is_empty)
@@ -106,7 +106,7 @@ impl Home {
         Ok(at(path, Some(id)))
     }
 
-    /// A home at a known place, e.g. in tests.
+    /// A home at a known path, e.g. in tests.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
         let profile = profile_of(&root);
@@ -185,8 +185,8 @@ impl Home {
         self.join("auth.json")
     }
 
-    /// `new`, unless the home still uses the directory's `old` name. An empty `old` is a leftover
-    /// and does not count.
+    /// `new`, unless the home still uses the directory's `old` name. An empty `old` directory is
+    /// ignored.
     pub fn dir(&self, new: &str, old: &str) -> PathBuf {
         let legacy = self.join(old);
         if has_content(&legacy) {
@@ -207,8 +207,8 @@ impl Home {
         }
     }
 
-    /// Creates the tree where it is missing, readable by the owner only. A profile's home is never
-    /// created here: a deleted profile must not come back.
+    /// Creates missing directories, accessible to the owner only. A profile's home is never created
+    /// here: a deleted profile must not reappear.
     pub fn ensure(&self) -> Result<(), HomeError> {
         if let Some(name) = &self.profile
             && !self.root.is_dir()
@@ -259,14 +259,14 @@ fn profiles_root(chosen: Option<&Path>, native: Option<&Path>, base: &Path) -> P
     }
 }
 
-/// The sticky choice of `hermes profile use`. An unreadable file is no choice.
+/// The profile set by `hermes profile use`. An unreadable file counts as none.
 fn active_profile(profiles_root: &Path) -> Option<String> {
     let text = std::fs::read_to_string(profiles_root.join("active_profile")).ok()?;
     let name = text.trim();
     (!name.is_empty() && name != "default").then(|| name.to_owned())
 }
 
-/// Whether something is stored at `path`. When in doubt yes, so that no data is passed over.
+/// Whether something is stored at `path`. If unknown, yes, so that no data is overlooked.
 fn has_content(path: &Path) -> bool {
     match std::fs::metadata(path) {
         Ok(meta) if meta.is_dir() => {

@@ -1,15 +1,15 @@
-//! Which keys mean something, so that a misspelt one is noticed.
+//! Known keys, to detect misspelt ones.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use crate::schema::field::{Field as _, Shape};
+use crate::schema::field::{ConfigField as _, ConfigShape};
 use crate::schema::{self, model};
-use crate::warning::{ConfigWarning, Problem};
+use crate::warning::{ConfigProblem, ConfigWarning};
 
 /// Root keys without a default: old forms, settings of the gateway, sections of plugins and of
-/// versions after ours.
+/// later versions.
 const OTHER_ROOTS: [&str; 38] = [
     "always_log_local",
     "api_base",
@@ -51,7 +51,7 @@ const OTHER_ROOTS: [&str; 38] = [
     "teams",
 ];
 
-/// Keys of a section that count and are no fields of it: old spellings, read elsewhere.
+/// Keys of a section that are valid but not fields of it: old spellings, read elsewhere.
 const OTHER_NAMES: [(&str, &[&str]); 3] = [
     ("model", &["api_base", "model", "name", "models", "key"]),
     ("auxiliary", &["transient_retries"]),
@@ -86,14 +86,14 @@ pub(crate) fn check(file: &Map<String, Value>, warnings: &mut Vec<ConfigWarning>
     }
 }
 
-/// Reports unknown keys of typed sections, however deep.
+/// Reports unknown keys of typed sections, at any depth.
 fn check_below(path: &mut Vec<String>, value: &Value, warnings: &mut Vec<ConfigWarning>) {
     let Value::Object(map) = value else { return };
     let Some(shape) = schema::shape_at(path) else {
         return;
     };
     for (name, value) in map {
-        if let Shape::Section(_) = &shape
+        if let ConfigShape::Section(_) = &shape
             && !names_at(path).any(|known| known == name)
         {
             let at = format!("{}.{name}", path.join("."));
@@ -106,10 +106,10 @@ fn check_below(path: &mut Vec<String>, value: &Value, warnings: &mut Vec<ConfigW
     }
 }
 
-/// The keys that mean something below `path`, where that is known completely.
+/// The valid keys below `path`, if they are known completely.
 fn names_at(path: &[String]) -> impl Iterator<Item = &'static str> {
     let fields = match schema::shape_at(path) {
-        Some(Shape::Section(keys)) => keys.iter().map(|(name, _)| *name).collect(),
+        Some(ConfigShape::Section(keys)) => keys.iter().map(|(name, _)| *name).collect(),
         _ => Vec::new(),
     };
     let dotted = path.join(".");
@@ -118,7 +118,7 @@ fn names_at(path: &[String]) -> impl Iterator<Item = &'static str> {
     fields.into_iter().chain(others.iter().copied())
 }
 
-/// Whether a dotted path leads somewhere, else what it may have meant.
+/// Whether a dotted path is valid, else a suggestion.
 pub(crate) fn lookup(path: &[&str]) -> Result<(), Option<String>> {
     let Some(&root) = path.first() else {
         return Err(None);
@@ -137,7 +137,7 @@ pub(crate) fn lookup(path: &[&str]) -> Result<(), Option<String>> {
     let owned: Vec<String> = path.iter().map(|&part| part.to_owned()).collect();
     for depth in 1..path.len() {
         let (parent, name) = (&owned[..depth], path[depth]);
-        let closed = matches!(schema::shape_at(parent), Some(Shape::Section(_)));
+        let closed = matches!(schema::shape_at(parent), Some(ConfigShape::Section(_)));
         if closed && !names_at(parent).any(|known| known == name) {
             let parent = parent.join(".");
             let close = closest(name, names_at(&owned[..depth]));
@@ -148,7 +148,7 @@ pub(crate) fn lookup(path: &[&str]) -> Result<(), Option<String>> {
 }
 
 fn is_root(key: &str) -> bool {
-    // Scalars in capitals are handed to skills as environment variables.
+    // Upper-case scalars are passed to skills as environment variables.
     let variable = key
         .bytes()
         .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == b'_');
@@ -170,17 +170,17 @@ fn unknown<'a>(path: &str, names: impl Iterator<Item = &'a str>, name: &str) -> 
         let why = format!(
             "has no effect here; it belongs into model or a providers entry (model.{path})"
         );
-        return ConfigWarning::new(path, Problem::Invalid { why });
+        return ConfigWarning::new(path, ConfigProblem::Invalid { why });
     }
     let parent = path.strip_suffix(name).unwrap_or("");
     let did_you_mean = closest(name, names).map(|close| format!("{parent}{close}"));
-    ConfigWarning::new(path, Problem::UnknownKey { did_you_mean })
+    ConfigWarning::new(path, ConfigProblem::UnknownKey { did_you_mean })
 }
 
 fn invalid(warnings: &mut Vec<ConfigWarning>, key: &str, why: impl Into<String>) {
     warnings.push(ConfigWarning::new(
         key,
-        Problem::Invalid { why: why.into() },
+        ConfigProblem::Invalid { why: why.into() },
     ));
 }
 
@@ -255,7 +255,7 @@ fn check_fallbacks(key: &str, value: &Value, warnings: &mut Vec<ConfigWarning>) 
     }
 }
 
-/// The name most like `name`, if it is like enough to be meant.
+/// The name closest to `name`, if it is close enough.
 pub(crate) fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
     names
         .map(|candidate| (distance(name, candidate), candidate))
@@ -264,7 +264,7 @@ pub(crate) fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> O
         .map(|(_, candidate)| candidate.to_owned())
 }
 
-/// Edits between two words, where swapping neighbours is one edit.
+/// Edit distance with transpositions.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];

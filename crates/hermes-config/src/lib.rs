@@ -36,5 +36,5 @@ pub use env::{Env, EnvSource, ProcessEnv};
 pub use home::{Home, HomeError};
 pub use load::{ConfigError, Loaded};
 pub use schema::Config;
-pub use warning::{ConfigWarning, Problem};
+pub use warning::{ConfigProblem, ConfigWarning};
 pub use zone::Zone;

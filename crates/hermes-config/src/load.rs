@@ -13,7 +13,7 @@ use crate::migrate;
 use crate::schema::rules::RuleCheck;
 use crate::schema::{self, Config, NEWEST_KNOWN_VERSION, effect, untyped};
 use crate::settings::{self, TERMINAL_VARIABLES};
-use crate::warning::{ConfigWarning, Problem};
+use crate::warning::{ConfigProblem, ConfigWarning};
 use crate::yaml::{self, YamlError};
 
 /// Why config.yaml could not be used. The file is left as it is.
@@ -29,19 +29,19 @@ pub enum ConfigError {
     NotAMapping { path: PathBuf, found: &'static str },
 }
 
-/// A configuration and how it came about.
+/// A loaded configuration with its sources.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     pub config: Config,
-    /// Everything merged and expanded, sections unknown here included.
+    /// Everything merged and expanded, including unknown sections.
     pub tree: Value,
-    /// What config.yaml itself says; an empty mapping when there is no file.
+    /// The content of config.yaml itself; an empty mapping if there is no file.
     pub file_tree: Value,
     pub warnings: Vec<ConfigWarning>,
 }
 
 impl Config {
-    /// Reads the home's config.yaml. Writes nothing, whatever the file looks like.
+    /// Reads the home's config.yaml. Never writes.
     pub fn load(home: &Home, env: &Env) -> Result<Loaded, ConfigError> {
         let mut warnings = Vec::new();
         let file = read_tree(&home.config_path(), &mut warnings)?;
@@ -49,9 +49,9 @@ impl Config {
         warn_about_version(&file, &mut warnings);
         known::check(&file, &mut warnings);
         warnings.extend(
-            effect::set_in_vain(&file)
+            effect::ineffective_keys(&file)
                 .into_iter()
-                .map(|key| ConfigWarning::new(key, Problem::NoEffect)),
+                .map(|key| ConfigWarning::new(key, ConfigProblem::NoEffect)),
         );
 
         check_folded(&file_tree, &mut warnings);
@@ -61,7 +61,7 @@ impl Config {
         let mut tree = schema::defaults().clone();
         merge(&mut tree, file);
         if terminal_of_env {
-            take_terminal_of_env(&mut tree, env);
+            apply_terminal_env(&mut tree, env);
         }
         fold_model_keys(&mut tree, &mut warnings);
         let mut tree = Value::Object(tree);
@@ -71,7 +71,7 @@ impl Config {
         }
         settle(home, &mut tree, &mut warnings);
         let mut config = Self::from_tree(&tree, &mut warnings);
-        // The variable wins, as in the original: jobs run by it.
+        // The variable wins, as in the original: jobs use it.
         if let Some(zone) = env.get("HERMES_TIMEZONE").map(str::trim)
             && !zone.is_empty()
         {
@@ -86,7 +86,7 @@ impl Config {
     }
 }
 
-/// Old spellings are gone before the typed settings are read; a wrong type is noticed here.
+/// Old spellings are converted before the typed settings are read; wrong types are reported here.
 fn check_folded(file: &Value, warnings: &mut Vec<ConfigWarning>) {
     const FOLDED: [&str; 6] = [
         "/compression/summary_model",
@@ -108,7 +108,7 @@ fn check_folded(file: &Value, warnings: &mut Vec<ConfigWarning>) {
     }
 }
 
-/// Values that break a rule are reported, and replaced by the default where that is safe.
+/// Values that break a rule are reported, and replaced by the default if that is safe.
 pub(crate) fn settle(home: &Home, tree: &mut Value, warnings: &mut Vec<ConfigWarning>) {
     untyped::settle(tree, warnings);
     let Value::Object(all) = &*tree else { return };
@@ -116,9 +116,10 @@ pub(crate) fn settle(home: &Home, tree: &mut Value, warnings: &mut Vec<ConfigWar
     RuleCheck { tree: &all, home }.settle(tree, warnings);
 }
 
-/// `TERMINAL_ENV` and its like count where config.yaml says nothing about the terminal: a home of
-/// the original may name its environment there alone, and nothing may run in another one.
-fn take_terminal_of_env(tree: &mut Map<String, Value>, env: &Env) {
+/// `TERMINAL_ENV` and similar variables apply if config.yaml does not configure the terminal: a
+/// home of the original may select its environment only there, and commands must not run in another
+/// one.
+fn apply_terminal_env(tree: &mut Map<String, Value>, env: &Env) {
     let Some(Value::Object(section)) = tree.get_mut("terminal") else {
         return;
     };
@@ -159,11 +160,9 @@ fn read_tree(
             path: path.to_path_buf(),
             source,
         })?;
-    warnings.extend(
-        duplicates
-            .into_iter()
-            .map(|twice| ConfigWarning::new(twice.key, Problem::DuplicateKey { line: twice.line })),
-    );
+    warnings.extend(duplicates.into_iter().map(|twice| {
+        ConfigWarning::new(twice.key, ConfigProblem::DuplicateKey { line: twice.line })
+    }));
     match value {
         Value::Object(map) => Ok(map),
         Value::Null => Ok(Map::new()),
@@ -195,12 +194,12 @@ fn warn_about_version(file: &Map<String, Value>, warnings: &mut Vec<ConfigWarnin
         let known = NEWEST_KNOWN_VERSION;
         warnings.push(ConfigWarning::new(
             "_config_version",
-            Problem::NewerVersion { found, known },
+            ConfigProblem::NewerVersion { found, known },
         ));
     }
 }
 
-/// Lays `over` upon `base`, mapping by mapping. A section left empty does not wipe out its defaults.
+/// Merges `over` into `base`, mapping by mapping. An empty section does not remove its defaults.
 pub(crate) fn merge(base: &mut Map<String, Value>, over: Map<String, Value>) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {
@@ -216,7 +215,7 @@ pub(crate) fn merge(base: &mut Map<String, Value>, over: Map<String, Value>) {
 fn legacy(warnings: &mut Vec<ConfigWarning>, key: &str, now: &str) {
     warnings.push(ConfigWarning::new(
         key,
-        Problem::Legacy {
+        ConfigProblem::Legacy {
             now: now.to_owned(),
         },
     ));
@@ -240,7 +239,7 @@ fn fold_max_turns(file: &mut Map<String, Value>, warnings: &mut Vec<ConfigWarnin
     }
 }
 
-/// Whether a value counts as given, by the rules of Python's truth.
+/// Whether a value counts as set, by Python's truthiness.
 fn is_set(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -252,8 +251,8 @@ fn is_set(value: &Value) -> bool {
     }
 }
 
-/// Moves `provider`, `base_url`, `context_length` and `api_base` into `model`, where they are only
-/// used when it does not say otherwise, and brings the model's name under `default`.
+/// Moves `provider`, `base_url`, `context_length` and `api_base` into `model`, unless it sets them
+/// itself, and moves the model's name to `default`.
 fn fold_model_keys(tree: &mut Map<String, Value>, warnings: &mut Vec<ConfigWarning>) {
     const ROOT: [&str; 4] = ["provider", "base_url", "context_length", "api_base"];
     let given = |map: &Map<String, Value>, key: &str| map.get(key).is_some_and(is_set);
@@ -303,7 +302,7 @@ fn fold_model_keys(tree: &mut Map<String, Value>, warnings: &mut Vec<ConfigWarni
     tree.insert("model".to_owned(), Value::Object(model));
 }
 
-/// Replaces `${NAME}` in texts. An unset name stays as it is written, and is reported.
+/// Expands `${NAME}` in texts. An unset name is kept and reported.
 fn expand(value: &mut Value, at: &str, env: &Env, warnings: &mut Vec<ConfigWarning>) {
     let path = |key: &str| {
         if at.is_empty() {
@@ -318,7 +317,7 @@ fn expand(value: &mut Value, at: &str, env: &Env, warnings: &mut Vec<ConfigWarni
             *text = expanded;
             for name in unset {
                 let why = format!("refers to ${{{name}}}, which is not set");
-                warnings.push(ConfigWarning::new(at, Problem::Invalid { why }));
+                warnings.push(ConfigWarning::new(at, ConfigProblem::Invalid { why }));
             }
         }
         Value::Array(items) => {
@@ -343,7 +342,7 @@ fn expand_text(text: &str, env: &Env) -> (String, Vec<String>) {
         let Some(end) = after.find('}').filter(|&end| end > 0) else {
             break;
         };
-        // As other programs write it in lists of MCP servers: `${env:NAME}`.
+        // The form used by other programs in lists of MCP servers: `${env:NAME}`.
         let name = after[..end].trim();
         let name = name.strip_prefix("env:").unwrap_or(name);
         out.push_str(&rest[..start]);
@@ -359,8 +358,8 @@ fn expand_text(text: &str, env: &Env) -> (String, Vec<String>) {
     (out, unset)
 }
 
-/// The administrator's settings, leaf by leaf on top. An unreadable file must not keep Hermes from
-/// starting, but must not go unnoticed either.
+/// Applies the administrator's settings, leaf by leaf. An unreadable file must not prevent Hermes
+/// from starting, but must be reported.
 fn overlay(tree: &mut Value, dir: &Path, env: &Env, warnings: &mut Vec<ConfigWarning>) {
     let (Value::Object(tree), Some(mut managed)) = (tree, managed_tree(dir, warnings)) else {
         return;
@@ -368,7 +367,7 @@ fn overlay(tree: &mut Value, dir: &Path, env: &Env, warnings: &mut Vec<ConfigWar
     if let Some(model @ Value::String(_)) = managed.get_mut("model") {
         let name = model.take();
         *model = Value::Object(Map::from_iter([("default".to_owned(), name)]));
-        // Laid upon a bare name, the mapping would drop it.
+        // Merged into a bare name, the mapping would drop it.
         if let Some(old @ Value::String(_)) = tree.get_mut("model") {
             *old = Value::Object(Map::new());
         }
@@ -380,7 +379,7 @@ fn overlay(tree: &mut Value, dir: &Path, env: &Env, warnings: &mut Vec<ConfigWar
     }
 }
 
-/// What the administrator fixed, if anything.
+/// The administrator's settings, if any.
 pub(crate) fn managed_tree(
     dir: &Path,
     warnings: &mut Vec<ConfigWarning>,
@@ -391,7 +390,10 @@ pub(crate) fn managed_tree(
         Ok(map) => Some(map),
         Err(err) => {
             let why = err.to_string();
-            warnings.push(ConfigWarning::new("", Problem::ManagedUnreadable { why }));
+            warnings.push(ConfigWarning::new(
+                "",
+                ConfigProblem::ManagedUnreadable { why },
+            ));
             None
         }
     }

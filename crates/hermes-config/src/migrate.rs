@@ -1,7 +1,7 @@
-//! What changed between versions of config.yaml.
+//! Migration between versions of config.yaml.
 //!
 //! Old spellings are understood when the file is read ([`fold`]); the file itself is only rewritten
-//! when somebody asks for it ([`plan`]).
+//! on request ([`plan`]).
 
 use serde_json::{Map, Value, json};
 
@@ -11,28 +11,28 @@ use crate::env::writer::{self, EnvWriteError};
 use crate::home::Home;
 use crate::load::version;
 use crate::schema::CONFIG_VERSION;
-use crate::warning::{ConfigWarning, Problem};
+use crate::warning::{ConfigProblem, ConfigWarning};
 
 /// One change to a file.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub enum MigrationChange {
     Set(KeyPath, Value),
     Unset(KeyPath),
-    /// Removes a variable that nothing reads any more from `.env`.
+    /// Removes a variable from `.env` that is no longer used.
     ClearEnv(&'static str),
 }
 
 /// Changes that belong together.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
-    /// The version that no longer needs this step.
+pub struct MigrationStep {
+    /// The first version that does not need this step.
     pub version: u64,
     pub note: String,
-    pub changes: Vec<Change>,
+    pub changes: Vec<MigrationChange>,
 }
 
-impl Step {
-    fn new(version: u64, note: impl Into<String>, changes: Vec<Change>) -> Self {
+impl MigrationStep {
+    fn new(version: u64, note: impl Into<String>, changes: Vec<MigrationChange>) -> Self {
         Self {
             version,
             note: note.into(),
@@ -56,8 +56,8 @@ fn text<'t>(tree: &'t Value, path: &str) -> Option<&'t str> {
         .filter(|text| !text.is_empty())
 }
 
-/// Renames that hold for a file of any version: they replace keys that mean nothing today.
-fn renames(tree: &Value) -> Vec<Step> {
+/// Renames for files of any version: they replace keys that are invalid today.
+fn renames(tree: &Value) -> Vec<MigrationStep> {
     [
         stt_model,
         tool_progress_overrides,
@@ -70,7 +70,7 @@ fn renames(tree: &Value) -> Vec<Step> {
     .collect()
 }
 
-fn stt_model(tree: &Value) -> Option<Step> {
+fn stt_model(tree: &Value) -> Option<MigrationStep> {
     const LOCAL: [&str; 17] = [
         "tiny.en",
         "tiny",
@@ -95,34 +95,38 @@ fn stt_model(tree: &Value) -> Option<Step> {
     let local = matches!(provider, "local" | "local_command");
     let section = if local { "local" } else { provider };
     let target = KeyPath::new(["stt", section, "model"]);
-    let mut changes = vec![Change::Unset(at("stt.model"))];
+    let mut changes = vec![MigrationChange::Unset(at("stt.model"))];
     let fits = !local || model.as_str().is_some_and(|model| LOCAL.contains(&model));
     if fits && target.get(tree).is_none() {
-        changes.push(Change::Set(target.clone(), model.clone()));
+        changes.push(MigrationChange::Set(target.clone(), model.clone()));
     }
-    Some(Step::new(14, format!("stt.model is now {target}"), changes))
+    Some(MigrationStep::new(
+        14,
+        format!("stt.model is now {target}"),
+        changes,
+    ))
 }
 
-fn tool_progress_overrides(tree: &Value) -> Option<Step> {
+fn tool_progress_overrides(tree: &Value) -> Option<MigrationStep> {
     let overrides = get(tree, "display.tool_progress_overrides")?.as_object()?;
     let mut changes = Vec::new();
     for (platform, mode) in overrides {
         let target = KeyPath::new(["display", "platforms", platform.as_str(), "tool_progress"]);
         if target.get(tree).is_none() {
-            changes.push(Change::Set(target, mode.clone()));
+            changes.push(MigrationChange::Set(target, mode.clone()));
         }
     }
     if changes.is_empty() {
         return None;
     }
-    Some(Step::new(
+    Some(MigrationStep::new(
         16,
         "display.tool_progress_overrides is now display.platforms",
         changes,
     ))
 }
 
-fn compression_summary(tree: &Value) -> Option<Step> {
+fn compression_summary(tree: &Value) -> Option<MigrationStep> {
     let mut changes = Vec::new();
     for field in ["model", "provider", "base_url"] {
         let old = format!("compression.summary_{field}");
@@ -132,12 +136,12 @@ fn compression_summary(tree: &Value) -> Option<Step> {
         let target = format!("auxiliary.compression.{field}");
         let taken = text(tree, &target).is_some_and(|value| field != "provider" || value != "auto");
         if let Some(value) = text(tree, &old).filter(|value| *value != "auto" && !taken) {
-            changes.push(Change::Set(at(&target), json!(value)));
+            changes.push(MigrationChange::Set(at(&target), json!(value)));
         }
-        changes.push(Change::Unset(at(&old)));
+        changes.push(MigrationChange::Unset(at(&old)));
     }
     let step = || {
-        Step::new(
+        MigrationStep::new(
             17,
             "compression.summary_* is now auxiliary.compression",
             changes.clone(),
@@ -146,22 +150,22 @@ fn compression_summary(tree: &Value) -> Option<Step> {
     (!changes.is_empty()).then(step)
 }
 
-fn write_mode(tree: &Value) -> Option<Step> {
+fn write_mode(tree: &Value) -> Option<MigrationStep> {
     let mut changes = Vec::new();
     for section in ["memory", "skills"] {
         if let Some(mode) = get(tree, &format!("{section}.write_mode")) {
             let approve = mode
                 .as_str()
                 .is_some_and(|mode| mode.trim().eq_ignore_ascii_case("approve"));
-            changes.push(Change::Unset(at(&format!("{section}.write_mode"))));
-            changes.push(Change::Set(
+            changes.push(MigrationChange::Unset(at(&format!("{section}.write_mode"))));
+            changes.push(MigrationChange::Set(
                 at(&format!("{section}.write_approval")),
                 json!(approve),
             ));
         }
     }
     let step = || {
-        Step::new(
+        MigrationStep::new(
             29,
             "write_mode is now write_approval: true or false",
             changes.clone(),
@@ -170,7 +174,7 @@ fn write_mode(tree: &Value) -> Option<Step> {
     (!changes.is_empty()).then(step)
 }
 
-fn async_children(tree: &Value) -> Option<Step> {
+fn async_children(tree: &Value) -> Option<MigrationStep> {
     let number = |path: &str| {
         let value = get(tree, path)?;
         value
@@ -178,20 +182,20 @@ fn async_children(tree: &Value) -> Option<Step> {
             .or_else(|| value.as_str()?.trim().parse().ok())
     };
     get(tree, "delegation.max_async_children")?;
-    let mut changes = vec![Change::Unset(at("delegation.max_async_children"))];
+    let mut changes = vec![MigrationChange::Unset(at("delegation.max_async_children"))];
     let children = number("delegation.max_concurrent_children").unwrap_or(3);
     if let Some(old) = number("delegation.max_async_children").filter(|old| *old > children.max(3))
     {
-        changes.push(Change::Set(
+        changes.push(MigrationChange::Set(
             at("delegation.max_concurrent_children"),
             json!(old),
         ));
     }
     let note = "delegation.max_async_children is now part of delegation.max_concurrent_children";
-    Some(Step::new(33, note, changes))
+    Some(MigrationStep::new(33, note, changes))
 }
 
-/// Understands old keys without touching the file.
+/// Converts old keys without changing the file.
 pub(crate) fn fold(
     file: Map<String, Value>,
     warnings: &mut Vec<ConfigWarning>,
@@ -200,13 +204,18 @@ pub(crate) fn fold(
     for step in renames(&tree) {
         for change in &step.changes {
             match change {
-                // Below something that is no section, which is reported when it is read.
-                Change::Set(path, value) => drop(edit::put(&mut tree, path.parts(), value, "")),
-                Change::Unset(path) => drop(edit::remove(&mut tree, path.parts())),
-                Change::ClearEnv(_) => {}
+                // Below a value that is not a section, which is reported on reading.
+                MigrationChange::Set(path, value) => {
+                    drop(edit::put(&mut tree, path.parts(), value, ""))
+                }
+                MigrationChange::Unset(path) => drop(edit::remove(&mut tree, path.parts())),
+                MigrationChange::ClearEnv(_) => {}
             }
         }
-        warnings.push(ConfigWarning::new("", Problem::Legacy { now: step.note }));
+        warnings.push(ConfigWarning::new(
+            "",
+            ConfigProblem::Legacy { now: step.note },
+        ));
     }
     match tree {
         Value::Object(map) => map,
@@ -214,14 +223,14 @@ pub(crate) fn fold(
     }
 }
 
-/// Everything that brings the file to [`CONFIG_VERSION`], in order. Empty: it is there already.
-pub fn plan(file: &Value, env: &Env, home: &Home) -> Vec<Step> {
+/// All steps to [`CONFIG_VERSION`], in order. Empty: the file is up to date.
+pub fn plan(file: &Value, env: &Env, home: &Home) -> Vec<MigrationStep> {
     let empty = Map::new();
     let found = version(file.as_object().unwrap_or(&empty));
     if found >= CONFIG_VERSION {
         return Vec::new();
     }
-    let mut steps: Vec<Step> = [
+    let mut steps: Vec<MigrationStep> = [
         tool_progress(file, env),
         timezone(file, env),
         dead_variable(9, "ANTHROPIC_TOKEN", env),
@@ -238,8 +247,8 @@ pub fn plan(file: &Value, env: &Env, home: &Home) -> Vec<Step> {
     .filter(|step| step.version > found)
     .collect();
     steps.sort_by_key(|step| step.version);
-    let bump = Change::Set(at("_config_version"), json!(CONFIG_VERSION));
-    steps.push(Step::new(
+    let bump = MigrationChange::Set(at("_config_version"), json!(CONFIG_VERSION));
+    steps.push(MigrationStep::new(
         CONFIG_VERSION,
         format!("version {found} → {CONFIG_VERSION}"),
         vec![bump],
@@ -247,7 +256,7 @@ pub fn plan(file: &Value, env: &Env, home: &Home) -> Vec<Step> {
     steps
 }
 
-fn tool_progress(tree: &Value, env: &Env) -> Option<Step> {
+fn tool_progress(tree: &Value, env: &Env) -> Option<MigrationStep> {
     if get(tree, "display.tool_progress").is_some() {
         return None;
     }
@@ -258,15 +267,15 @@ fn tool_progress(tree: &Value, env: &Env) -> Option<Step> {
         "verbose" => "verbose",
         _ => "all",
     };
-    let change = Change::Set(at("display.tool_progress"), json!(mode));
-    Some(Step::new(
+    let change = MigrationChange::Set(at("display.tool_progress"), json!(mode));
+    Some(MigrationStep::new(
         4,
         format!("display.tool_progress is {mode}"),
         vec![change],
     ))
 }
 
-fn timezone(tree: &Value, env: &Env) -> Option<Step> {
+fn timezone(tree: &Value, env: &Env) -> Option<MigrationStep> {
     if at("timezone").get(tree).is_some() {
         return None;
     }
@@ -274,27 +283,27 @@ fn timezone(tree: &Value, env: &Env) -> Option<Step> {
         .get("HERMES_TIMEZONE")
         .map(str::trim)
         .filter(|zone| !zone.is_empty())?;
-    let change = Change::Set(at("timezone"), json!(zone));
-    Some(Step::new(
+    let change = MigrationChange::Set(at("timezone"), json!(zone));
+    Some(MigrationStep::new(
         5,
         format!("timezone is {zone}, as HERMES_TIMEZONE says"),
         vec![change],
     ))
 }
 
-fn dead_variable(version: u64, name: &'static str, env: &Env) -> Option<Step> {
+fn dead_variable(version: u64, name: &'static str, env: &Env) -> Option<MigrationStep> {
     env.get(name).filter(|value| !value.is_empty())?;
     (env.source(name) == Some(crate::env::EnvSource::DotEnv)).then(|| {
-        Step::new(
+        MigrationStep::new(
             version,
             format!("{name} in .env is no longer read"),
-            vec![Change::ClearEnv(name)],
+            vec![MigrationChange::ClearEnv(name)],
         )
     })
 }
 
 /// The list `custom_providers` becomes the mapping `providers`.
-fn custom_providers(tree: &Value) -> Option<Step> {
+fn custom_providers(tree: &Value) -> Option<MigrationStep> {
     let list = get(tree, "custom_providers")?.as_array()?;
     let mut taken: Vec<String> = get(tree, "providers")
         .and_then(Value::as_object)
@@ -309,7 +318,7 @@ fn custom_providers(tree: &Value) -> Option<Step> {
                 unique = format!("{key}-{suffix}");
             }
         }
-        changes.push(Change::Set(
+        changes.push(MigrationChange::Set(
             KeyPath::new(["providers", unique.as_str()]),
             new,
         ));
@@ -318,12 +327,16 @@ fn custom_providers(tree: &Value) -> Option<Step> {
     if changes.is_empty() {
         return None;
     }
-    changes.push(Change::Unset(at("custom_providers")));
-    Some(Step::new(12, "custom_providers is now providers", changes))
+    changes.push(MigrationChange::Unset(at("custom_providers")));
+    Some(MigrationStep::new(
+        12,
+        "custom_providers is now providers",
+        changes,
+    ))
 }
 
-/// The key and the new form of an entry. `None`: it cannot be moved without losing something, so
-/// the list stays (it is still read).
+/// The key and the new form of an entry. `None`: it cannot be converted without loss, so the list
+/// is kept (it is still read).
 fn provider_entry(entry: &Value) -> Option<(String, Value)> {
     const RENAMED: [(&str, &str); 8] = [
         ("base_url", "api"),
@@ -375,8 +388,8 @@ fn provider_entry(entry: &Value) -> Option<(String, Value)> {
     Some((host, Value::Object(new)))
 }
 
-/// Plugins used to run unless disabled; now only those listed run.
-fn plugins(tree: &Value, home: &Home) -> Option<Step> {
+/// Plugins used to run unless disabled; now only listed ones run.
+fn plugins(tree: &Value, home: &Home) -> Option<MigrationStep> {
     if at("plugins.enabled").get(tree).is_some() {
         return None;
     }
@@ -391,10 +404,10 @@ fn plugins(tree: &Value, home: &Home) -> Option<Step> {
         .collect();
     names.sort();
     let note = format!("plugins run only when listed; {} listed", names.len());
-    Some(Step::new(
+    Some(MigrationStep::new(
         21,
         note,
-        vec![Change::Set(at("plugins.enabled"), json!(names))],
+        vec![MigrationChange::Set(at("plugins.enabled"), json!(names))],
     ))
 }
 
@@ -410,10 +423,10 @@ fn plugin_name(dir: &std::path::Path) -> Option<String> {
     named.or_else(|| Some(dir.file_name()?.to_string_lossy().into_owned()))
 }
 
-fn catalog_ttl(tree: &Value) -> Option<Step> {
+fn catalog_ttl(tree: &Value) -> Option<MigrationStep> {
     (get(tree, "model_catalog.ttl_hours")?.as_f64() == Some(24.0)).then(|| {
-        let change = Change::Set(at("model_catalog.ttl_hours"), json!(1));
-        Step::new(
+        let change = MigrationChange::Set(at("model_catalog.ttl_hours"), json!(1));
+        MigrationStep::new(
             25,
             "model_catalog.ttl_hours: the old default 24 is now 1",
             vec![change],
@@ -421,8 +434,8 @@ fn catalog_ttl(tree: &Value) -> Option<Step> {
     })
 }
 
-/// Off, unless it was chosen: `true` was written by version 30 on its own.
-fn verify_on_stop(tree: &Value, found: u64) -> Option<Step> {
+/// Off, unless it was chosen: version 30 wrote `true` on its own.
+fn verify_on_stop(tree: &Value, found: u64) -> Option<MigrationStep> {
     let value = get(tree, "agent.verify_on_stop");
     let undecided = match value {
         None => found < 31,
@@ -430,8 +443,8 @@ fn verify_on_stop(tree: &Value, found: u64) -> Option<Step> {
         Some(value) => *value == Value::Bool(true),
     };
     undecided.then(|| {
-        let change = Change::Set(at("agent.verify_on_stop"), json!(false));
-        Step::new(
+        let change = MigrationChange::Set(at("agent.verify_on_stop"), json!(false));
+        MigrationStep::new(
             32,
             "agent.verify_on_stop is off; set it to true to have it back",
             vec![change],
@@ -441,14 +454,14 @@ fn verify_on_stop(tree: &Value, found: u64) -> Option<Step> {
 
 /// What a migration did, or would do.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Report {
+pub struct MigrationReport {
     pub from: u64,
     pub to: u64,
     /// One line per change.
     pub notes: Vec<String>,
 }
 
-impl Report {
+impl MigrationReport {
     pub fn is_empty(&self) -> bool {
         self.notes.is_empty()
     }
@@ -462,8 +475,8 @@ pub enum MigrateError {
     Env(#[from] EnvWriteError),
 }
 
-/// Brings config.yaml and `.env` up to date. All of config.yaml's changes are made or none.
-pub fn run(home: &Home, env: &Env, dry_run: bool) -> Result<Report, MigrateError> {
+/// Migrates config.yaml and `.env`. All changes of config.yaml are made or none.
+pub fn run(home: &Home, env: &Env, dry_run: bool) -> Result<MigrationReport, MigrateError> {
     let mut notes = Vec::new();
     let glued = writer::repair(&home.env_path(), dry_run)?;
     if glued > 0 {
@@ -482,9 +495,9 @@ pub fn run(home: &Home, env: &Env, dry_run: bool) -> Result<Report, MigrateError
     for step in steps {
         for change in step.changes {
             match change {
-                Change::Set(path, value) => drop(doc.set(&path, &value)?),
-                Change::Unset(path) => drop(doc.unset_keeping_comments(&path)?),
-                Change::ClearEnv(name) => dead.push(name),
+                MigrationChange::Set(path, value) => drop(doc.set(&path, &value)?),
+                MigrationChange::Unset(path) => drop(doc.unset_keeping_comments(&path)?),
+                MigrationChange::ClearEnv(name) => dead.push(name),
             }
         }
         notes.push(step.note);
@@ -500,5 +513,5 @@ pub fn run(home: &Home, env: &Env, dry_run: bool) -> Result<Report, MigrateError
     } else {
         from
     };
-    Ok(Report { from, to, notes })
+    Ok(MigrationReport { from, to, notes })
 }

@@ -1,4 +1,4 @@
-//! Showing settings without showing secrets.
+//! Displaying settings without secrets.
 
 use serde_json::{Map, Value};
 
@@ -35,7 +35,7 @@ const SECRET_SECTIONS: [&str; 5] = [
     "default_headers",
 ];
 
-/// Whether the value under `key` is to be masked.
+/// Whether the value under `key` is masked.
 pub fn is_secret_key(key: &str) -> bool {
     let key = key.to_lowercase().replace('-', "_");
     let ends = ["_api_key", "_token", "_secret", "_password", "_key_id"];
@@ -61,7 +61,7 @@ pub fn redact(value: &Value) -> Value {
     redact_at("", value)
 }
 
-/// The same for the value at `path`.
+/// Like [`redact`], for the value at `path`.
 pub fn redact_below(path: &[String], value: &Value) -> Value {
     if is_secret_path(path) && !value.is_object() {
         return redact_at("secret", value);
@@ -72,8 +72,8 @@ pub fn redact_below(path: &[String], value: &Value) -> Value {
 fn redact_at(key: &str, value: &Value) -> Value {
     match value {
         Value::String(text) if is_secret_key(key) => Value::String(mask(text)),
-        // What looks like the key of a service is one, whatever its name: an argument of a
-        // server, a note.
+        // A text that looks like a service's key is masked under any name: an argument of a server,
+        // a note.
         Value::String(text) => Value::String(hermes_core::redact::keys(&url(text)).into_owned()),
         Value::Number(number) if is_secret_key(key) => Value::String(mask(&number.to_string())),
         Value::Array(items) => {
@@ -111,8 +111,8 @@ fn redact_at(key: &str, value: &Value) -> Value {
     }
 }
 
-/// The part of an argument of a program that is a credential: `--token VALUE`, `--token=VALUE`,
-/// `-e API_KEY=VALUE`. It is the end of the text.
+/// The credential in a program argument: `--token VALUE`, `--token=VALUE`, `-e API_KEY=VALUE`. It
+/// is the end of the text.
 pub fn secret_argument<'a>(before: Option<&str>, text: &'a str) -> Option<&'a str> {
     let names_secret = |name: &str| {
         let name = name.trim_start_matches('-');
@@ -128,7 +128,7 @@ pub fn secret_argument<'a>(before: Option<&str>, text: &'a str) -> Option<&'a st
     (is_value && option.is_some_and(names_secret)).then_some(text)
 }
 
-/// Credentials in an address: the password of its login, keys among its parameters.
+/// Credentials in an address: its password, and keys among its parameters.
 pub(crate) fn secrets_of_address(text: &str) -> Vec<&str> {
     let Some((_, rest)) = text.split_once("://") else {
         return Vec::new();
@@ -146,7 +146,7 @@ pub(crate) fn secrets_of_address(text: &str) -> Vec<&str> {
     password.into_iter().chain(keys).collect()
 }
 
-/// Enough of a secret to tell which one it is. A reference to a variable is no secret.
+/// Enough of a secret to recognise it. A reference to a variable is not a secret.
 pub fn mask(secret: &str) -> String {
     let is_reference = secret.starts_with("${") && secret.ends_with('}');
     if secret.is_empty() || is_reference {
@@ -160,8 +160,7 @@ pub fn mask(secret: &str) -> String {
     format!("****{tail}")
 }
 
-/// An address without the password of its login and without keys among its parameters. Other text
-/// stays as it is.
+/// An address without its password and keys among its parameters. Other text is unchanged.
 pub fn url(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once("://") else {
         return text.to_owned();

@@ -1,5 +1,4 @@
-//! Which values of a home are secrets: what is read here is never shown
-//! ([`hermes_core::redact::remember`]).
+//! Which values of a home are secrets: they are never shown ([`hermes_core::redact::remember`]).
 
 use std::path::Path;
 
@@ -10,7 +9,7 @@ use crate::env::Env;
 use crate::home::Home;
 use crate::redact::{is_secret_key, secret_argument, secrets_of_address};
 
-/// Words in the names of variables with secrets.
+/// Words in the names of secret variables.
 const SECRET_WORDS: [&str; 13] = [
     "APIKEY",
     "BEARER",
@@ -27,11 +26,11 @@ const SECRET_WORDS: [&str; 13] = [
     "WEBHOOK",
 ];
 
-/// Larger files are no credential stores.
+/// Larger files are not credential stores.
 const MAX_FILE: u64 = 1 << 20;
 
 /// Hides the secrets of this home from now on: of its `.env` and the environment, of `auth.json`,
-/// of the MCP logins. Files that cannot be read have nothing to hide.
+/// of the MCP logins. Unreadable files are skipped.
 pub fn remember(home: &Home, env: &Env) {
     redact::remember(values(home, env));
 }
@@ -41,7 +40,7 @@ pub fn remember(home: &Home, env: &Env) {
 pub fn values(home: &Home, env: &Env) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = env
         .iter()
-        .filter(|(name, value)| is_secret_name(name) && is_telling(value))
+        .filter(|(name, value)| is_secret_name(name) && is_distinctive(value))
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
     collect(&home.auth_path(), &mut found);
@@ -52,27 +51,27 @@ pub fn values(home: &Home, env: &Env) -> Vec<(String, String)> {
     found
 }
 
-/// The same for what config.yaml holds: keys of endpoints, of servers, of search services.
+/// Like [`remember`], for config.yaml: keys of endpoints, of servers, of search services.
 pub fn remember_config(tree: &Value) {
     redact::remember(config_values(tree));
 }
 
-/// The secrets that config.yaml holds: name and value.
+/// The secrets in config.yaml: name and value.
 pub fn config_values(tree: &Value) -> Vec<(String, String)> {
     let mut found = Vec::new();
     walk("config", "", tree, &mut found);
-    found.retain(|(_, value)| is_telling(value) && !value.contains("${"));
+    found.retain(|(_, value)| is_distinctive(value) && !value.contains("${"));
     found
 }
 
-/// Whether a variable of this name holds a secret.
+/// Whether a variable of this name contains a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     name.split('_').any(|word| SECRET_WORDS.contains(&word))
 }
 
-/// Hiding a path or a word of the dictionary would hide more than the secret.
-fn is_telling(value: &str) -> bool {
+/// Hiding a path or a dictionary word would hide more than the secret.
+fn is_distinctive(value: &str) -> bool {
     let path = value.starts_with(['/', '~', '.']);
     let word = value.len() < 12 && value.bytes().all(|byte| byte.is_ascii_alphabetic());
     !path && !word

@@ -1,4 +1,4 @@
-//! `config get`, `set` and `unset`: which file a key belongs to, and what its text means.
+//! `config get`, `set` and `unset`: which file a key belongs to, and how its text is parsed.
 
 use std::path::PathBuf;
 
@@ -11,12 +11,12 @@ use crate::home::{Home, HomeError};
 use crate::known;
 use crate::load::{self, Loaded};
 use crate::schema::{self, Config};
-use crate::warning::{ConfigWarning, Problem};
+use crate::warning::{ConfigProblem, ConfigWarning};
 use crate::yaml;
 
-/// Where a setting lives.
+/// Where a setting is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum SettingTarget {
     /// A variable in `.env`: keys and tokens.
     Env(String),
     /// A path in config.yaml.
@@ -49,19 +49,19 @@ pub enum SettingError {
     Json(String, serde_json::Error),
 }
 
-/// How the text of a value is to be read.
+/// How the text of a value is parsed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetOptions {
     /// The text is JSON.
     pub json: bool,
-    /// Write even what the key does not take.
+    /// Write values that the key does not accept, too.
     pub force: bool,
 }
 
-/// What a change did, for telling the person.
+/// The result of a change, for display.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
-    /// The key as it was written.
+pub struct SettingChange {
+    /// The key as given.
     pub key: String,
     pub file: PathBuf,
     /// `None` after an unset, and for variables.
@@ -69,7 +69,7 @@ pub struct Change {
     pub notes: Vec<String>,
 }
 
-/// Keys without a dot that are variables although their names do not end like one.
+/// Keys without a dot that are variables although their names do not look like one.
 const VARIABLES: [&str; 9] = [
     "VOICE_TOOLS_OPENAI_KEY",
     "FIRECRAWL_API_URL",
@@ -123,7 +123,7 @@ pub(crate) const TERMINAL_VARIABLES: [(&str, &str); 27] = [
 ];
 
 /// The file that `key` belongs to.
-pub fn target(key: &str) -> Result<Target, PathError> {
+pub fn target(key: &str) -> Result<SettingTarget, PathError> {
     let upper = key.trim().to_uppercase();
     let variable = !key.contains('.')
         && (upper.ends_with("_API_KEY")
@@ -131,26 +131,26 @@ pub fn target(key: &str) -> Result<Target, PathError> {
             || upper.starts_with("TERMINAL_SSH")
             || VARIABLES.contains(&upper.as_str()));
     if variable {
-        return Ok(Target::Env(upper));
+        return Ok(SettingTarget::Env(upper));
     }
     let path = KeyPath::parse(key)?;
     let parts: Vec<&str> = path.parts().iter().map(String::as_str).collect();
-    // A name that people bring along from other programs.
+    // A name used by other programs.
     if matches!(parts.as_slice(), ["api_base"] | ["model", "api_base"]) {
-        return Ok(Target::Config(KeyPath::new(["model", "base_url"])));
+        return Ok(SettingTarget::Config(KeyPath::new(["model", "base_url"])));
     }
-    Ok(Target::Config(path))
+    Ok(SettingTarget::Config(path))
 }
 
-/// The value in effect. `None`: not set.
+/// The effective value. `None`: not set.
 pub fn get(loaded: &Loaded, env: &Env, key: &str) -> Result<Option<Value>, PathError> {
     Ok(match target(key)? {
-        Target::Env(name) => env.get(&name).map(|value| json!(value)),
-        Target::Config(path) if path.get(&loaded.file_tree).is_none() => {
+        SettingTarget::Env(name) => env.get(&name).map(|value| json!(value)),
+        SettingTarget::Config(path) if path.get(&loaded.file_tree).is_none() => {
             let unwritten = schema::unwritten(path.parts());
             unwritten.or_else(|| in_effect(loaded, &path))
         }
-        Target::Config(path) => in_effect(loaded, &path),
+        SettingTarget::Config(path) => in_effect(loaded, &path),
     })
 }
 
@@ -161,10 +161,10 @@ fn in_effect(loaded: &Loaded, path: &KeyPath) -> Option<Value> {
         .or_else(|| schema::default_of(path.parts()))
 }
 
-/// Why there is no value: nobody set the key, and it has no default; or there is no such key.
+/// Why there is no value: the key is not set and has no default, or it does not exist.
 pub fn absent(key: &str) -> String {
     let known = match target(key) {
-        Ok(Target::Config(path)) => {
+        Ok(SettingTarget::Config(path)) => {
             let parts: Vec<&str> = path.parts().iter().map(String::as_str).collect();
             known::lookup(&parts)
         }
@@ -185,14 +185,19 @@ pub fn set(
     key: &str,
     text: &str,
     options: SetOptions,
-) -> Result<Change, SettingError> {
+) -> Result<SettingChange, SettingError> {
     match target(key)? {
-        Target::Env(name) => set_variable(home, env, name, text),
-        Target::Config(path) => set_config(home, env, &path, text, options),
+        SettingTarget::Env(name) => set_variable(home, env, name, text),
+        SettingTarget::Config(path) => set_config(home, env, &path, text, options),
     }
 }
 
-fn set_variable(home: &Home, env: &Env, name: String, text: &str) -> Result<Change, SettingError> {
+fn set_variable(
+    home: &Home,
+    env: &Env,
+    name: String,
+    text: &str,
+) -> Result<SettingChange, SettingError> {
     refuse_managed_variable(env, &name)?;
     home.ensure()?;
     let file = home.env_path();
@@ -207,7 +212,7 @@ fn set_variable(home: &Home, env: &Env, name: String, text: &str) -> Result<Chan
     if !crate::env::is_usable_secret(text) {
         notes.push("this looks like a placeholder and will be ignored".to_owned());
     }
-    Ok(Change {
+    Ok(SettingChange {
         key: name,
         file,
         value: None,
@@ -221,7 +226,7 @@ fn set_config(
     path: &KeyPath,
     text: &str,
     options: SetOptions,
-) -> Result<Change, SettingError> {
+) -> Result<SettingChange, SettingError> {
     refuse_managed(env, path)?;
     let value = if options.json {
         serde_json::from_str(text).map_err(|err| SettingError::Json(text.to_owned(), err))?
@@ -264,7 +269,7 @@ fn set_config(
             "{path} is a setting of Hermes Agent that does nothing here"
         ));
     }
-    Ok(Change {
+    Ok(SettingChange {
         key: path.to_string(),
         file,
         value: Some(value),
@@ -272,7 +277,7 @@ fn set_config(
     })
 }
 
-/// Turns `model: name` into a section, so that something can be set in it without losing the name.
+/// Turns `model: name` into a section, so that other fields can be set without losing the name.
 fn name_model(doc: &mut ConfigDoc, path: &KeyPath) -> Result<(), EditError> {
     let below_model = path.parts().len() > 1 && path.parts()[0] == "model";
     match doc.tree().get("model") {
@@ -289,20 +294,20 @@ fn name_model(doc: &mut ConfigDoc, path: &KeyPath) -> Result<(), EditError> {
     }
 }
 
-pub fn unset(home: &Home, env: &Env, key: &str) -> Result<Option<Change>, SettingError> {
+pub fn unset(home: &Home, env: &Env, key: &str) -> Result<Option<SettingChange>, SettingError> {
     let path = match target(key)? {
-        Target::Env(name) => {
+        SettingTarget::Env(name) => {
             refuse_managed_variable(env, &name)?;
             let file = home.env_path();
             let removed = writer::unset(&file, &name)?;
-            return Ok(removed.then(|| Change {
+            return Ok(removed.then(|| SettingChange {
                 key: name,
                 file,
                 value: None,
                 notes: Vec::new(),
             }));
         }
-        Target::Config(path) => path,
+        SettingTarget::Config(path) => path,
     };
     refuse_managed(env, &path)?;
     let file = home.config_path();
@@ -316,7 +321,7 @@ pub fn unset(home: &Home, env: &Env, key: &str) -> Result<Option<Change>, Settin
         notes.push(format!("{name} was removed from .env with it"));
         removed = true;
     }
-    Ok(removed.then(|| Change {
+    Ok(removed.then(|| SettingChange {
         key: path.to_string(),
         file,
         value: None,
@@ -345,7 +350,7 @@ fn python_text(value: &Value) -> String {
     }
 }
 
-/// What `text` means for this key. Where the default is text, everything is text.
+/// The meaning of `text` for this key. If the default is text, everything is text.
 pub fn coerce(path: &KeyPath, text: &str) -> Value {
     let default = default_of(path);
     if matches!(default, Some(Value::String(_))) {
@@ -380,8 +385,8 @@ fn default_of(path: &KeyPath) -> Option<Value> {
     schema::default_of(path.parts())
 }
 
-/// Refuses a value that would have no effect: of another type, or against the rule of its key.
-/// `file` is what is set already: names that the value may refer to stand there.
+/// Refuses a value that would have no effect: of a wrong type, or against the rule of its key.
+/// `file` contains the settings so far, to which the value may refer.
 fn check_value(
     home: &Home,
     file: &Value,
@@ -391,7 +396,7 @@ fn check_value(
 ) -> Result<(), SettingError> {
     let mut tree = file.clone();
     if put(&mut tree, path.parts(), value, "").is_err() {
-        // Such as a bare name where a section will be.
+        // Such as a bare name that becomes a section.
         if let (Value::Object(map), Some(root)) = (&mut tree, path.parts().first()) {
             map.shift_remove(root);
         }
@@ -409,15 +414,15 @@ fn check_value(
     };
     for warning in warnings.into_iter().filter(about) {
         match warning.problem {
-            Problem::WrongType { expected, .. } => {
+            ConfigProblem::WrongType { expected, .. } => {
                 return Err(SettingError::WrongType {
                     key: warning.key,
                     expected,
                     given: given.to_owned(),
                 });
             }
-            Problem::Invalid { why } => {
-                // What follows says what loading does about it.
+            ConfigProblem::Invalid { why } => {
+                // The rest of the message describes what loading does about it.
                 let why = why.split("; ").next().unwrap_or(&why).to_owned();
                 return Err(SettingError::Invalid {
                     key: warning.key,

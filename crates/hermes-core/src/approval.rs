@@ -1,4 +1,4 @@
-//! Questions that only a person may answer.
+//! Approvals: permissions that only a person may give.
 
 use std::borrow::Cow;
 
@@ -6,15 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::BoxFuture;
 
-/// Begins what the model reads when a person denied a command.
+/// Begins the text that the model reads when a person denied a command.
 pub const DENIED_BY_USER: &str = "The user said no to this command. It did not run.";
 
-/// Told to the model whenever a command may not run. Only for the model: see
-/// [`denial_for_people`].
+/// Sent to the model whenever a command may not run. Only for the model: see [`denial_for_people`].
 pub const NO_WAY_ROUND: &str =
     "Do not try it again, not in other words and not through another tool.";
 
-/// A denial as a person reads it: without the orders to the model that follow it.
+/// A denial for display: without the instructions to the model that follow it.
 #[must_use]
 pub fn denial_for_people(text: &str) -> Cow<'_, str> {
     let Some((fact, _)) = text.split_once(NO_WAY_ROUND) else {
@@ -29,19 +28,19 @@ pub fn denial_for_people(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A tool asks to do something dangerous.
+/// A tool requests permission for something dangerous.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalRequest {
-    /// Names this request in [`crate::event::AgentCommand::Answer`].
+    /// Identifies this request in [`crate::event::AgentCommand::Answer`].
     pub id: String,
     pub tool: String,
-    /// Exactly what would be done: the whole command, the whole path.
+    /// The exact action: the whole command, the whole path.
     pub action: String,
-    /// Why it is asked.
+    /// Why approval is needed.
     pub reasons: Vec<String>,
     /// The rule that "always" would store.
     pub rule: Option<Rule>,
-    /// What confines the action while it runs, for the person; `None` where that has no meaning.
+    /// The sandbox of the action, for display; `None` if it does not apply.
     #[serde(default)]
     pub posture: Option<String>,
 }
@@ -60,28 +59,28 @@ pub enum Verdict {
     Deny { why: Option<String> },
 }
 
-/// Who is behind an [`Approver`].
+/// Who answers an [`Approver`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// Somebody reads the question.
+    /// A person reads the request.
     Person,
-    /// Nobody does: a headless run.
+    /// A headless run.
     Nobody,
-    /// Somebody approved everything beforehand.
+    /// A person approved everything beforehand.
     Standing,
 }
 
-/// Whoever decides. Headless callers deny.
+/// Decides about approval requests. Headless callers deny.
 pub trait Approver: Send + Sync {
     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'_, Verdict>;
 
-    /// Known before anything is asked, so that a policy can treat headless runs on its own.
+    /// Known before anything is requested, so that a policy can treat headless runs differently.
     fn presence(&self) -> Presence {
         Presence::Person
     }
 }
 
-/// Denies everything: for callers with nobody to ask.
+/// Denies everything: for runs without a person.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DenyAll;
 

@@ -1,5 +1,5 @@
-//! Reading arguments. Models send numbers as text and lists as JSON text; what can only mean one
-//! thing is taken, everything else is an error that says what to pass.
+//! Parsing of tool arguments. Models send numbers as text and lists as JSON text; unambiguous
+//! values are accepted, everything else is an error that states what to pass.
 
 use crate::tool::{ToolArgs, ToolErrorKind, ToolOutcome};
 use serde_json::Value;
@@ -19,7 +19,7 @@ impl<'a> Args<'a> {
         self.args
     }
 
-    /// Null counts as absent: strict providers fill every field.
+    /// Null counts as absent, because strict providers fill every field.
     pub fn get(&self, name: &str) -> Option<&'a Value> {
         self.args.get(name).filter(|value| !value.is_null())
     }
@@ -32,7 +32,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Text that must be there and not blank. `example` shows what to pass.
+    /// A required, non-blank text. `example` shows what to pass.
     pub fn required(&self, name: &str, example: &str) -> Result<&'a str, ToolOutcome> {
         match self.text(name)? {
             Some(text) if !text.trim().is_empty() => Ok(text),
@@ -70,7 +70,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// A list, also when it came as JSON text.
+    /// A list, also if it came as JSON text.
     pub fn list(&self, name: &str) -> Result<Option<Vec<Value>>, ToolOutcome> {
         let Some(value) = self.get(name) else {
             return Ok(None);

@@ -1,8 +1,8 @@
-//! Questions to the person that want an answer rather than a permission: a choice, some words, a
-//! form, a page to visit.
+//! Questions to the person that need an answer rather than a permission: a choice, a text, a form,
+//! a page to visit.
 //!
-//! Permissions are [`crate::approval`]'s. A question may come from a tool (`clarify`) or from
-//! an MCP server that needs to know something in the middle of a call.
+//! Permissions are in [`crate::approval`]. A question may come from a tool (`clarify`) or from an
+//! MCP server in the middle of a call.
 
 mod field;
 
@@ -11,42 +11,43 @@ use serde_json::{Map, Value};
 
 use crate::BoxFuture;
 
-/// Something only the person knows.
+/// A question that only the person can answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Question {
-    /// Names it in [`crate::event::AgentCommand::Reply`]; unique within the process.
+    /// Identifies it in [`crate::event::AgentCommand::Reply`]; unique within the process.
     pub id: String,
-    /// Who asks, for the person: a tool, "MCP server wiki".
+    /// Who asks, for display: a tool, "MCP server wiki".
     pub from: String,
-    /// What is asked.
+    /// The text of the question.
     pub text: String,
     pub want: Want,
 }
 
-/// What an answer looks like.
+/// The kind of answer expected.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Want {
-    /// Some words: [`Answer::Text`].
+    /// A text: [`Answer::Text`].
     Text,
-    /// One of these: [`Answer::Text`] with its value, or with other words where `other` allows.
+    /// One of these: [`Answer::Text`] with its value, or with other text if `other` allows it.
     Choice { options: Vec<Choice>, other: bool },
     /// Values of named fields: [`Answer::Form`].
     Form { fields: Vec<Field> },
-    /// The person visits this page, or does not: [`Answer::Agreed`]. Nobody opens it unasked.
+    /// The person visits this page, or does not: [`Answer::Agreed`]. It is never opened
+    /// automatically.
     Visit { url: String },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
-    /// What the asker gets.
+    /// The value returned to the asker.
     pub value: String,
-    /// What the person reads.
+    /// The text shown to the person.
     pub title: String,
 }
 
 impl Choice {
-    /// One that reads as it is.
+    /// A choice whose title is its value.
     pub fn plain(value: impl Into<String>) -> Self {
         let value = value.into();
         Self {
@@ -65,7 +66,7 @@ pub struct Field {
     pub description: Option<String>,
     pub required: bool,
     pub kind: FieldKind,
-    /// Taken where the person says nothing.
+    /// Used if the person enters nothing.
     pub default: Option<Value>,
 }
 
@@ -96,36 +97,36 @@ pub enum FieldKind {
     },
 }
 
-/// What the person said.
+/// The person's answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Answer {
     Text {
         text: String,
     },
-    /// The values of the fields, already checked against them.
+    /// The values of the fields, already validated.
     Form {
         values: Map<String, Value>,
     },
-    /// Yes, to a page.
+    /// The person agreed to visit a page.
     Agreed,
-    /// The person does not want to answer.
+    /// The person declined to answer.
     Declined {
         why: Option<String>,
     },
-    /// There is no answer: nobody is there, the time is over, the turn was stopped.
+    /// No answer: no person is present, the time is over, or the turn was stopped.
     Unanswered {
         why: String,
     },
 }
 
-/// Whoever can be asked.
+/// Asks the person questions.
 pub trait Asker: Send + Sync {
     /// Waits for the answer. Dropping the future withdraws the question.
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer>;
 }
 
-/// For runs with nobody to ask: every question stays unanswered, at once.
+/// For runs without a person: every question stays unanswered, at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nobody;
 

@@ -1,5 +1,5 @@
-//! Replacing a piece of text that was written down from memory: the exact words first, then nine
-//! ways, ever looser, of finding what was meant. Pure; whoever calls it reads and writes the file.
+//! Replaces text that a model quoted from memory: tries an exact match first, then nine
+//! increasingly loose strategies. Pure; the caller reads and writes the file.
 
 mod adapt;
 mod near;
@@ -12,7 +12,7 @@ pub use strategy::Strategy;
 
 use std::ops::Range;
 
-/// What came of a replacement.
+/// The result of a replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replaced {
     pub text: String,
@@ -33,7 +33,7 @@ pub enum EditError {
     )]
     Ambiguous {
         count: usize,
-        /// Where the first few are, counted from 1.
+        /// Line numbers of the first few matches, from 1.
         lines: Vec<usize>,
     },
     #[error(
@@ -48,13 +48,13 @@ pub enum EditError {
     GaveUp,
 }
 
-/// What looking for something alike may take: about a second.
+/// Work limit for fuzzy matching: about a second.
 const WORK: u64 = 30_000_000;
 
-/// Lines named in [`EditError::Ambiguous`].
+/// Maximum number of lines listed in [`EditError::Ambiguous`].
 const MAX_LINES: usize = 8;
 
-/// Where `old` was found.
+/// The matches of `old`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Byte ranges, in order, not overlapping.
@@ -62,30 +62,30 @@ pub struct Found {
     pub strategy: Strategy,
 }
 
-/// What a place may be.
+/// What a match may cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Any stretch of text.
+    /// Any range of text.
     Text,
-    /// Whole lines: nothing but white space around it on its first and last line.
+    /// Whole lines: only whitespace before and after it on its first and last line.
     Lines,
 }
 
-/// Finds `old` by the strictest strategy that finds anything.
+/// Finds `old` with the strictest strategy that matches.
 pub fn find(content: &str, old: &str, scope: Scope) -> Option<Found> {
     find_within(content, old, scope, &mut Work::of(WORK))
 }
 
-/// The same with so much work. Where it is used up, nothing was found, though something may be
-/// there.
+/// Like [`find`], with this much work. If it is used up, the result is empty even if there may be a
+/// match.
 pub fn find_within(content: &str, old: &str, scope: Scope, work: &mut Work) -> Option<Found> {
     Strategy::ALL.iter().find_map(|strategy| {
-        // White space alone fits everywhere in every loose way.
+        // Whitespace alone would match everywhere with loose strategies.
         if *strategy != Strategy::Exact && old.trim().is_empty() {
             return None;
         }
         let mut places = strategy.find(content, old, work);
-        // Places that were found before the end may not be all.
+        // Matches found before the limit may be incomplete.
         if work.is_used_up() {
             return None;
         }
@@ -100,8 +100,8 @@ pub fn find_within(content: &str, old: &str, scope: Scope, work: &mut Work) -> O
     })
 }
 
-/// `new` as it belongs into `place` of `content`, which `strategy` found for `old`: with the
-/// indentation of the place, and its typographic characters where the edit does not concern them.
+/// `new` adapted to `place` of `content`, which `strategy` found for `old`: with the indentation of
+/// the place, and its typographic characters where the edit does not change them.
 pub fn fitted(
     content: &str,
     place: &Range<usize>,
@@ -119,7 +119,7 @@ pub fn fitted(
     }
 }
 
-/// Replaces `old` by `new` in `content`: one place, or with `all` every place that fits.
+/// Replaces `old` with `new` in `content`: one match, or with `all` every match.
 pub fn replace(content: &str, old: &str, new: &str, all: bool) -> Result<Replaced, EditError> {
     if old.is_empty() {
         return Err(EditError::Empty);
@@ -154,7 +154,7 @@ pub fn replace(content: &str, old: &str, new: &str, all: bool) -> Result<Replace
     })
 }
 
-/// Whether the only exact place shares characters with another: "aa" is twice in "aaa".
+/// Whether the only exact match overlaps another: "aa" occurs twice in "aaa".
 fn overlaps(content: &str, old: &str, places: &[Range<usize>], strategy: Strategy) -> bool {
     let Some(first) = places.first().filter(|_| strategy == Strategy::Exact) else {
         return false;
@@ -166,11 +166,11 @@ fn overlaps(content: &str, old: &str, places: &[Range<usize>], strategy: Strateg
     content[first.start + next..].contains(old)
 }
 
-/// The error for several places where one was meant.
+/// The error for several matches where one was expected.
 pub fn ambiguous(content: &str, places: &[Range<usize>]) -> EditError {
     let line = |at: usize| content[..at].matches('\n').count() + 1;
     EditError::Ambiguous {
-        // Places that overlap count as one here, and are two.
+        // Overlapping matches are merged here, but are two.
         count: places.len().max(2),
         lines: places
             .iter()
@@ -181,17 +181,17 @@ pub fn ambiguous(content: &str, places: &[Range<usize>]) -> EditError {
 }
 
 fn is_whole_lines(content: &str, place: &Range<usize>, strategy: Strategy) -> bool {
-    // Only the blanks around the place are looked at: a line may be as long as the file.
+    // Only the whitespace around the place is examined: a line may be as long as the file.
     let blank = |c: char| strategy != Strategy::Exact && c.is_whitespace() && c != '\n';
     let before = content[..place.start].trim_end_matches(blank);
     let after = content[place.end..].trim_start_matches(blank);
-    // A place that ends with its line end has nothing after it on that line.
+    // A match that includes its line break has nothing after it on that line.
     let ended = content[..place.end].ends_with('\n');
     (before.is_empty() || before.ends_with('\n'))
         && (after.is_empty() || after.starts_with('\n') || ended)
 }
 
-/// The earlier of two places that overlap: replacing both would garble the text.
+/// Keeps the first of two overlapping matches: replacing both would corrupt the text.
 fn without_overlaps(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
     found.sort_by_key(|place| (place.start, place.end));
     let mut end = 0;

@@ -1,4 +1,4 @@
-//! What leaves a session and what enters it.
+//! Events of a session and commands to it.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::store::UsageEntry;
 use crate::tool::ToolErrorKind;
 use crate::usage::{Cost, Usage};
 
-/// An event with its place in the session's order.
+/// An event with its sequence number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sequenced {
+pub struct SequencedEvent {
     pub seq: u64,
     pub turn: Option<TurnId>,
     #[serde(flatten)]
     pub event: AgentEvent,
 }
 
-/// Everything that happens in a session, for whoever renders it.
+/// Everything that happens in a session, for front ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AgentEvent {
@@ -36,7 +36,7 @@ pub enum AgentEvent {
     ReasoningDelta {
         text: String,
     },
-    /// The text shown so far in this step is not the answer: it is discarded and comes again.
+    /// The text streamed so far in this step is not the answer: it is discarded and sent again.
     StepDiscarded {
         why: String,
     },
@@ -60,15 +60,15 @@ pub enum AgentEvent {
     ApprovalNeeded {
         request: ApprovalRequest,
     },
-    /// Somebody wants to know something; [`AgentCommand::Reply`] answers.
+    /// A question to the person; [`AgentCommand::Reply`] answers.
     QuestionAsked {
         question: Question,
     },
-    /// A question is no longer open, answered or not.
+    /// A question is closed, answered or not.
     QuestionClosed {
         question: String,
     },
-    /// Waiting before another attempt.
+    /// Waiting before a retry.
     Retrying {
         class: ErrorClass,
         message: String,
@@ -148,24 +148,24 @@ pub enum TurnExit {
     BudgetExhausted {
         calls: u32,
     },
-    /// The money cap was reached.
+    /// The cost limit was reached.
     CostCapReached {
         usd: f64,
     },
-    /// The answer was cut and could not be completed.
+    /// The answer was truncated and could not be completed.
     Partial {
         why: String,
     },
-    /// The model gave nothing usable.
+    /// The model returned nothing usable.
     NoAnswer {
         why: String,
     },
-    /// The provider failed for good.
+    /// The provider failed permanently.
     Failed {
         class: ErrorClass,
         message: String,
     },
-    /// The conversation does not fit and cannot be made to.
+    /// The conversation does not fit and cannot be reduced.
     ContextFull {
         message: String,
     },
@@ -173,7 +173,7 @@ pub enum TurnExit {
     Refused {
         message: String,
     },
-    /// The store failed: nothing more was done, because it could not be recorded.
+    /// The store failed: the turn stopped, because nothing could be recorded.
     StoreFailed {
         message: String,
     },
@@ -183,7 +183,7 @@ pub enum TurnExit {
     },
 }
 
-/// What a person sends.
+/// Input of a person.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserInput {
     pub text: String,
@@ -202,7 +202,7 @@ impl From<&str> for UserInput {
     }
 }
 
-/// What a session obeys.
+/// A command to a session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AgentCommand {
     /// Starts a turn; while one runs, it is queued.
@@ -227,13 +227,12 @@ pub enum AgentCommand {
     Inform {
         headline: String,
         text: String,
-        /// Where no turn runs, or the one that runs ends before the model has read it, it starts
-        /// one.
+        /// Starts a turn if none runs, or if the running one ends before the model has read it.
         wakes: bool,
     },
     Compact {
         focus: Option<String>,
-        /// The newest so many messages of the person, and what followed them, stay word for word;
+        /// How many of the newest user messages, with what followed them, are kept verbatim;
         /// `None`: as many as fit.
         keep: Option<usize>,
     },
@@ -245,24 +244,24 @@ pub enum AgentCommand {
     Rewind {
         turns: usize,
     },
-    /// Brings back what the last rewind hid, as long as nothing was said since.
+    /// Restores what the last rewind hid, if nothing was sent since.
     Restore,
-    /// From the next turn on.
+    /// Takes effect from the next turn on.
     Set(Setting),
     Close,
 }
 
-/// What can be changed while a session lives.
+/// A setting that can be changed during a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// `None`: as the model does by itself.
+    /// `None`: the model's default.
     Reasoning(Option<ReasoningEffort>),
-    /// Dangerous actions are approved without asking, or asked about.
+    /// Whether dangerous actions are approved without asking.
     ApproveAll(bool),
 }
 
-/// Where a tool reports progress and what it spent. Cheap to clone; reports of progress may be
-/// dropped under load, those of money never.
+/// Where a tool reports progress and cost. Cheap to clone; progress may be dropped under load, cost
+/// never.
 #[derive(Clone)]
 pub struct ProgressSink {
     report: Arc<dyn Fn(String) + Send + Sync>,
@@ -273,7 +272,7 @@ pub struct ProgressSink {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spent {
     pub entry: UsageEntry,
-    /// It stands in the row of another session already (a subagent's own).
+    /// Already recorded in another session (a subagent's own).
     pub recorded: bool,
 }
 
@@ -285,7 +284,7 @@ impl ProgressSink {
         }
     }
 
-    /// With someone who counts what tools spend.
+    /// With a receiver that counts the cost of tools.
     #[must_use]
     pub fn counting(self, spent: impl Fn(Spent) + Send + Sync + 'static) -> Self {
         Self {
@@ -294,7 +293,7 @@ impl ProgressSink {
         }
     }
 
-    /// Nobody looks any more; money is counted all the same.
+    /// Progress is dropped from now on; cost is still counted.
     #[must_use]
     pub fn unseen(&self) -> Self {
         Self {

@@ -1,17 +1,17 @@
-//! Marks text from outside (web, MCP) so that the model reads it as data, not as orders.
+//! Marks untrusted text (web, MCP) so that the model reads it as data, not as instructions.
 
-/// The tag around text from outside. The system prompt declares what it means.
+/// The tag around untrusted text. The system prompt explains it.
 pub const FENCE_TAG: &str = "untrusted_tool_result";
 
-/// Shorter texts carry no orders worth fencing.
+/// Shorter texts cannot contain meaningful instructions.
 const SHORTEST: usize = 32;
 
-/// Wraps `text`, which `source` brought in. Fences forged inside it are broken.
+/// Wraps `text`, which came from `source`. Forged fences inside it are broken.
 pub fn fence(source: &str, text: &str) -> String {
     fence_flagged(source, text, &[])
 }
 
-/// The same, and says what a scan of the text found.
+/// Like [`fence`], and adds the findings of a scan of the text.
 pub fn fence_flagged(source: &str, text: &str, found: &[String]) -> String {
     if text.chars().take(SHORTEST).count() < SHORTEST {
         return text.to_owned();
@@ -28,19 +28,19 @@ pub fn fence_flagged(source: &str, text: &str, found: &[String]) -> String {
     )
 }
 
-/// Whether a text holds something that was fenced.
+/// Whether a text contains fenced content.
 pub fn is_fenced(text: &str) -> bool {
     text.contains(FENCE_TAG)
 }
 
-/// What cannot end an attribute.
+/// Removes characters that could end an attribute.
 fn plain(text: &str) -> String {
     text.chars()
         .filter(|c| c.is_alphanumeric() || " _-.:/+".contains(*c))
         .collect()
 }
 
-/// Breaks anything that reads like the fence itself, in any letter case.
+/// Breaks anything that looks like the fence itself, ignoring case.
 fn defang(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let mut out = String::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! Amounts as people read them, the same in every place that shows one.
+//! Formatting of amounts, shared by everything that shows one.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ pub fn count(number: usize, one: &str) -> String {
     }
 }
 
-/// `21s`, `3m 05s`, `2h 10m`: whole seconds, for what still goes on.
+/// `21s`, `3m 05s`, `2h 10m`: whole seconds, for running operations.
 pub fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -61,7 +61,7 @@ pub fn clock(time: Duration) -> String {
     }
 }
 
-/// `$0.011`, `$1.24`; small amounts keep two figures that say something.
+/// `$0.011`, `$1.24`; small amounts keep two significant digits.
 pub fn dollars(usd: f64) -> String {
     let usd = usd.max(0.0);
     if usd == 0.0 {

@@ -7,7 +7,7 @@ pub enum Effect {
     /// Something to read, in the transcript.
     Say(ShownText),
     /// Something long to read, in an overlay.
-    Page(TextPage),
+    Page(PagedText),
     /// Text for the composer; what it contains now is kept in the history.
     Draft(String),
     /// The same, and `$EDITOR` opens with it. Without a text it opens with the content of the composer.
@@ -68,7 +68,7 @@ pub enum TextKind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TextPage {
+pub struct PagedText {
     pub title: String,
     /// How `text` is read.
     pub kind: TextKind,
@@ -96,4 +96,13 @@ pub enum BusyInput {
     Steer,
     Queue,
     Interrupt,
+}
+
+/// A command for a menu.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandInfo {
+    pub name: String,
+    pub about: String,
+    /// What may follow, for people.
+    pub args: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Identifiers. Each is a newtype, so that one cannot be passed for another.
+//! Identifiers, each a newtype so that they cannot be confused.
 
 use std::fmt;
 
@@ -37,12 +37,12 @@ impl From<String> for SessionId {
     }
 }
 
-/// The number of a turn within the life of a session actor, from 1.
+/// The number of a turn of a session actor, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TurnId(pub u64);
 
-/// The row id of a stored message (`messages.id`). Order of rows is order of ids, never of times.
+/// The row id of a stored message (`messages.id`). Rows are ordered by id, never by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RowId(pub i64);

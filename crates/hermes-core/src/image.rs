@@ -1,12 +1,11 @@
-//! Images as bytes: what they are by their first ones, how large they say they are, and as a part of
-//! a message. Nothing is decoded here.
+//! Images as bytes: type, stated size, and as a part of a message. Nothing is decoded here.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::message::Part;
 
-/// Providers refuse larger ones.
+/// Providers refuse larger images.
 pub const MAX_BYTES: usize = 20 * 1024 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,18 +16,18 @@ pub enum ImageError {
     TooLarge(usize),
 }
 
-/// What the head of an image says.
+/// The parsed header of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     pub mime: &'static str,
     /// `png`, `jpeg`, `gif`, `webp`.
     pub format: &'static str,
-    /// 0 where the head does not say.
+    /// 0 if the header does not state it.
     pub width: u32,
     pub height: u32,
 }
 
-/// The type of an image by its first bytes; names of files and headers lie.
+/// The type of an image by its first bytes, because file names and headers are unreliable.
 pub fn sniff(bytes: &[u8]) -> Option<&'static str> {
     Some(match bytes {
         [0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a, ..] => "image/png",
@@ -39,7 +38,7 @@ pub fn sniff(bytes: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Reads the head of an image that a message can carry.
+/// Parses the header of an image that a message can contain.
 pub fn inspect(bytes: &[u8]) -> Result<Header, ImageError> {
     let mime = sniff(bytes).ok_or(ImageError::NotAnImage)?;
     if bytes.len() > MAX_BYTES {
@@ -107,7 +106,7 @@ fn jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
         match *bytes.get(at + 1)? {
             0xff => at += 1,
             0x01 | 0xd0..=0xd8 => at += 2,
-            // Frames of every coding; the gaps are tables.
+            // Frame markers of every coding; the gaps are tables.
             0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf => {
                 return Some((big_short(bytes, at + 7)?, big_short(bytes, at + 5)?));
             }

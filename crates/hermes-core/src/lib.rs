@@ -1,4 +1,4 @@
-//! The vocabulary of Hermes. Every other crate speaks these types; this one does no I/O.
+//! The shared types of Hermes, used by every other crate. No I/O.
 //!
 //! | module | what it names |
 //! |---|---|
@@ -17,6 +17,7 @@
 //! | [`store`] | the persistence a session needs ([`store::SessionStore`]) |
 //! | [`slash`] | commands that begin with a slash |
 //! | [`clock`] | injected time and randomness |
+//! | [`bytes`] | bytes as digits; comparing secrets |
 //! | [`redact`] | hiding secrets in text |
 //! | [`private`] | which files of a person are private, which run by themselves later |
 //! | [`fence`] | marking text from outside |
@@ -26,6 +27,7 @@
 pub mod approval;
 pub mod args;
 pub mod ask;
+pub mod bytes;
 pub mod clock;
 pub mod edit;
 pub mod event;

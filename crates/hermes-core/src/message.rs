@@ -1,4 +1,4 @@
-//! What a conversation is made of.
+//! The messages of a conversation.
 //!
 //! The system prompt is not a message: it belongs to the session and is sent in front of the log.
 
@@ -16,8 +16,8 @@ pub enum Message {
 #[derive(Clone, Debug, PartialEq)]
 pub struct UserMessage {
     pub content: Content,
-    /// The exact text that went over the wire when it differed from `content` (`api_content`).
-    /// Replayed verbatim, so that the provider's prompt cache keeps matching.
+    /// The exact text that was sent if it differed from `content` (`api_content`). Replayed
+    /// verbatim, so that the provider's prompt cache keeps matching.
     pub wire_text: Option<String>,
 }
 
@@ -27,14 +27,14 @@ pub struct AssistantMessage {
     pub reasoning: Option<String>,
     pub tool_calls: Vec<ToolCall>,
     pub finish: Option<FinishReason>,
-    /// Provider blocks kept byte for byte (signed reasoning and the like).
+    /// Provider blocks kept byte for byte (such as signed reasoning).
     pub blobs: Vec<WireBlob>,
-    /// The model it came from, where that is known: sealed reasoning goes back to no other.
+    /// The model that wrote it, if known: encrypted reasoning is sent back to no other.
     pub written_by: Option<Box<WrittenBy>>,
 }
 
 impl AssistantMessage {
-    /// Whether the provider let the answer end before its end.
+    /// Whether the provider truncated the answer.
     pub fn is_cut(&self) -> bool {
         self.finish.as_ref().is_some_and(FinishReason::is_cut)
     }
@@ -56,7 +56,7 @@ pub struct ToolMessage {
     pub call_id: String,
     pub name: String,
     pub content: Content,
-    /// What is known of the side effect (`effect_disposition` of state.db), e.g. `unknown`.
+    /// What is known about the side effect (`effect_disposition` of state.db), e.g. `unknown`.
     pub disposition: Option<String>,
 }
 
@@ -92,8 +92,8 @@ impl Message {
         }
     }
 
-    /// Gives back the room that growing left: one tool call in a list takes that of four, a text
-    /// that came in pieces up to twice its length. What is kept for long is kept small.
+    /// Releases spare capacity: a list with one tool call reserves space for four, a streamed text
+    /// up to twice its length. Messages are kept for a long time.
     pub fn shrink(&mut self) {
         match self {
             Self::User(user) => user.content.shrink(),
@@ -114,7 +114,7 @@ impl Message {
     }
 }
 
-/// Text, or text and images. Serialises to what OpenAI chat calls `content`.
+/// Text, or text and images. Serialises to the `content` of OpenAI chat.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Content {
@@ -178,7 +178,7 @@ pub enum Part {
         kind: ImageTag,
         image_url: ImageUrl,
     },
-    /// A part this program does not know; kept as it is.
+    /// An unknown part, kept unchanged.
     Other(Value),
 }
 
@@ -235,9 +235,9 @@ pub struct ToolCall {
     pub id: String,
     pub name: String,
     pub arguments: String,
-    /// The id of the item in the responses format (`fc_…`), where there is one.
+    /// The id of the item in the responses format (`fc_…`), if there is one.
     pub response_item_id: Option<String>,
-    /// Provider data that must travel back with the call (`extra_content`, thought signatures).
+    /// Provider data that must be sent back with the call (`extra_content`, thought signatures).
     pub extra: Option<Value>,
 }
 
@@ -249,7 +249,7 @@ pub enum FinishReason {
     Length,
     ContentFilter,
     Incomplete,
-    /// The stream ended without saying why.
+    /// The stream ended without a reason.
     Cut,
     Other(String),
 }
@@ -267,8 +267,8 @@ impl FinishReason {
         }
     }
 
-    /// Whether the answer ended before its end: the stream broke, or the provider gave a reason that
-    /// is not known to be a good one.
+    /// Whether the answer was truncated: the stream broke, or the provider gave a reason that is
+    /// not known to be a normal end.
     pub fn is_cut(&self) -> bool {
         matches!(self, Self::Cut | Self::Other(_))
     }
@@ -291,13 +291,13 @@ impl FinishReason {
 #[derive(Clone, Debug, PartialEq)]
 pub struct WireBlob {
     pub kind: BlobKind,
-    /// The provider id that issued it. `None`: read from a store that does not say; the
-    /// projection then trusts the session's recorded provider.
+    /// The provider id that issued it. `None`: the store does not record it; the projection then
+    /// trusts the session's recorded provider.
     pub issuer: Option<String>,
     pub value: Value,
 }
 
-/// Which column of state.db a blob lives in.
+/// The column of state.db that stores a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlobKind {
     /// `reasoning_details`: OpenRouter reasoning details, or Anthropic content blocks in order.
@@ -308,9 +308,9 @@ pub enum BlobKind {
     ResponsesMessage,
     /// `reasoning_content`, where it differs from the streamed reasoning.
     ReasoningContent,
-    /// The order of the output items of the responses format, where it is not the usual one:
-    /// `r`, `m` and `c` for the next reasoning item, message item and call. No column of the
-    /// original's.
+    /// The order of the output items of the responses format, if it is not the usual one: `r`, `m`
+    /// and `c` for the next reasoning item, message item and call. The original has no column for
+    /// it.
     ResponsesOrder,
 }
 

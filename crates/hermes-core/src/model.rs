@@ -1,4 +1,4 @@
-//! Model calls: what goes in, what comes out, and how they fail.
+//! Model calls: requests, events and errors.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use crate::message::{AssistantMessage, FinishReason, Message, ToolCall, WireBlob
 use crate::tool::ToolSpec;
 use crate::usage::{Prices, Usage};
 
-/// Where a call goes: provider, model and credential.
+/// The destination of a call: provider, model and credential.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Route {
-    /// Provider id, e.g. `openrouter`; `custom` for an own endpoint.
+    /// Provider id, e.g. `openrouter`; `custom` for a custom endpoint.
     pub provider: String,
     pub model: String,
     pub base_url: String,
     pub format: WireFormat,
-    /// A label that names the credential without showing it (`env:OPENROUTER_API_KEY`).
+    /// Names the credential without revealing it (`env:OPENROUTER_API_KEY`).
     pub credential: Option<String>,
 }
 
@@ -33,27 +33,27 @@ pub enum WireFormat {
     Responses,
 }
 
-/// What is known of a model.
+/// Properties of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelInfo {
     /// Tokens of prompt and answer together.
     pub context_length: u32,
-    /// Where the figure comes from: `config`, `endpoint`, `catalogue`, `default`, …
+    /// The source of the value: `config`, `endpoint`, `catalogue`, `default`, …
     pub context_source: &'static str,
     pub max_output: Option<u32>,
     pub images: bool,
     /// `false`: the model cannot call tools; none are offered.
     pub tools: bool,
     pub prices: Option<Prices>,
-    /// Runs on this machine or network: slow first byte, no bill.
+    /// Runs on this machine or network: slow first byte, no cost.
     pub local: bool,
-    /// So few parameters that long instructions confuse it: it gets a short prompt and the most
-    /// needed tools, if any.
+    /// So few parameters that long instructions confuse it: it gets a short prompt and only the
+    /// most important tools, if any.
     pub small: bool,
 }
 
-/// One model call. Messages are shared, so that building a request for a long conversation
-/// copies pointers, not text.
+/// One model call. Messages are shared, so that building a request for a long conversation copies
+/// pointers, not text.
 #[derive(Clone)]
 pub struct ModelRequest {
     pub session: SessionId,
@@ -87,17 +87,17 @@ pub enum ReasoningEffort {
     Ultra,
 }
 
-/// What a model call yields. Quirks of providers (repeated names, reused indexes) are gone here.
+/// Events of a model call, normalized across providers (repeated names, reused indexes).
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelEvent {
-    /// What goes on before the answer can begin, for the person who waits: a server is started.
+    /// Activity before the answer can begin, for display: a server is started.
     Preparing(String),
     /// The first byte of the answer arrived.
     Started,
     Text(String),
     Reasoning(String),
-    /// A tool call begins. `slot` is unique within the answer and counts from 0. Comes once more for
-    /// the same slot where id or name turned out to be longer: the last one counts.
+    /// A tool call begins. `slot` is unique within the answer and counts from 0. Repeated for the
+    /// same slot if id or name turned out to be longer: the last one counts.
     ToolStarted {
         slot: usize,
         id: String,
@@ -126,7 +126,7 @@ pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelEvent, ModelError>>
 pub trait ModelClient: Send + Sync {
     fn route(&self) -> &Route;
     fn info(&self) -> &ModelInfo;
-    /// Whether images in results of tools reach the model. Many endpoints take them from people
+    /// Whether images in tool results reach the model. Many endpoints accept them in user messages
     /// only.
     fn sees_tool_images(&self) -> bool {
         self.info().images
@@ -135,7 +135,7 @@ pub trait ModelClient: Send + Sync {
     fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream;
 }
 
-/// Chooses clients: the primary route, other credentials, the fallback chain, helpers.
+/// Chooses clients: the primary route, other credentials, the fallback chain, auxiliary models.
 pub trait ModelRouter: Send + Sync {
     /// The route a turn starts on: the primary, unless it is cooling down and a fallback is not.
     fn primary(&self) -> Result<Arc<dyn ModelClient>, RouteError>;
@@ -143,7 +143,7 @@ pub trait ModelRouter: Send + Sync {
     fn rotate(&self, failed: &Route, error: &ModelError) -> Option<Arc<dyn ModelClient>>;
     /// The next entry of the fallback chain after `failed`. `None`: the chain is exhausted.
     fn fallback(&self, failed: &Route, error: &ModelError) -> Option<Arc<dyn ModelClient>>;
-    /// A client for side work (`compression`, `title_generation`, …).
+    /// A client for auxiliary calls (`compression`, `title_generation`, …).
     fn auxiliary(&self, task: &str) -> Result<Arc<dyn ModelClient>, RouteError>;
     /// Makes another model the primary one: `model` alone or with a provider.
     fn switch(
@@ -172,7 +172,7 @@ fn hint(close: Option<&str>) -> String {
         .unwrap_or_default()
 }
 
-/// A model call failed. What to do about it follows from `class`.
+/// A failed model call. `class` determines the recovery.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{}", self.headline())]
 pub struct ModelError {
@@ -180,10 +180,10 @@ pub struct ModelError {
     pub provider: String,
     pub model: String,
     pub status: Option<u16>,
-    /// What the provider said, shortened and without secrets.
+    /// The provider's message, shortened and without secrets.
     pub message: String,
     pub retry_after: Option<Duration>,
-    /// A limit in tokens that the error states: window or output cap, by class.
+    /// A token limit stated in the error: window or output cap, by class.
     pub limit: Option<u32>,
 }
 
@@ -228,15 +228,15 @@ pub enum ErrorClass {
     AccountPolicy,
     ContentPolicy,
     Format,
-    /// The answer could not be read.
+    /// The answer could not be parsed.
     BadResponse,
-    /// The stream ended with nothing in it.
+    /// The stream ended without content.
     EmptyStream,
     Cancelled,
     Unknown,
 }
 
-/// Collects a stream into the message it spells.
+/// Collects a stream into a message.
 #[derive(Clone, Debug, Default)]
 pub struct Collector {
     message: AssistantMessage,
@@ -291,7 +291,7 @@ impl Collector {
         &self.message.text
     }
 
-    /// Whether anything at all arrived.
+    /// Whether anything arrived.
     pub fn started(&self) -> bool {
         self.started
     }

@@ -1,24 +1,24 @@
-//! Texts that another program holds open, perhaps changed and not saved: an editor's.
+//! Texts that another program (an editor) has open, possibly with unsaved changes.
 
 use std::path::Path;
 
 use crate::BoxFuture;
 
-/// What became of a text that was handed over to be saved.
+/// The result of saving a text through the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SaveOutcome {
     /// The program has saved it.
     Done,
-    /// It does not save this file, and has not touched it.
+    /// It does not save this file, and has not changed it.
     Declined,
-    /// Nobody knows: it has not answered.
+    /// Unknown: it has not answered.
     Unknown(String),
 }
 
-/// Whoever holds texts open.
+/// A program that has texts open.
 pub trait OpenTexts: Send + Sync {
-    /// The text of the file at `path`, which is absolute, as the program has it. `None`: it does not
-    /// tell, and the disk counts.
+    /// The text of the file at `path`, which is absolute, as the program has it. `None`: not
+    /// available, use the file on disk.
     fn text<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Option<String>>;
 
     /// Saves `text` as the file at `path`, so that the program shows it as well.

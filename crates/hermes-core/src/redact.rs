@@ -1,14 +1,14 @@
-//! Hides secrets in text that people, logs or models will read.
+//! Hides secrets in text for people, logs or models.
 //!
-//! What is known to be a secret ([`remember`]) is hidden wherever it stands, whatever it looks
-//! like; what merely looks like one is cut to its first characters. Never used on text that is
-//! carried out, only on what is shown.
+//! Known secrets ([`remember`]) are hidden everywhere, whatever they look like; text that merely
+//! looks like a credential is cut to its first characters. Only for display, never for text that is
+//! executed.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// How keys of well-known services begin.
+/// Prefixes of keys of well-known services.
 const PREFIXES: &[&str] = &[
     "sk-",
     "sk_",
@@ -39,19 +39,19 @@ const NAMES: &[&str] = &[
     "api_key", "apikey", "api-key", "token", "secret", "password", "passwd",
 ];
 
-/// Shorter words are never taken for keys.
+/// Shorter words are never treated as keys.
 const MIN_SECRET: usize = 16;
 
-/// Shorter values are too common to be hidden wherever they stand.
+/// Shorter values are too common to be hidden everywhere.
 const MIN_KNOWN: usize = 8;
 
-/// The secrets of this process: value and name, longest first. They belong to the process and not
-/// to a session, because its logs and errors must not show them either.
+/// The secrets of this process: value and name, longest first. They are global rather than per
+/// session, because logs and errors must not show them either.
 static KNOWN: RwLock<Option<Secrets>> = RwLock::new(None);
 
 type Secrets = Arc<[(String, String)]>;
 
-/// Hides these values from now on. Each comes with the name it is shown by.
+/// Hides these values from now on. Each comes with the name that is shown instead.
 pub fn remember<N: Into<String>, V: AsRef<str>>(secrets: impl IntoIterator<Item = (N, V)>) {
     let mut all: Vec<(String, String)> = known_values().to_vec();
     for (name, value) in secrets {
@@ -65,7 +65,7 @@ pub fn remember<N: Into<String>, V: AsRef<str>>(secrets: impl IntoIterator<Item 
             }
         }
     }
-    // A secret that holds another one is hidden as a whole.
+    // A secret that contains another one is hidden as a whole.
     all.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
     *KNOWN.write().unwrap_or_else(PoisonError::into_inner) = Some(all.into());
 }
@@ -88,10 +88,10 @@ fn known_values() -> Secrets {
     known.clone().unwrap_or_else(|| Arc::new([]))
 }
 
-/// A value as it stands, in base64, in hex, and as a part of an address.
+/// A value as it is, in base64, in hex, and URL-encoded.
 fn forms(value: &str) -> Vec<String> {
     let bytes = value.as_bytes();
-    // Without the last bytes, whose letters depend on what follows.
+    // Without the last bytes, whose encoding depends on what follows.
     let whole = bytes.len() / 3 * 3;
     let (mut hex, mut address) = (String::new(), String::new());
     for &byte in bytes {
@@ -125,7 +125,8 @@ pub fn secrets(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// `text` without passwords in addresses: `scheme://user:password@host`. One that names a variable stays.
+/// `text` without passwords in addresses: `scheme://user:password@host`. A reference to a variable
+/// is kept.
 pub fn addresses(text: &str) -> Cow<'_, str> {
     const SCHEME: &str = "://";
     let mut out: Option<String> = None;
@@ -162,8 +163,8 @@ pub fn addresses(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The same for text that is worked on (code, output of commands): only what looks like the key of
-/// a well-known service is cut; a long word after `token =` may be anything.
+/// Like [`secrets`], for text that is worked on (code, command output): only text that looks like a
+/// key of a well-known service is cut; a long word after `token =` may be anything.
 pub fn keys(text: &str) -> Cow<'_, str> {
     on_top_of_known(text, |text| patterns(text, false))
 }
@@ -207,7 +208,7 @@ fn patterns(text: &str, assignments: bool) -> Cow<'_, str> {
     }
 }
 
-/// Whether a variable or key of this name holds a secret.
+/// Whether a variable or key of this name contains a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     NAMES.iter().any(|secret| lower.ends_with(secret))

@@ -1,22 +1,22 @@
-//! Commands that begin with a slash, as data: one table drives parsing, help and completion of every
-//! front end. What a command does is the front end's host's business.
+//! Slash commands as data: one table drives parsing, help and completion of every front end. The
+//! effect of a command is implemented by its host.
 
 mod table;
 
 use std::fmt::Write as _;
 
-pub use table::COMMANDS;
+pub use table::{CHAT_COMMANDS, COMMANDS};
 
-/// A command a person can type while talking.
+/// A slash command.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CommandDef {
     pub name: &'static str,
     pub aliases: &'static [&'static str],
-    /// What may follow, for people: `[n]`, `<file>`.
+    /// Argument hint: `[n]`, `<file>`.
     pub args: &'static str,
-    /// Words that may stand first behind it.
+    /// Possible first arguments.
     pub subcommands: &'static [&'static str],
-    /// What else its arguments are made of.
+    /// What its other arguments refer to.
     pub values: Values,
     pub surfaces: Surfaces,
     pub category: Category,
@@ -24,7 +24,7 @@ pub struct CommandDef {
     pub verb: Verb,
 }
 
-/// What the arguments of a command name, so that they can be completed.
+/// What the arguments of a command refer to, for completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
     None,
@@ -40,7 +40,7 @@ pub enum Values {
     Commands,
 }
 
-/// Where a command can be typed.
+/// Where a command is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Surfaces {
     /// The full terminal interface.
@@ -57,19 +57,25 @@ impl Surfaces {
         line: true,
         platform: true,
     };
-    /// Whoever sits at this machine.
+    /// For the local user.
     pub const LOCAL: Self = Self {
         platform: false,
         ..Self::ALL
     };
-    /// What only a screen can do.
+    /// What only a chat has.
+    pub const CHAT: Self = Self {
+        terminal: false,
+        line: false,
+        platform: true,
+    };
+    /// Only possible on a screen.
     pub const SCREEN: Self = Self {
         line: false,
         ..Self::LOCAL
     };
 }
 
-/// The groups of `/help`, in its order.
+/// The groups of `/help`, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Category {
     Session,
@@ -99,7 +105,7 @@ impl Category {
     }
 }
 
-/// What a command does.
+/// The effect of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
     New,
@@ -160,13 +166,19 @@ pub enum Verb {
     Doctor,
     Debug,
     Version,
+    Approve,
+    Deny,
+    SetHome,
+    Restart,
+    Voice,
+    Start,
 }
 
-/// What a line means.
+/// The meaning of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
     Command(&'static CommandDef, &'a str),
-    /// No such command; it may still be the name of a skill.
+    /// Unknown command; it may still be the name of a skill.
     Unknown {
         typed: &'a str,
         rest: &'a str,
@@ -177,13 +189,24 @@ pub enum Parsed<'a> {
     Text,
 }
 
-/// Reads a line.
+/// Parses a line typed at this machine.
 pub fn parse(line: &str) -> Parsed<'_> {
+    parse_with(line, find)
+}
+
+/// Reads a line of a chat, which has commands of its own.
+pub fn parse_in_chat(line: &str) -> Parsed<'_> {
+    parse_with(line, |name| {
+        find(name).or_else(|| find_in(CHAT_COMMANDS, name))
+    })
+}
+
+fn parse_with(line: &str, find: impl Fn(&str) -> Option<&'static CommandDef>) -> Parsed<'_> {
     let Some(rest) = line.trim().strip_prefix('/') else {
         return Parsed::Text;
     };
     let (typed, args) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-    // A path such as /etc/hosts is something to talk about, not a command.
+    // A path such as /etc/hosts is text, not a command.
     if typed.is_empty() || typed.contains('/') {
         return Parsed::Text;
     }
@@ -197,15 +220,19 @@ pub fn parse(line: &str) -> Parsed<'_> {
     }
 }
 
-/// The command of that name or alias, however it is spelled: menus have no dashes.
+/// The command of that name or alias in any spelling: menus of platforms have no dashes.
 pub fn find(name: &str) -> Option<&'static CommandDef> {
+    find_in(COMMANDS, name)
+}
+
+fn find_in(commands: &'static [CommandDef], name: &str) -> Option<&'static CommandDef> {
     let lower = name.to_ascii_lowercase().replace('_', "-");
-    COMMANDS
+    commands
         .iter()
         .find(|command| command.name == lower || command.aliases.contains(&lower.as_str()))
 }
 
-/// The command a mistyped one probably meant: same start, or one or two letters off.
+/// The command probably meant by a mistyped one: same start, or one or two letters off.
 pub fn close(typed: &str) -> Option<&'static str> {
     let typed = typed.to_ascii_lowercase();
     let spelled = || {
@@ -218,7 +245,7 @@ pub fn close(typed: &str) -> Option<&'static str> {
     };
     let starts = spelled().find(|(_, name)| typed.len() >= 2 && name.starts_with(&*typed));
     let near = || {
-        // Short words are all near to each other, and few people miss the first letter.
+        // Short words are all similar, and few people mistype the first letter.
         let most = |name: &str| {
             let same = name.as_bytes().first() == typed.as_bytes().first();
             if same && typed.len() >= 4 { 2 } else { 1 }
@@ -249,7 +276,7 @@ pub fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// The list that `/help` shows: commands by group, with aliases behind the name.
+/// The list shown by `/help`: commands by group, with aliases after the name.
 pub fn help(shown: impl Fn(Surfaces) -> bool) -> String {
     let commands: Vec<&CommandDef> = COMMANDS.iter().filter(|c| shown(c.surfaces)).collect();
     let width = commands
@@ -343,6 +370,23 @@ mod tests {
             }
             assert!(verbs.insert(command.verb), "{} twice", command.name);
         }
+    }
+
+    #[test]
+    fn only_a_chat_has_the_commands_of_a_chat() {
+        for command in CHAT_COMMANDS {
+            assert_eq!(command.surfaces, Surfaces::CHAT, "{}", command.name);
+            let line = format!("/{} x", command.name);
+            let Parsed::Command(found, "x") = parse_in_chat(&line) else {
+                panic!("{line}");
+            };
+            assert_eq!(found.verb, command.verb, "{line}");
+            // The one that both have is spelled differently in a list, and means the same.
+            let both = command.verb == Verb::Platforms;
+            assert_eq!(matches!(parse(&line), Parsed::Command(..)), both, "{line}");
+        }
+        assert_eq!(parse_in_chat("/undo 2"), parse("/undo 2"));
+        assert_eq!(parse_in_chat("/modle x"), parse("/modle x"));
     }
 
     #[test]

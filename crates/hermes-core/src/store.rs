@@ -11,9 +11,9 @@ use crate::message::Message;
 use crate::model::Route;
 use crate::usage::{Cost, Usage};
 
-/// What a session keeps on disk. Every method returns after the data is committed.
+/// The persistent data of a session. Every method returns after the data is committed.
 pub trait SessionStore: Send + Sync {
-    /// Creates the session row, or fills what an existing one lacks and reopens it.
+    /// Creates the session row, or completes and reopens an existing one.
     fn begin(&self, session: NewSession) -> BoxFuture<'_, Result<(), StoreError>>;
     /// Appends to the log.
     fn append<'a>(
@@ -21,7 +21,7 @@ pub trait SessionStore: Send + Sync {
         id: &'a SessionId,
         items: Vec<NewItem>,
     ) -> BoxFuture<'a, Result<Vec<RowId>, StoreError>>;
-    /// Both at once: the row and the first of its log. In one transaction where the store can.
+    /// Both at once: the row and the first messages. In one transaction if the store supports it.
     fn begin_with(
         &self,
         session: NewSession,
@@ -33,7 +33,7 @@ pub trait SessionStore: Send + Sync {
             self.append(&id, items).await
         })
     }
-    /// Appends an answer and what it cost. In one transaction where the store can.
+    /// Appends an answer and its cost. In one transaction if the store supports it.
     fn append_with<'a>(
         &'a self,
         id: &'a SessionId,
@@ -51,8 +51,8 @@ pub trait SessionStore: Send + Sync {
         id: &'a SessionId,
     ) -> BoxFuture<'a, Result<Option<StoredSession>, StoreError>>;
     /// Marks the visible log up to `upto` as compacted (kept, searchable) and appends `view`, which
-    /// is what the model sees from now on. Rows that another process added after `upto` stay
-    /// visible. One transaction.
+    /// the model sees from now on. Rows that another process added after `upto` stay visible. One
+    /// transaction.
     fn compact<'a>(
         &'a self,
         id: &'a SessionId,
@@ -70,14 +70,15 @@ pub trait SessionStore: Send + Sync {
         id: &'a SessionId,
         update: SessionUpdate,
     ) -> BoxFuture<'a, Result<(), StoreError>>;
-    /// Names the session; `auto` titles that are taken get ` #2`, ` #3`, … Returns the title set.
+    /// Sets the title; `auto` titles that are already used get ` #2`, ` #3`, … Returns the title
+    /// set.
     fn set_title<'a>(
         &'a self,
         id: &'a SessionId,
         title: &'a str,
         auto: bool,
     ) -> BoxFuture<'a, Result<String, StoreError>>;
-    /// Takes the cross-process compaction lock. `false`: someone else holds it.
+    /// Takes the cross-process compaction lock. `false`: another process holds it.
     fn lock_compaction<'a>(
         &'a self,
         id: &'a SessionId,
@@ -134,7 +135,7 @@ pub struct StoredSession {
     pub cwd: Option<PathBuf>,
     pub parent: Option<SessionId>,
     pub ended: bool,
-    /// Whether earlier rows were summarised away.
+    /// Whether earlier rows were summarised.
     pub compacted_before: bool,
     pub compaction_cooldown_until: Option<f64>,
     pub items: Vec<StoredItem>,
@@ -143,7 +144,7 @@ pub struct StoredSession {
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionUpdate {
     SystemPrompt(String),
-    /// First end wins.
+    /// The first end wins.
     End {
         reason: String,
         at: f64,
@@ -154,7 +155,7 @@ pub enum SessionUpdate {
         config: Option<Value>,
     },
     Usage(UsageEntry),
-    /// Automatic compaction failed: not again before `until`. `None` clears it.
+    /// Automatic compaction failed: do not retry before `until`. `None` clears it.
     CompactionCooldown {
         until: Option<f64>,
         error: Option<String>,
@@ -162,18 +163,17 @@ pub enum SessionUpdate {
     ReleaseCompaction {
         holder: String,
     },
-    /// Shows these rows again that a rewind hid.
+    /// Restores rows that a rewind hid.
     Restore {
         rows: Vec<RowId>,
     },
-    /// What the model has said so far of an answer that goes on. It takes the place of what was said
-    /// before, and gives way to the next row that is appended; after a crash it stays. `None`: none
-    /// is kept.
+    /// The text so far of an answer that is still streamed. It replaces the previous text, and is
+    /// replaced by the next appended row; after a crash it stays. `None`: remove it.
     Unfinished {
         text: Option<String>,
         at: f64,
     },
-    /// The text that really went over the wire for the newest user row.
+    /// The text that was actually sent for the newest user row.
     WireText {
         row: RowId,
         text: String,
@@ -184,7 +184,7 @@ pub enum SessionUpdate {
 #[derive(Clone, Debug, PartialEq)]
 pub struct UsageEntry {
     pub route: Route,
-    /// Empty for the conversation itself, else the name of the side work.
+    /// Empty for the conversation itself, else the name of the auxiliary task.
     pub task: String,
     pub usage: Usage,
     pub cost: Cost,

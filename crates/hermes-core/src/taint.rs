@@ -1,8 +1,8 @@
-//! Whether a conversation has read something from outside, and what follows from it.
+//! Whether a conversation has read untrusted content, and the consequences.
 //!
-//! A page or a mail can hold orders. What the agent does about them in the conversation is seen
-//! by the person; what it writes into memory, skills or the schedule acts later, unseen. So from
-//! the first word from outside on, such a write needs a person.
+//! A page or a mail can contain instructions. What the agent does about them in the conversation is
+//! visible to the person; what it writes into memory, skills or the schedule takes effect later,
+//! unseen. So after reading the first untrusted text, such a write needs a person.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::approval::{ApprovalRequest, Presence, Verdict};
 use crate::tool::ToolContext;
 
-/// Set in the result of a program that could have fetched what it printed, so that a stored
-/// conversation still tells.
+/// Set in the result of a program that could have fetched its output, so that a stored conversation
+/// still records it.
 pub const FROM_OUTSIDE: &str = "from_outside";
 
-/// Whether a stored result says that it may come from outside.
+/// Whether a stored result may be untrusted.
 pub fn says_from_outside(result: &str) -> bool {
     result.contains("\"from_outside\":true")
 }
@@ -22,7 +22,7 @@ pub fn says_from_outside(result: &str) -> bool {
 const MARKED: u8 = 1;
 const WAIVED: u8 = 2;
 
-/// Whether a conversation has read something from outside (web, MCP, mail). Clones share it.
+/// Whether a conversation has read untrusted content (web, MCP, mail). Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Taint(Arc<AtomicU8>);
 
@@ -35,7 +35,7 @@ impl Taint {
         self.0.load(Ordering::Relaxed) & MARKED != 0
     }
 
-    /// The person trusts this conversation with lasting changes in spite of what it read.
+    /// The person allows lasting changes in this conversation in spite of what it read.
     pub fn waive(&self) {
         self.0.fetch_or(WAIVED, Ordering::Relaxed);
     }
@@ -49,19 +49,19 @@ impl Taint {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lasting {
     Allowed,
-    /// The person said no.
+    /// The person declined.
     Denied {
         why: String,
     },
-    /// It would have to be asked, and nobody is there.
+    /// It needs a confirmation, and no person is present.
     Unattended {
         why: String,
     },
 }
 
 impl ToolContext {
-    /// Asks the person about a change that outlasts the conversation, if it needs asking. `action`
-    /// says exactly what would be changed.
+    /// Asks the person about a change that outlasts the conversation, if necessary. `action`
+    /// describes the exact change.
     pub async fn lasting(&self, tool: &str, action: &str) -> Lasting {
         if !self.taint.asks() {
             return Lasting::Allowed;

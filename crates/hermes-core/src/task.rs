@@ -1,4 +1,4 @@
-//! The one way to start a background task: named, and a panic in it is reported, not lost.
+//! Starts background tasks: named, with panics reported instead of lost.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -29,8 +29,8 @@ where
     F::Output: Send + 'static,
 {
     let span = tracing::info_span!("task", name);
-    // Boxed: what the runtime needs to run a task is compiled once for each kind of future that it is
-    // given, and there are more than a hundred.
+    // Boxed: the runtime's task code is compiled once per future type, and there are more than a
+    // hundred.
     let future: Pin<Box<dyn Future<Output = F::Output> + Send>> = Box::pin(future);
     tokio::spawn(caught(Cow::Owned(name.to_owned()), future).instrument(span))
 }
@@ -43,8 +43,8 @@ pub fn catch<F: Future>(
     caught(Cow::Borrowed(name), future)
 }
 
-/// Not `async`: that would keep room for the future once as given and once as awaited, and the
-/// long-lived ones are large.
+/// Not `async`: that would store the future twice, as given and as awaited, and the long-lived ones
+/// are large.
 fn caught<F: Future>(
     name: Cow<'_, str>,
     future: F,

@@ -1,4 +1,4 @@
-//! Tools: what the model may call.
+//! Tools that the model may call.
 
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
@@ -18,7 +18,7 @@ use crate::store::UsageEntry;
 pub use crate::taint::Taint;
 use crate::usage::{Cost, Usage};
 
-/// What the model is told of a tool, and what the planner needs to know of it.
+/// The description of a tool for the model, and its properties for the planner.
 #[derive(Clone, Debug)]
 pub struct ToolSpec {
     pub name: String,
@@ -27,17 +27,17 @@ pub struct ToolSpec {
     pub parameters: Arc<Value>,
     pub toolset: &'static str,
     pub effects: Effects,
-    /// Results come from outside (web, MCP) and are fenced before the model reads them.
+    /// Results are untrusted (web, MCP) and are fenced before the model reads them.
     pub untrusted: bool,
-    /// Largest result in characters that stays in the conversation; `None`: the session's budget.
-    /// Larger results are spilled to a file and previewed.
+    /// Maximum result in characters that stays in the conversation; `None`: the session's budget.
+    /// Larger results are written to a file and previewed.
     pub result_limit: Option<usize>,
 }
 
-/// A schema that is made once, when it is first needed.
+/// A schema that is built once, when it is first needed.
 pub type Schema = LazyLock<Arc<Value>>;
 
-/// The arguments of a tool, made once for all conversations: what it is made from may not change.
+/// The arguments of a tool, built once for all conversations: their source must not change.
 #[macro_export]
 macro_rules! schema {
     ($made:expr) => {{
@@ -47,10 +47,10 @@ macro_rules! schema {
     }};
 }
 
-/// What a call touches. The planner runs calls in parallel by this, never by name.
+/// The effects of a call. The planner parallelizes by this, never by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effects {
-    /// Changes nothing: may run beside anything but an exclusive call.
+    /// Changes nothing: may run in parallel with anything but an exclusive call.
     ReadOnly,
     /// Reads the files named by these arguments.
     ReadsPaths(&'static [&'static str]),
@@ -65,7 +65,8 @@ pub enum Effects {
 pub trait Tool: Send + Sync {
     fn spec(&self) -> &ToolSpec;
 
-    /// What the model is told beside these other tools: a tool may speak only of what is there.
+    /// The description in the presence of these other tools: a tool may refer only to available
+    /// ones.
     fn offered(&self, _beside: &Registry) -> ToolSpec {
         self.spec().clone()
     }
@@ -77,7 +78,7 @@ pub trait Tool: Send + Sync {
 /// The arguments object of a call, already parsed and repaired.
 pub type ToolArgs = Map<String, Value>;
 
-/// What a call runs in.
+/// The environment of a call.
 #[derive(Clone)]
 pub struct ToolContext {
     pub session: SessionId,
@@ -87,7 +88,7 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     pub clock: Arc<dyn Clock>,
     pub approver: Arc<dyn Approver>,
-    /// Who answers questions that are no permissions.
+    /// Answers questions that are not permissions.
     pub asker: Arc<dyn Asker>,
     pub progress: ProgressSink,
     /// The tools of this turn, for a tool that runs programs which call tools.
@@ -96,7 +97,7 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
-    /// Counts a model call that the tool made for itself.
+    /// Counts a model call made by the tool itself.
     pub fn spent_on(&self, client: &dyn ModelClient, task: &str, usage: Usage) {
         let info = client.info();
         self.progress.spent(Spent {
@@ -112,7 +113,7 @@ impl ToolContext {
     }
 }
 
-/// What the model reads back. A Rust error out of a tool would be our bug, so there is none.
+/// The result for the model. A Rust error from a tool would be a bug, so there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolOutcome {
     Done(Content),
@@ -129,7 +130,7 @@ pub enum ToolErrorKind {
     /// The arguments were wrong or unreadable.
     BadArguments,
     UnknownTool,
-    /// A person or a rule said no.
+    /// Denied by a person or a rule.
     Denied,
     Cancelled,
     TimedOut,
@@ -158,15 +159,15 @@ impl ToolOutcome {
     }
 }
 
-/// An immutable set of tools, taken once per turn. Order is by name, so that the tools array of
-/// every request of a session is the same bytes.
+/// An immutable set of tools, taken once per turn. Sorted by name, so that the tools array of every
+/// request of a session has the same bytes.
 #[derive(Clone, Default)]
 pub struct Registry {
     tools: Arc<[Arc<dyn Tool>]>,
 }
 
 impl Registry {
-    /// Later tools of the same name are ignored: the first one wins.
+    /// Later tools of the same name are ignored.
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         let mut by_name = std::collections::BTreeMap::new();
         for tool in tools {

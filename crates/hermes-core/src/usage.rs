@@ -1,8 +1,8 @@
-//! Tokens and money.
+//! Tokens and cost.
 
 use serde::{Deserialize, Serialize};
 
-/// What one or more model calls consumed. The buckets do not overlap: `input` excludes cached
+/// Consumption of one or more model calls. The counters do not overlap: `input` excludes cached
 /// tokens; `reasoning` is the part of `output` that was thinking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
@@ -10,7 +10,7 @@ pub struct Usage {
     pub output: u64,
     pub cache_read: u64,
     pub cache_write: u64,
-    /// The part of `cache_write` that is kept for an hour, which costs more.
+    /// The part of `cache_write` that is cached for an hour, which costs more.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_write_hour: u64,
     pub reasoning: u64,
@@ -20,7 +20,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Everything that was in the prompt: what counts against the context window.
+    /// The whole prompt: what counts against the context window.
     pub fn prompt_tokens(&self) -> u64 {
         self.input + self.cache_read + self.cache_write
     }
@@ -47,8 +47,8 @@ fn is_zero(figure: &u64) -> bool {
     *figure == 0
 }
 
-/// What writing an hour's cache costs, as a multiple of the input's price. Who bills cache writes at
-/// all bills these at that rate.
+/// Price of writing an hour's cache, as a multiple of the input price, at providers that bill cache
+/// writes.
 const HOUR_RATE: f64 = 2.0;
 
 /// Dollars for what was written to the cache.
@@ -67,7 +67,7 @@ fn cache_writes(usage: &Usage, prices: &Prices) -> f64 {
 pub struct Prices {
     pub input: f64,
     pub output: f64,
-    /// `None`: the provider bills cached tokens like others, as far as we know.
+    /// `None`: as far as known, the provider bills cached tokens like others.
     pub cache_read: Option<f64>,
     pub cache_write: Option<f64>,
     pub source: PriceSource,
@@ -82,7 +82,7 @@ pub enum PriceSource {
     ProviderModelsApi,
 }
 
-/// What a call cost, and how sure we are. Unknown is never shown as zero.
+/// The cost of a call and its certainty. Unknown is never shown as zero.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Cost {
@@ -95,7 +95,7 @@ pub enum Cost {
         usd: f64,
         source: PriceSource,
     },
-    /// Free of charge by nature: a model on this machine.
+    /// Free of charge: a model on this machine.
     Included,
     Unknown,
 }
@@ -119,7 +119,7 @@ impl Cost {
         if local { Self::Included } else { Self::Unknown }
     }
 
-    /// The amount, where one is known.
+    /// The amount, if known.
     pub fn usd(&self) -> Option<f64> {
         match self {
             Self::Actual { usd } | Self::Estimated { usd, .. } => Some(*usd),

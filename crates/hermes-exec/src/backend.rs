@@ -1,5 +1,5 @@
-//! Which environment the configuration names. One that cannot be had is an error that says so: nothing
-//! runs somewhere else instead.
+//! Selects the configured environment. If it is not available, that is an error: nothing runs elsewhere
+//! instead.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::ssh::{self, SshSettings};
 /// `terminal.lifetime_seconds` when it is not set.
 const LIFETIME: u64 = 300;
 
-/// The environment of `terminal.backend`; `None`: this machine. `cwd` is where the session began. What skills
-/// declare reaches commands in containers; another machine gets none of the home's values.
+/// The environment of `terminal.backend`; `None`: this machine. `cwd` is where the session started. Variables
+/// declared by skills are passed to containers; a remote machine gets no values of the home.
 pub fn select(
     home: &Home,
     config: &Config,
@@ -25,16 +25,18 @@ pub fn select(
     cwd: &Path,
     declared: &Declared,
 ) -> Result<Option<Arc<dyn Environment>>, ExecError> {
-    match named(config) {
+    match configured_backend(config) {
         "" | "local" => Ok(None),
         "ssh" => {
             let settings = SshSettings::from_config(home, config)?;
-            ssh::environment(settings, ssh::Sync::of_home(home, config)).map(Some)
+            ssh::environment(settings, ssh::SkillSync::from_config(home, config)).map(Some)
         }
         "docker" | "podman" => {
             let settings = ContainerSettings::from_config(home, config, env, cwd)?;
             let declared = declared.clone();
-            Ok(Some(container::declaring(settings, declared, env)))
+            Ok(Some(container::environment_with_declared(
+                settings, declared, env,
+            )))
         }
         named @ ("singularity" | "modal" | "daytona" | "managed_modal" | "vercel_sandbox") => {
             Err(ExecError::Unavailable(format!(
@@ -47,7 +49,7 @@ pub fn select(
     }
 }
 
-fn named(config: &Config) -> &str {
+fn configured_backend(config: &Config) -> &str {
     let terminal = &config.terminal;
     match &terminal.env_type {
         Some(legacy) if terminal.backend.as_str() == "local" => legacy.as_str(),
@@ -55,8 +57,8 @@ fn named(config: &Config) -> &str {
     }
 }
 
-/// Removes containers of this profile that ended long ago, where `terminal.backend` uses containers
-/// and `terminal.docker_orphan_reaper` is not off; how many. Twice the life of an idle container
+/// Removes containers of this profile that ended long ago, if `terminal.backend` uses containers and
+/// `terminal.docker_orphan_reaper` is not off; returns their number. Twice the lifetime of an idle container
 /// leaves those of other processes alone.
 pub async fn reap(
     home: &Home,
@@ -65,7 +67,7 @@ pub async fn reap(
     clock: &dyn Clock,
 ) -> Result<usize, ExecError> {
     let terminal = &config.terminal;
-    let ours = matches!(named(config), "docker" | "podman");
+    let ours = matches!(configured_backend(config), "docker" | "podman");
     if !ours || !terminal.docker_orphan_reaper.unwrap_or(true) {
         return Ok(0);
     }

@@ -1,17 +1,17 @@
-//! What a command may touch, as data. How it is enforced is the business of [`Confine`].
+//! What a command may access, as data. [`Confine`] enforces it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::environment::ExecError;
-use crate::sandbox::Awaited;
+use crate::sandbox::ForbiddenPaths;
 
 /// The limits of one command.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confinement {
-    /// None: the command may do what the person may.
+    /// No limits: the command may do what the user may do.
     #[default]
     Off,
     /// Reads everything but `unreadable`, writes below `writable` only.
@@ -23,7 +23,7 @@ pub enum Confinement {
 }
 
 impl Confinement {
-    /// The same limits, with one more directory to write to: what a backend needs for itself.
+    /// The same limits with one more writable directory, for the backend's own files.
     #[must_use]
     pub fn with_writable(mut self, dir: impl Into<PathBuf>) -> Self {
         if let Self::Workspace { writable, .. } = &mut self {
@@ -37,72 +37,75 @@ impl Confinement {
     }
 }
 
-/// A program about to be started. The environment is complete: nothing is inherited.
+/// A program to start. The environment is complete: nothing is inherited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launch {
     pub program: OsString,
     pub args: Vec<OsString>,
     pub env: BTreeMap<OsString, OsString>,
-    /// Exists; whoever starts the program enters it first.
+    /// Exists; it is entered before the program starts.
     pub cwd: PathBuf,
-    /// Standard input is a terminal that becomes the controlling one of the new session.
+    /// Standard input is a terminal that becomes the controlling terminal of the new session.
     pub terminal: bool,
 }
 
-/// A program in two steps: a helper that waits for commands, and what it is told for one of them over the
-/// socket that is its standard input. The program is a child of whoever started the helper.
+/// A program started in two steps: a helper that waits for commands, and the request for one of them, sent over
+/// the socket that is its standard input. The program is a child of the process that started the helper.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ahead {
-    /// The same for commands with the same limits.
+pub struct HelperStart {
+    /// Equal for commands with the same limits.
     pub helper: Launch,
-    /// What the helper has set up for all its commands: one that was started for another is of no use.
-    pub room: Vec<u8>,
-    pub order: Vec<u8>,
+    /// Identifies the setup of the helper: one started with another setup cannot be used.
+    pub jail_key: Vec<u8>,
+    pub request: Vec<u8>,
 }
 
-/// What is looked after when a command has ended: files that it made and that would run later, without
-/// limits.
+/// Quarantines files that a command created and that would be executed later without limits.
 #[derive(Default)]
-pub struct Watch {
-    /// `None`: nothing is.
-    awaited: Option<Awaited>,
-    /// Whether nothing can have come. `None`: nobody knows.
-    is_quiet: Option<Box<dyn Fn() -> bool + Send + Sync>>,
+pub struct QuarantineWatch {
+    /// `None`: nothing is checked.
+    forbidden: Option<ForbiddenPaths>,
+    /// Whether certainly nothing has changed. `None`: unknown.
+    is_unchanged: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
-impl Watch {
+impl QuarantineWatch {
     pub(crate) fn new(
-        awaited: Awaited,
+        forbidden: ForbiddenPaths,
         is_quiet: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
         Self {
-            awaited: Some(awaited),
-            is_quiet: Some(Box::new(is_quiet)),
+            forbidden: Some(forbidden),
+            is_unchanged: Some(Box::new(is_quiet)),
         }
     }
 
-    /// The same for whoever looks after a process that outlives this one.
+    /// The serialized form for a process that outlives this one.
     pub(crate) fn to_json(&self) -> Option<Vec<u8>> {
-        self.awaited
+        self.forbidden
             .as_ref()
-            .and_then(|awaited| serde_json::to_vec(awaited).ok())
+            .and_then(|forbidden| serde_json::to_vec(forbidden).ok())
     }
 
-    /// What was written by [`Watch::to_json`]; what cannot be read watches nothing.
+    /// Reverse of [`QuarantineWatch::to_json`]; checks nothing if it cannot be read.
     pub(crate) fn from_json(json: &[u8]) -> Self {
         Self {
-            awaited: serde_json::from_slice(json).ok(),
-            is_quiet: None,
+            forbidden: serde_json::from_slice(json).ok(),
+            is_unchanged: None,
         }
     }
 
-    /// Puts them aside, and says what was done in words for whoever ran the command.
-    pub fn end(&self) -> Option<String> {
-        let awaited = self.awaited.as_ref()?;
-        if self.is_quiet.as_ref().is_some_and(|is_quiet| is_quiet()) {
+    /// Quarantines new files and returns a message about them.
+    pub fn quarantine(&self) -> Option<String> {
+        let forbidden = self.forbidden.as_ref()?;
+        if self
+            .is_unchanged
+            .as_ref()
+            .is_some_and(|is_quiet| is_quiet())
+        {
             return None;
         }
-        let moved = awaited.put_aside();
+        let moved = forbidden.quarantine_new();
         let names: Vec<String> = moved
             .iter()
             .map(|path| path.display().to_string())
@@ -117,33 +120,33 @@ impl Watch {
     }
 }
 
-/// Puts a program into its limits. Every program, confined or not, gets a session of its own
-/// (`setsid`), so that it has no terminal of ours and can be ended with all its children.
+/// Applies limits to a program. Every program, confined or not, gets its own session (`setsid`), so that it
+/// does not share our terminal and can be killed with all its children.
 pub trait Confine: Send + Sync {
-    /// The program to start in place of `launch`. An error means that the limits cannot be
-    /// enforced here; then nothing is started.
+    /// The program to start in place of `launch`. An error means that the limits cannot be enforced here;
+    /// nothing is started then.
     fn wrap(&self, launch: Launch, confinement: &Confinement) -> Result<Launch, ExecError>;
 
-    /// The same in two steps; `None` where it takes one.
-    fn ahead(
+    /// The same in two steps; `None` if one step suffices.
+    fn prepare_helper(
         &self,
         _launch: &Launch,
         _confinement: &Confinement,
-    ) -> Result<Option<Ahead>, ExecError> {
+    ) -> Result<Option<HelperStart>, ExecError> {
         Ok(None)
     }
 
-    /// What must not have appeared when a command with these limits ends.
-    fn watch(&self, _confinement: &Confinement) -> Watch {
-        Watch::default()
+    /// Forbidden paths of a command with these limits.
+    fn watch(&self, _confinement: &Confinement) -> QuarantineWatch {
+        QuarantineWatch::default()
     }
 
-    /// One line for people: how commands are confined here.
+    /// One line for the user: how commands are confined here.
     fn posture(&self) -> String;
 
     /// Whether anything but [`Confinement::Off`] can be enforced.
     fn enforces(&self) -> bool;
 
-    /// Whether this failure looks like the limits at work, and what they stopped.
+    /// Whether a failure looks like an effect of the limits, and what they blocked.
     fn blocked(&self, exit: i32, output: &str, confinement: &Confinement) -> Option<String>;
 }

@@ -10,28 +10,29 @@ use tokio_util::sync::CancellationToken;
 
 use crate::confinement::Confinement;
 
-/// Variables of a command. Names and values of commands are bytes, but what is carried between
-/// calls is text: anything else is left behind.
+/// Variables of a command. Names and values are bytes for the kernel, but only text is carried between calls.
 pub type Variables = BTreeMap<String, String>;
 
-/// A place where commands run and files live.
+/// Where commands run and files live.
 pub trait Environment: Send + Sync {
     fn info(&self) -> EnvironmentInfo;
 
-    /// Runs a command to its end, its limit or its interruption. Output goes to `sink` as it
-    /// comes. When this returns (or is dropped) nothing of the command is running any more, on the
-    /// far side too.
+    /// Runs a command until it exits, times out or is interrupted. Output goes to `sink` as it arrives. When
+    /// this returns (or is dropped), nothing of the command is running any more, on a remote machine too.
     fn exec<'a>(
         &'a self,
         command: Exec,
-        sink: &'a mut dyn Sink,
-    ) -> BoxFuture<'a, Result<Finished, ExecError>>;
+        sink: &'a mut dyn OutputSink,
+    ) -> BoxFuture<'a, Result<ExecOutcome, ExecError>>;
 
-    /// Starts a command that outlives the call, and this program.
-    fn spawn(&self, command: Start) -> BoxFuture<'_, Result<Box<dyn Background>, ExecError>>;
+    /// Starts a command that outlives the call and this program.
+    fn spawn(
+        &self,
+        command: BackgroundStart,
+    ) -> BoxFuture<'_, Result<Box<dyn Background>, ExecError>>;
 
-    /// Finds a command that an earlier process started. `None`: it is not there any more, and
-    /// nothing is known of its end.
+    /// Finds a command that an earlier process started. `None`: it does not exist any more and its exit is
+    /// unknown.
     fn adopt(
         &self,
         record: BackgroundRecord,
@@ -39,7 +40,7 @@ pub trait Environment: Send + Sync {
 
     fn files(&self) -> &dyn Files;
 
-    /// Frees what idles; the next call wakes it.
+    /// Releases idle resources; the next call acquires them again.
     fn suspend(&self) -> BoxFuture<'_, Result<(), ExecError>>;
 
     fn close(&self) -> BoxFuture<'_, Result<(), ExecError>>;
@@ -49,9 +50,9 @@ pub trait Environment: Send + Sync {
 pub struct EnvironmentInfo {
     /// `local`, `ssh`, `docker`, ….
     pub kind: &'static str,
-    /// Commands cannot reach the person's machine at all.
+    /// Commands cannot reach the user's machine at all.
     pub isolated: bool,
-    /// One line for people: where commands run and what confines them.
+    /// One line for the user: where commands run and what confines them.
     pub posture: String,
 }
 
@@ -61,17 +62,17 @@ pub struct Exec {
     /// Bash text, as given.
     pub script: String,
     pub cwd: PathBuf,
-    /// The exported variables carried by the session; `None` before its first command.
+    /// The session's exported variables; `None` before its first command.
     pub exports: Option<Variables>,
-    /// Set for this command, over everything else.
+    /// Set for this command, overriding everything else.
     pub extra_env: Variables,
     pub timeout: Duration,
     pub cancel: CancellationToken,
     pub stdin: Stdin,
-    /// Give the command a terminal.
+    /// Run the command in a terminal.
     pub pty: bool,
     pub confinement: Confinement,
-    /// Send errors to the sink as [`Stream::Err`]; otherwise both come as one.
+    /// Send standard error to the sink as [`OutputStream::Err`]; otherwise both streams are merged.
     pub split: bool,
 }
 
@@ -101,8 +102,8 @@ pub enum Stdin {
 
 /// A command to start in the background.
 #[derive(Clone, Debug)]
-pub struct Start {
-    /// Names the process in this home; also the name of what is kept of it.
+pub struct BackgroundStart {
+    /// Identifies the process in this home; also the name of its stored files.
     pub id: String,
     pub script: String,
     pub cwd: PathBuf,
@@ -112,23 +113,23 @@ pub struct Start {
     pub confinement: Confinement,
 }
 
-/// Which of the two streams.
+/// One of the two output streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
+pub enum OutputStream {
     Out,
     Err,
 }
 
-/// Where output goes. Must not block.
-pub trait Sink: Send {
-    fn push(&mut self, stream: Stream, bytes: &[u8]);
+/// Receives output. Must not block.
+pub trait OutputSink: Send {
+    fn push(&mut self, stream: OutputStream, bytes: &[u8]);
 }
 
-/// How a command ended and what it left.
+/// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finished {
+pub struct ExecOutcome {
     pub exit: Exit,
-    /// Directory and exports after the command; `None` when it could not say.
+    /// Directory and exports after the command; `None` if it reported none.
     pub state: Option<ShellState>,
 }
 
@@ -153,30 +154,30 @@ impl Exit {
     }
 }
 
-/// What a session carries to its next command.
+/// What a session carries over to its next command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShellState {
     pub cwd: PathBuf,
     pub exports: Variables,
 }
 
-/// A command in the background.
+/// A background command.
 pub trait Background: Send + Sync {
     /// What is needed to find it again.
     fn record(&self) -> BackgroundRecord;
 
     /// Output from byte `from` on, at most `max` bytes.
-    fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Chunk, ExecError>>;
+    fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<OutputChunk, ExecError>>;
 
     fn write(&self, bytes: Bytes) -> BoxFuture<'_, Result<(), ExecError>>;
 
-    /// Ends its standard input.
+    /// Closes its standard input.
     fn close_stdin(&self) -> BoxFuture<'_, Result<(), ExecError>>;
 
-    /// Ends it with all it started: TERM, `grace`, KILL.
+    /// Terminates it with everything it started: TERM, `grace`, KILL.
     fn kill(&self, grace: Duration) -> BoxFuture<'_, Result<(), ExecError>>;
 
-    /// Waits for its end. `None`: it ended while nobody looked.
+    /// Waits for its exit. `None`: it exited unobserved.
     fn wait(&self) -> BoxFuture<'_, Option<Exit>>;
 }
 
@@ -184,36 +185,36 @@ pub trait Background: Send + Sync {
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct BackgroundRecord {
     pub id: String,
-    /// Of the session's leader, in the environment.
+    /// Pid of the session leader, in the environment.
     pub pid: u32,
-    /// When the kernel started it (field 22 of `/proc/<pid>/stat`): with the pid, it is one process.
+    /// When the kernel started it (field 22 of `/proc/<pid>/stat`); with the pid it identifies one process.
     pub start_time: Option<u64>,
     pub pty: bool,
-    /// Where output and exit code are kept, in the environment.
+    /// Where output and exit code are stored, in the environment.
     pub dir: Option<PathBuf>,
 }
 
 /// A piece of output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chunk {
+pub struct OutputChunk {
     pub bytes: Bytes,
-    /// Bytes of output so far, those before the piece included.
+    /// Total bytes of output so far, including those before the chunk.
     pub total: u64,
-    /// Where the piece begins; later than asked for when the beginning was given up.
+    /// Offset of the chunk; later than requested if the beginning was dropped.
     pub from: u64,
 }
 
 /// Files of an environment, by absolute path.
 pub trait Files: Send + Sync {
-    /// The absolute path that `path` means for somebody standing in `cwd`: `~` is the home *there*,
-    /// links are followed as far as the path exists.
+    /// The absolute path of `path` relative to `cwd`: `~` is the home *in the environment*, links are followed
+    /// as far as the path exists.
     fn resolve<'a>(
         &'a self,
         path: &'a Path,
         cwd: &'a Path,
     ) -> BoxFuture<'a, Result<PathBuf, ExecError>>;
 
-    /// `None`: nothing is there. Links are followed.
+    /// `None`: it does not exist. Links are followed.
     fn stat<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<Option<FileStat>, ExecError>>;
 
     /// At most `max` bytes from `offset` on.
@@ -224,7 +225,7 @@ pub trait Files: Send + Sync {
         max: usize,
     ) -> BoxFuture<'a, Result<Bytes, ExecError>>;
 
-    /// All or nothing.
+    /// Atomic.
     fn write<'a>(
         &'a self,
         path: &'a Path,
@@ -232,13 +233,13 @@ pub trait Files: Send + Sync {
         options: WriteOptions,
     ) -> BoxFuture<'a, Result<(), ExecError>>;
 
-    /// Names in a directory, sorted, with what they are (links are not followed).
+    /// Sorted names in a directory with their kinds (links are not followed).
     fn list<'a>(
         &'a self,
         path: &'a Path,
     ) -> BoxFuture<'a, Result<Vec<(String, FileKind)>, ExecError>>;
 
-    /// A file or an empty directory.
+    /// Removes a file or an empty directory.
     fn remove<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<(), ExecError>>;
 
     fn rename<'a>(&'a self, from: &'a Path, to: &'a Path) -> BoxFuture<'a, Result<(), ExecError>>;
@@ -246,10 +247,10 @@ pub trait Files: Send + Sync {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// Of a new file; an existing one keeps its own when this is `None`.
+    /// Mode of a new file; an existing file keeps its mode if this is `None`.
     pub mode: Option<u32>,
     pub create_parents: bool,
-    /// Fail when the file is there already.
+    /// Fail if the file exists.
     pub create_new: bool,
 }
 
@@ -258,7 +259,7 @@ pub struct FileStat {
     pub kind: FileKind,
     pub size: u64,
     pub mode: u32,
-    /// Nanoseconds since the epoch, as exact as the environment tells.
+    /// Nanoseconds since the epoch, as precise as the environment reports.
     pub modified_ns: i128,
 }
 
@@ -270,10 +271,10 @@ pub enum FileKind {
     Other,
 }
 
-/// Why nothing ran, or why nobody knows how it went.
+/// Why nothing ran, or why the result is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
-    /// The backend cannot be reached or is not there.
+    /// The backend cannot be reached or does not exist.
     #[error("{0}")]
     Unavailable(String),
     /// The limits cannot be enforced, so nothing was started.
@@ -289,7 +290,7 @@ pub enum ExecError {
         what: &'static str,
         source: std::io::Error,
     },
-    /// This backend cannot do that.
+    /// Not supported by this backend.
     #[error("{0}")]
     Unsupported(String),
 }

@@ -1,9 +1,9 @@
-//! Git on a repository that confined commands can write to, run by ourselves and without limits: nothing that
-//! the repository says is obeyed. It gets no settings but ours (not the system's, the person's or the
-//! repository's own), no hooks, no variables of this process, and so no program to start.
+//! Runs git, without limits, on a repository that confined commands can write to: nothing in the repository can
+//! make it execute a program. It gets only our settings (not those of the system, the user or the repository),
+//! no hooks and no variables of this process.
 //!
-//! Settings of a repository cannot be turned off one by one: filters and converters have names that its owner
-//! chooses. So git is shown an empty repository of ours, with the objects and the index of the real one.
+//! Settings of a repository cannot be disabled one by one, because filters and converters have arbitrary names.
+//! So git sees an empty repository of ours with the objects and the index of the real one.
 
 use std::fmt::Write as _;
 use std::io;
@@ -16,31 +16,31 @@ use tokio::process::Command;
 use crate::scratch::Scratch;
 use crate::shell::is_in_environment;
 
-/// Longer than any honest question about a repository takes.
+/// Longer than any legitimate query takes.
 const LIMIT: Duration = Duration::from_secs(30);
-/// Files that say where a repository lies are short.
+/// Files that point to a repository are short.
 const MAX_POINTER: u64 = 4096;
-/// The tree with nothing in it, which every git knows.
+/// The empty tree, which every git knows.
 const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
-/// How files are written, and how objects are named: these run nothing, and without them every file would
-/// look changed.
+/// Settings that control how files are written and objects are named. They execute nothing, and without them
+/// every file would look changed.
 const HARMLESS: &str = "^(core\\.(autocrlf|eol|filemode|symlinks|ignorecase|safecrlf|precomposeunicode)\
     |extensions\\.objectformat)$";
 
-/// Changes as text, by nobody's programs.
-const PLAIN: [&str; 4] = [
+/// Plain text diffs without external programs.
+const PLAIN_DIFF: [&str; 4] = [
     "--no-ext-diff",
     "--no-textconv",
     "--no-color",
-    // A look into a submodule would be a git of its own there, with its settings.
+    // Entering a submodule would start another git there, with its settings.
     "--ignore-submodules=dirty",
 ];
 
-/// Git with our settings alone.
+/// A git command with only our settings.
 pub fn neutral<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new("git");
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // A relative directory would be one of the repository, and so may be an environment that is in use.
+    // A relative directory would be in the repository, and an active virtual environment may be.
     let is_ours = |dir: &PathBuf| dir.is_absolute() && !is_in_environment(dir);
     let path = std::env::join_paths(std::env::split_paths(&path).filter(is_ours));
     command
@@ -73,36 +73,36 @@ pub fn neutral<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
     command
 }
 
-/// A repository of others.
+/// A repository that may contain malicious settings.
 pub struct ForeignRepository {
     work_tree: PathBuf,
     index: PathBuf,
     objects: PathBuf,
     /// `None`: there is no commit yet.
     head: Option<String>,
-    /// Ours, with none of its settings.
+    /// Our repository, without its settings.
     own: Scratch,
 }
 
 impl ForeignRepository {
-    /// The repository around `dir`; `None`: there is none. `own` is where no confined command can write.
+    /// The repository around `dir`, if any. No confined command can write to `own`.
     pub async fn around(dir: &Path, own: &Path) -> io::Result<Option<Self>> {
         let Some((work_tree, git_dir)) = find(dir) else {
             return Ok(None);
         };
-        let common = pointer(&git_dir.join("commondir"))
+        let common = read_pointer(&git_dir.join("commondir"))
             .map_or_else(|| git_dir.clone(), |path| git_dir.join(path));
         std::fs::create_dir_all(own)?;
         let own = Scratch::within(own, "run-")?;
         let head = text(
-            // This reads and runs nothing: neither the index nor files are looked at.
+            // This executes nothing: neither the index nor files are read.
             neutral(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])
                 .env("GIT_DIR", &git_dir)
                 .env("GIT_COMMON_DIR", &common),
         )
         .await
         .ok();
-        let kept = kept_settings(&common.join("config")).await;
+        let kept = harmless_settings(&common.join("config")).await;
         for name in ["objects", "refs"] {
             std::fs::create_dir(own.path().join(name))?;
         }
@@ -117,12 +117,12 @@ impl ForeignRepository {
         }))
     }
 
-    /// The last commit, or what stands for one where there is none.
+    /// The last commit, or the empty tree if there is none.
     pub fn head(&self) -> &str {
         self.head.as_deref().unwrap_or(EMPTY_TREE)
     }
 
-    /// What git says to these arguments in `dir`.
+    /// Runs git with these arguments in `dir` and returns its output.
     pub async fn ask(&self, dir: &Path, args: &[&str]) -> io::Result<String> {
         text(
             neutral(args.iter().copied())
@@ -135,7 +135,7 @@ impl ForeignRepository {
         .await
     }
 
-    /// What changed since the last commit, or what was staged; in all files, or in one.
+    /// Changes since the last commit, or staged changes, in all files or in one.
     pub async fn diff(
         &self,
         dir: &Path,
@@ -143,7 +143,7 @@ impl ForeignRepository {
         path: Option<&str>,
     ) -> io::Result<String> {
         let mut args = vec!["diff"];
-        args.extend(PLAIN);
+        args.extend(PLAIN_DIFF);
         if is_staged {
             args.push("--cached");
         }
@@ -153,28 +153,28 @@ impl ForeignRepository {
         self.ask(dir, &args).await
     }
 
-    /// What changed since it was staged.
+    /// Changes that are not staged.
     pub async fn unstaged(&self, dir: &Path) -> io::Result<String> {
         let mut args = vec!["diff"];
-        args.extend(PLAIN);
+        args.extend(PLAIN_DIFF);
         self.ask(dir, &args).await
     }
 
-    /// The newest commits, with what they changed.
+    /// The newest commits with their changes.
     pub async fn commits(&self, dir: &Path, count: usize) -> io::Result<String> {
         let Some(head) = &self.head else {
             return Err(io::Error::other("there is no commit yet"));
         };
         let count = format!("--max-count={count}");
         let mut args = vec!["log", "--patch", &count];
-        args.extend(PLAIN);
+        args.extend(PLAIN_DIFF);
         args.push(head);
         self.ask(dir, &args).await
     }
 }
 
-/// Settings without which the repository would be read wrongly.
-async fn kept_settings(config: &Path) -> String {
+/// Settings without which the repository would be read incorrectly.
+async fn harmless_settings(config: &Path) -> String {
     let file = config.to_string_lossy();
     let args = [
         "config",
@@ -184,7 +184,7 @@ async fn kept_settings(config: &Path) -> String {
         "--get-regexp",
         HARMLESS,
     ];
-    // None of them is what most repositories have.
+    // Most repositories have none of them.
     let found = text(&mut neutral(args)).await.unwrap_or_default();
     let mut kept = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n".to_owned();
     for line in found.lines() {
@@ -217,7 +217,7 @@ async fn text(command: &mut Command) -> io::Result<String> {
     })
 }
 
-/// The directory of files and the one of git's data.
+/// The work tree and the git directory.
 fn find(dir: &Path) -> Option<(PathBuf, PathBuf)> {
     let dir = dir.canonicalize().ok()?;
     for above in dir.ancestors() {
@@ -226,7 +226,7 @@ fn find(dir: &Path) -> Option<(PathBuf, PathBuf)> {
             return Some((above.to_owned(), git));
         }
         if let Some(target) =
-            pointer(&git).and_then(|text| text.strip_prefix("gitdir:").map(str::to_owned))
+            read_pointer(&git).and_then(|text| text.strip_prefix("gitdir:").map(str::to_owned))
         {
             return Some((above.to_owned(), above.join(target.trim())));
         }
@@ -234,8 +234,8 @@ fn find(dir: &Path) -> Option<(PathBuf, PathBuf)> {
     None
 }
 
-/// A short file that names a path.
-pub(crate) fn pointer(file: &Path) -> Option<String> {
+/// Reads a short file that names a path.
+pub(crate) fn read_pointer(file: &Path) -> Option<String> {
     let data = file.metadata().ok()?;
     if !data.is_file() || data.len() > MAX_POINTER {
         return None;

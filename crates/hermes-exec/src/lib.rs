@@ -1,12 +1,12 @@
-//! Where commands run: environments, what they carry from call to call, background processes.
+//! Command execution: environments, session state between calls, background processes.
 //!
 //! | module | what it is |
 //! |---|---|
 //! | [`environment`] | the contract of a backend: run, start in background, files |
-//! | [`confinement`] | what a command may touch, as data; [`confinement::Launch`], a program to start |
+//! | [`environment`] | the contract of a backend: run, start in background, files |
+//! | [`confinement`] | what a command may access, as data; [`confinement::Launch`], a program to start |
 //! | [`workspace`] | directory and exported variables of each session |
-//! | [`shell`] | the bash program around a command: enter, run, report the state it leaves |
-//! | [`output`] | bounded collection of output, made safe to read |
+//! | [`shell`] | the bash program around a command: enter the directory, run, report the resulting state |
 //! | [`local`] | this machine |
 //! | [`ssh`], [`container`] | another machine, a container: both over `remote`, which needs only bash there |
 //! | [`sandbox`] | what confines commands on this machine |
@@ -28,10 +28,11 @@ pub mod shell;
 pub mod ssh;
 pub mod workspace;
 
-pub use confinement::{Ahead, Confine, Confinement, Launch, Watch};
+pub use confinement::{Confine, Confinement, HelperStart, Launch, QuarantineWatch};
 pub use environment::{
-    Background, BackgroundRecord, Chunk, Environment, EnvironmentInfo, Exec, ExecError, Exit,
-    FileKind, FileStat, Files, Finished, ShellState, Sink, Start, Stdin, Stream, WriteOptions,
+    Background, BackgroundRecord, BackgroundStart, Environment, EnvironmentInfo, Exec, ExecError,
+    ExecOutcome, Exit, FileKind, FileStat, Files, OutputChunk, OutputSink, OutputStream,
+    ShellState, Stdin, WriteOptions,
 };
 pub use scratch::Scratch;
 pub use workspace::{Workspace, Workspaces};

@@ -1,5 +1,5 @@
-//! Directories of ours that go with us, also when we are killed: each is locked as long as its owner lives,
-//! and what is no longer locked is removed by whoever comes next.
+//! Temporary directories that are removed even if we are killed: each is locked while its owner lives, and
+//! unlocked ones are removed by the next process.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
@@ -11,19 +11,20 @@ use rustix::io::Errno;
 use rustix::process::getuid;
 use tempfile::TempDir;
 
-/// What we make in temporary directories begins with one of these and a number.
+/// Our temporary directories start with one of these and a number.
 const PREFIXES: [&str; 2] = ["hermes-exec-", "hermes-code-"];
-/// Looked at, and removed, in one sweep: the next one goes on.
-const MAX_SEEN: usize = 20_000;
+/// Bounds of one sweep; the next one continues.
+const MAX_SCANNED: usize = 20_000;
 const MAX_REMOVED: usize = 64;
-/// Attempts to make one that is not swept away before it is locked.
+/// Attempts to create one that is not swept before it is locked.
 const ATTEMPTS: usize = 3;
 
-/// A directory that only this user can enter (0700). It is removed when this is dropped.
+/// A private directory (0700), removed on drop.
 #[derive(Debug)]
 pub struct Scratch {
     dir: TempDir,
-    /// The directory, locked: the lock ends with the process, however that ends. `None`: there are no locks there.
+    /// The locked directory: the lock ends with the process, however that ends. `None`: locks are not supported
+    /// there.
     lock: Option<File>,
 }
 
@@ -40,7 +41,7 @@ impl Scratch {
                 .prefix(&prefix)
                 .permissions(Permissions::from_mode(0o700))
                 .tempdir_in(parent)?;
-            let lock = match unowned(dir.path()) {
+            let lock = match lock_unowned(dir.path()) {
                 Ok(Some(lock)) => Some(lock),
                 Ok(None) => continue,
                 Err(error) => {
@@ -57,8 +58,8 @@ impl Scratch {
         self.dir.path()
     }
 
-    /// Writes a new file in it, with the directories on the way. Nothing that a confined command may have put in
-    /// place of one of them, or of this directory, is followed.
+    /// Writes a new file in it, creating parent directories. Follows nothing that a confined command may have
+    /// put in place of one of them or of this directory.
     pub fn write_new(&self, name: &Path, text: &str) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut dir = match &self.lock {
@@ -79,8 +80,8 @@ impl Scratch {
     }
 }
 
-/// Whether a path lies right in such a temporary directory.
-pub(crate) fn is_in_ours(path: &Path) -> bool {
+/// Whether a path lies directly in such a temporary directory.
+pub(crate) fn is_in_scratch(path: &Path) -> bool {
     let Some(parent) = path.parent() else {
         return false;
     };
@@ -89,8 +90,8 @@ pub(crate) fn is_in_ours(path: &Path) -> bool {
         && PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The lock of a directory of ours that nobody else holds; `None` for all others.
-fn unowned(path: &Path) -> io::Result<Option<File>> {
+/// Locks one of our directories that has no owner; `None` for all others.
+fn lock_unowned(path: &Path) -> io::Result<Option<File>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(fd) => File::from(fd),
@@ -106,32 +107,32 @@ fn unowned(path: &Path) -> io::Result<Option<File>> {
         Err(Errno::WOULDBLOCK) => return Ok(None),
         Err(error) => return Err(error.into()),
     }
-    // Another may have removed it between the two.
+    // Another process may have removed it in between.
     let same = std::fs::symlink_metadata(path)
         .is_ok_and(|there| (there.dev(), there.ino()) == (held.dev(), held.ino()));
     Ok(same.then_some(file))
 }
 
-/// Removes what processes of ours left in temporary directories that were killed.
+/// Removes what our killed processes left in temporary directories.
 pub(crate) fn sweep_temporary() {
     sweep(&std::env::temp_dir(), &PREFIXES);
 }
 
-/// Removes what nobody owns any more: directories of this user with such names. Links are not followed.
+/// Removes directories of this user with such names that have no owner. Links are not followed.
 pub(crate) fn sweep(parent: &Path, prefixes: &[&str]) {
     let left = std::fs::read_dir(parent)
         .into_iter()
         .flatten()
-        .take(MAX_SEEN)
+        .take(MAX_SCANNED)
         .flatten()
         .filter(|entry| {
             entry
                 .file_name()
                 .to_str()
-                .is_some_and(|name| prefixes.iter().any(|prefix| is_named(name, prefix)))
+                .is_some_and(|name| prefixes.iter().any(|prefix| has_scratch_name(name, prefix)))
         })
         .map(|entry| entry.path());
-    let removable = left.filter_map(|path: PathBuf| Some((unowned(&path).ok()??, path)));
+    let removable = left.filter_map(|path: PathBuf| Some((lock_unowned(&path).ok()??, path)));
     for (lock, path) in removable.take(MAX_REMOVED) {
         if let Err(error) = std::fs::remove_dir_all(&path) {
             tracing::debug!("{}: {error}", path.display());
@@ -140,8 +141,8 @@ pub(crate) fn sweep(parent: &Path, prefixes: &[&str]) {
     }
 }
 
-/// The prefix, a number, the rest: what was made before there were locks has no number.
-fn is_named(name: &str, prefix: &str) -> bool {
+/// Prefix, number, rest: directories from before there were locks have no number.
+fn has_scratch_name(name: &str, prefix: &str) -> bool {
     let number = name
         .strip_prefix(prefix)
         .and_then(|rest| rest.split_once('-'));
@@ -201,7 +202,7 @@ mod tests {
         std::os::unix::fs::symlink(&outside, own.path().join("other")).unwrap();
         assert!(own.write_new(Path::new("other/two.py"), "x").is_err());
         assert!(own.write_new(Path::new("lib/one.py"), "x").is_err());
-        // Somebody has moved the whole directory away.
+        // The whole directory was moved away.
         let moved = parent.path().join("moved");
         std::fs::rename(own.path(), &moved).unwrap();
         std::os::unix::fs::symlink(&outside, own.path()).unwrap();

@@ -1,7 +1,7 @@
-//! The bash program around a command: enter the directory, run, report the state that it leaves.
+//! The bash program around a command: enter the directory, run, report the resulting state.
 //!
-//! The report is written when bash exits, however it exits: a command that calls `exit` keeps its
-//! exports and its directory.
+//! The report is written when bash exits, however it exits: a command that calls `exit` keeps its exports and
+//! its directory.
 
 use std::path::{Path, PathBuf};
 
@@ -9,36 +9,36 @@ use crate::environment::{ShellState, Variables};
 
 /// Variables that belong to one shell, not to the session.
 const OWN: [&str; 5] = ["_", "SHLVL", "PWD", "BASHOPTS", "SHELLOPTS"];
-/// Marks the processes of one command, so that they are found wherever they went.
+/// Marks the processes of one command, so that they can be found anywhere.
 pub const MARK: &str = "_HERMES_RUN";
-/// What the session's own variables begin with; nothing of it is carried.
+/// Prefix of the session's own variables, which are not carried over.
 const INTERNAL: &str = "_HERMES_";
-/// Set once the state is written: it is not written twice.
+/// Set once the state is written, so that it is not written twice.
 const TOLD: &str = "_HERMES_TOLD";
-/// Reports beyond this are not read.
+/// Larger reports are not read.
 pub const MAX_REPORT: usize = 4 << 20;
 
-/// What a command is wrapped in.
+/// The bash program that wraps a command.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Program<'a> {
+pub struct BashProgram<'a> {
     /// Sourced first: functions and aliases of the login shell.
     pub prelude: Option<&'a Path>,
     /// Set and exported first, for backends that cannot pass an environment.
     pub exports: Option<&'a Variables>,
-    /// Entered first; a failure ends the program with 126. `None`: bash starts there.
+    /// Entered first; a failure exits with 126. `None`: bash starts there.
     pub cwd: Option<&'a Path>,
     /// Where the state is written at the end.
     pub report: Option<&'a Path>,
 }
 
-impl Program<'_> {
+impl BashProgram<'_> {
     /// The text for `bash -c`.
-    pub fn around(&self, command: &str) -> String {
+    pub fn wrap(&self, command: &str) -> String {
         self.with(&format!("eval {}", quote(command)))
     }
 
-    /// Like [`Self::around`], for a command that is too long for an argument and lies in a file.
-    pub fn around_file(&self, command: &Path) -> String {
+    /// Like [`Self::wrap`], for a command in a file because it is too long for an argument.
+    pub fn wrap_file(&self, command: &Path) -> String {
         self.with(&format!(". {}", quote_path(command)))
     }
 
@@ -64,7 +64,7 @@ impl Program<'_> {
             let unless_told = format!("case ${{{TOLD}-}} in '') {report};; esac");
             lines.push(format!("trap {} EXIT", quote(&unless_told)));
             lines.push(run.to_owned());
-            // here too, because the command may have set a trap of its own
+            // Here too, because the command may have set its own trap.
             lines.push(format!(
                 "{{ set -- \"$?\"; {report}; {TOLD}=1; }} 2>/dev/null"
             ));
@@ -76,8 +76,8 @@ impl Program<'_> {
     }
 }
 
-/// Whether a directory belongs to an environment that is in use, of Python's, conda's or Node's. Its project
-/// installs programs there: nothing of ours is run from it.
+/// Whether a directory belongs to an active virtual environment (Python, conda, Node). Its project installs
+/// programs there, so we run nothing from it.
 pub(crate) fn is_in_environment(dir: &Path) -> bool {
     let mut prefixes = ["VIRTUAL_ENV", "CONDA_PREFIX"]
         .iter()
@@ -86,8 +86,8 @@ pub(crate) fn is_in_environment(dir: &Path) -> bool {
         || prefixes.any(|prefix| !prefix.is_empty() && dir.starts_with(prefix))
 }
 
-/// Reads a report. `None`: the shell did not get that far.
-pub fn read_report(report: &[u8]) -> Option<ShellState> {
+/// Parses a report. `None`: the shell did not get that far.
+pub fn parse_report(report: &[u8]) -> Option<ShellState> {
     let end = report.iter().position(|&byte| byte == 0)?;
     let cwd = std::str::from_utf8(&report[..end]).ok()?;
     if !cwd.starts_with('/') {
@@ -96,18 +96,18 @@ pub fn read_report(report: &[u8]) -> Option<ShellState> {
     let declarations = String::from_utf8_lossy(&report[end + 1..]);
     Some(ShellState {
         cwd: PathBuf::from(cwd),
-        exports: read_exports(&declarations),
+        exports: parse_exports(&declarations),
     })
 }
 
-/// Reads what `declare -px` prints.
-pub fn read_exports(declarations: &str) -> Variables {
+/// Parses the output of `declare -px`.
+pub fn parse_exports(declarations: &str) -> Variables {
     let mut exports = Variables::new();
     let mut rest = declarations;
     while !rest.is_empty() {
-        let (declaration, after) = match read_one(rest) {
+        let (declaration, after) = match parse_declaration(rest) {
             Some((name, value, after)) => (Some((name, value)), after),
-            // not a declaration with a value: on to the next line
+            // Not a declaration with a value: skip the line.
             None => (None, rest.split_once('\n').map_or("", |(_, after)| after)),
         };
         if let Some((name, value)) = declaration
@@ -122,8 +122,8 @@ pub fn read_exports(declarations: &str) -> Variables {
     exports
 }
 
-/// One `declare -x NAME="value"` at the beginning of `text`, and what follows.
-fn read_one(text: &str) -> Option<(&str, String, &str)> {
+/// Parses one `declare -x NAME="value"` at the beginning of `text`; also returns the rest.
+fn parse_declaration(text: &str) -> Option<(&str, String, &str)> {
     let rest = text
         .strip_prefix("declare -")
         .or_else(|| text.strip_prefix("export "))?;
@@ -141,16 +141,16 @@ fn read_one(text: &str) -> Option<(&str, String, &str)> {
         return None;
     }
     let (value, rest) = if let Some(quoted) = rest.strip_prefix('"') {
-        read_double_quoted(quoted)?
+        parse_double_quoted(quoted)?
     } else if let Some(quoted) = rest.strip_prefix("$'") {
-        read_ansi_quoted(quoted)?
+        parse_ansi_quoted(quoted)?
     } else {
         return None;
     };
     Some((name, value, rest.strip_prefix('\n').unwrap_or(rest)))
 }
 
-fn read_double_quoted(text: &str) -> Option<(String, &str)> {
+fn parse_double_quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();
     while let Some((at, c)) = chars.next() {
@@ -168,7 +168,7 @@ fn read_double_quoted(text: &str) -> Option<(String, &str)> {
 }
 
 /// `$'…'`, as bash prints values with control characters.
-fn read_ansi_quoted(text: &str) -> Option<(String, &str)> {
+fn parse_ansi_quoted(text: &str) -> Option<(String, &str)> {
     let mut value = Vec::new();
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -209,7 +209,7 @@ fn read_ansi_quoted(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// Whether bash takes this for the name of a variable.
+/// Whether this is a valid name of a bash variable.
 pub fn is_name(name: &str) -> bool {
     let mut bytes = name.bytes();
     bytes
@@ -218,12 +218,12 @@ pub fn is_name(name: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// `text` as one word of a shell.
+/// Quotes `text` as one shell word.
 pub fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// A path as one word of a shell. Paths of ours are text.
+/// Quotes a path as one shell word. Our paths are UTF-8.
 pub fn quote_path(path: &Path) -> String {
     quote(&path.to_string_lossy())
 }
@@ -237,13 +237,13 @@ mod tests {
     fn report_of(script: &str, env: &[(&str, &str)]) -> (i32, ShellState) {
         let dir = tempfile::tempdir().unwrap();
         let report = dir.path().join("it's report");
-        let program = Program {
+        let program = BashProgram {
             report: Some(&report),
-            ..Program::default()
+            ..BashProgram::default()
         };
         let status = Command::new("bash")
             .arg("-c")
-            .arg(program.around(script))
+            .arg(program.wrap(script))
             .current_dir("/")
             .env_clear()
             .envs(env.iter().copied())
@@ -253,7 +253,7 @@ mod tests {
         let bytes = std::fs::read(&report).unwrap();
         (
             status.status.code().unwrap(),
-            read_report(&bytes).expect("a report"),
+            parse_report(&bytes).expect("a report"),
         )
     }
 
@@ -282,14 +282,14 @@ mod tests {
     #[test]
     fn no_report_is_no_state() {
         for report in ["", "/usr", "relative\0"] {
-            assert_eq!(read_report(report.as_bytes()), None);
+            assert_eq!(parse_report(report.as_bytes()), None);
         }
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
-        /// Whatever a variable holds, it comes back as it was.
+        /// Any value survives the round trip.
         #[test]
         fn values_come_back(value in any::<String>().prop_map(|s| s.replace('\0', ""))) {
             let (_, state) = report_of("true", &[("VALUE", &value)]);
@@ -310,9 +310,9 @@ mod tests {
 
         #[test]
         fn reports_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _ = read_report(&bytes);
+            let _ = parse_report(&bytes);
             let text = String::from_utf8_lossy(&bytes).into_owned();
-            let _ = read_exports(&format!("declare -x A={text}"));
+            let _ = parse_exports(&format!("declare -x A={text}"));
         }
     }
 }

@@ -11,24 +11,24 @@ use tokio::sync::OnceCell;
 use crate::confinement::Confinement;
 use crate::environment::{Environment, ExecError, ShellState, Variables};
 
-/// Sessions remembered; the one unused for longest is forgotten first.
+/// Maximum number of remembered sessions; the least recently used one is removed first.
 const MAX_SESSIONS: usize = 256;
-/// Larger environments are not carried: a command cannot be started with them anyway.
+/// Larger environments are not carried over: a command cannot be started with them anyway.
 const MAX_EXPORT_BYTES: usize = 512 * 1024;
 
-/// Where a session stands.
+/// The state of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workspace {
     pub cwd: PathBuf,
     /// `None` until the first command.
     pub exports: Option<Variables>,
-    /// The same as commands without limits left it: what a confined one has exported must not decide which
-    /// programs and libraries such a command loads.
+    /// The same as left by unconfined commands: exports of a confined command must not decide which programs
+    /// and libraries such a command loads.
     pub unconfined_exports: Option<Variables>,
 }
 
 impl Workspace {
-    /// Where a session begins.
+    /// The initial state of a session.
     pub fn at(cwd: impl Into<PathBuf>) -> Self {
         Self {
             cwd: cwd.into(),
@@ -46,12 +46,12 @@ impl Workspace {
         }
     }
 
-    /// The same after a command with these limits has left `exports`.
+    /// The state after a command with these limits has left `exports`.
     fn with_exports(mut self, exports: Variables, confinement: &Confinement) -> Self {
         if confinement.is_off() {
             let before = self.unconfined_exports.take();
             let confined = self.exports.take().unwrap_or_default();
-            self.exports = Some(carried(confined, before.as_ref(), &exports));
+            self.exports = Some(merge_exports(confined, before.as_ref(), &exports));
             self.unconfined_exports = Some(exports);
         } else {
             self.exports = Some(exports);
@@ -60,9 +60,13 @@ impl Workspace {
     }
 }
 
-/// What confined commands have exported, with what a command without limits has changed since. Where it is not
-/// known with what that one began, what they have exported stays.
-fn carried(mut confined: Variables, before: Option<&Variables>, after: &Variables) -> Variables {
+/// The exports of confined commands, with the changes that an unconfined command made since. If it is unknown
+/// what that command started with, the exports are kept.
+fn merge_exports(
+    mut confined: Variables,
+    before: Option<&Variables>,
+    after: &Variables,
+) -> Variables {
     if let Some(before) = before {
         confined.retain(|name, _| after.contains_key(name) || !before.contains_key(name));
     }
@@ -75,43 +79,41 @@ fn carried(mut confined: Variables, before: Option<&Variables>, after: &Variable
     confined
 }
 
-/// The workspaces of all sessions of this process: the one place that says where a session stands, for
-/// every tool alike. Cheap to clone.
+/// The workspaces of all sessions of this process, shared by all tools. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Workspaces {
-    table: Arc<Mutex<Table>>,
-    far: Option<Arc<FarStart>>,
+    table: Arc<Mutex<SessionTable>>,
+    far: Option<Arc<RemoteStart>>,
 }
 
-/// Where sessions of another machine or a container begin: a directory of this machine means
-/// nothing there.
-struct FarStart {
+/// The start directory of sessions on a remote machine or in a container: a local directory means nothing
+/// there.
+struct RemoteStart {
     environment: Arc<dyn Environment>,
-    /// As configured; `~` is the home there.
+    /// As configured; `~` is the remote home.
     wanted: PathBuf,
     found: OnceCell<PathBuf>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    rows: HashMap<SessionId, Row>,
+struct SessionTable {
+    rows: HashMap<SessionId, SessionRow>,
     uses: u64,
 }
 
 #[derive(Debug)]
-struct Row {
+struct SessionRow {
     workspace: Workspace,
     used: u64,
 }
 
 impl Workspaces {
-    /// Those of an environment, begun where the configuration or `TERMINAL_CWD` says when it is not
-    /// this machine.
-    pub fn of_environment(environment: &Arc<dyn Environment>, config: &Config, env: &Env) -> Self {
+    /// The workspaces of an environment. Remote sessions start in the configured directory or `TERMINAL_CWD`.
+    pub fn for_environment(environment: &Arc<dyn Environment>, config: &Config, env: &Env) -> Self {
         let kind = environment.info().kind;
         let cwd = env.get("TERMINAL_CWD").unwrap_or(&config.terminal.cwd);
-        let far = far_start(kind, cwd.trim()).map(|wanted| {
-            Arc::new(FarStart {
+        let far = remote_start(kind, cwd.trim()).map(|wanted| {
+            Arc::new(RemoteStart {
                 environment: Arc::clone(environment),
                 wanted,
                 found: OnceCell::new(),
@@ -123,7 +125,7 @@ impl Workspaces {
         }
     }
 
-    /// Where a session begins that was opened in `here` on this machine.
+    /// The start directory of a session that was opened in `here` on this machine.
     pub async fn start(&self, here: &Path) -> Result<PathBuf, ExecError> {
         let Some(far) = &self.far else {
             return Ok(here.to_owned());
@@ -149,7 +151,7 @@ impl Workspaces {
         }
     }
 
-    /// Only the directory: what relative paths are relative to.
+    /// Only the directory that relative paths refer to.
     pub async fn cwd(&self, session: &SessionId, here: &Path) -> Result<PathBuf, ExecError> {
         let known = self.with(|table| Some(table.rows.get(session)?.workspace.cwd.clone()));
         match known {
@@ -158,7 +160,7 @@ impl Workspaces {
         }
     }
 
-    /// Takes over what a command with these limits left.
+    /// Stores the state that a command with these limits left.
     pub fn update(&self, session: &SessionId, state: ShellState, confinement: &Confinement) {
         let bytes: usize = state.exports.iter().map(|(k, v)| k.len() + v.len()).sum();
         self.with(|table| {
@@ -171,7 +173,9 @@ impl Workspaces {
                 workspace = workspace.with_exports(state.exports, confinement);
             }
             table.make_room();
-            table.rows.insert(session.clone(), Row { workspace, used });
+            table
+                .rows
+                .insert(session.clone(), SessionRow { workspace, used });
         });
     }
 
@@ -179,13 +183,13 @@ impl Workspaces {
         self.with(|table| table.rows.remove(session));
     }
 
-    fn with<R>(&self, act: impl FnOnce(&mut Table) -> R) -> R {
+    fn with<R>(&self, act: impl FnOnce(&mut SessionTable) -> R) -> R {
         act(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Where sessions begin in an environment of this kind; `None`: where they were opened.
-fn far_start(kind: &str, cwd: &str) -> Option<PathBuf> {
+/// The start directory in an environment of this kind; `None`: where the session was opened.
+fn remote_start(kind: &str, cwd: &str) -> Option<PathBuf> {
     let usual = match kind {
         "local" => return None,
         "docker" => "/workspace",
@@ -194,14 +198,14 @@ fn far_start(kind: &str, cwd: &str) -> Option<PathBuf> {
     Some(match cwd {
         "" | "." | "auto" | "cwd" => usual.into(),
         path if path.starts_with(['/', '~']) => path.into(),
-        // Relative to the home there, as for whoever logs in. In a container it would be relative to a
-        // directory of this machine.
+        // Relative to the remote home, as after a login. In a container it would be relative to a local
+        // directory.
         path if kind == "ssh" => Path::new("~").join(path),
         _ => usual.into(),
     })
 }
 
-impl Table {
+impl SessionTable {
     fn tick(&mut self) -> u64 {
         self.uses += 1;
         self.uses
@@ -253,7 +257,7 @@ mod tests {
         );
     }
 
-    /// What confined commands export stays with confined commands; what others export is for all.
+    /// Exports of confined commands stay with confined commands; others are shared.
     #[tokio::test]
     async fn confined_exports_do_not_leave_the_sandbox() {
         let confined = Confinement::Workspace {
@@ -283,7 +287,7 @@ mod tests {
         assert_eq!(seen(&off).await, Some(plain));
         let all = left(&[("PATH", "/tmp/bin:/bin"), evil, ("OLD", "1")]).exports;
         assert_eq!(seen(&confined).await, Some(all));
-        // What is changed or taken away outside is changed or taken away inside.
+        // Changes and removals by unconfined commands apply to confined ones too.
         workspaces.update(&id, left(&[("PATH", "/sbin")]), &off);
         let all = left(&[("PATH", "/sbin"), evil]).exports;
         assert_eq!(seen(&confined).await, Some(all));
@@ -327,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_directory_of_this_machine_is_none_of_another() {
-        let start = |kind, cwd| far_start(kind, cwd).map(|path| path.display().to_string());
+        let start = |kind, cwd| remote_start(kind, cwd).map(|path| path.display().to_string());
         assert_eq!(start("local", "/srv"), None);
         for unset in ["", ".", "auto", "cwd"] {
             assert_eq!(start("ssh", unset).as_deref(), Some("~"));

@@ -1,19 +1,19 @@
-//! Reading a body: decompressed while it arrives and never beyond a limit, so that a small bomb
-//! stays small.
+//! Reads a body: decompressed while it arrives and never beyond a limit, so that a compression bomb stays
+//! small.
 
 use std::io::{self, Write};
 
 use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 
 /// Collects a body up to a limit.
-pub(crate) struct Collecting {
-    decoder: Decoder,
+pub(crate) struct BodyCollector {
+    decoder: BodyDecoder,
 }
 
-enum Decoder {
+enum BodyDecoder {
     Plain(Capped),
     Gzip(MultiGzDecoder<Capped>),
-    /// Whether it is zlib or raw shows in the first byte.
+    /// The first byte shows whether it is zlib or raw.
     DeflateUnknown(Capped),
     Zlib(ZlibDecoder<Capped>),
     Deflate(DeflateDecoder<Capped>),
@@ -21,13 +21,13 @@ enum Decoder {
 
 /// A body as far as it was read.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Collected {
+pub(crate) struct CollectedBody {
     pub bytes: Vec<u8>,
-    /// There was more, or the compressed stream broke off.
+    /// There was more, or the compressed stream is truncated.
     pub truncated: bool,
 }
 
-impl Collecting {
+impl BodyCollector {
     /// `encoding` is the header `content-encoding`.
     pub(crate) fn new(encoding: Option<&str>, limit: usize) -> Result<Self, String> {
         let capped = Capped {
@@ -37,33 +37,35 @@ impl Collecting {
         };
         let encoding = encoding.unwrap_or_default().trim().to_ascii_lowercase();
         let decoder = match encoding.as_str() {
-            "" | "identity" => Decoder::Plain(capped),
-            "gzip" | "x-gzip" => Decoder::Gzip(MultiGzDecoder::new(capped)),
-            "deflate" => Decoder::DeflateUnknown(capped),
+            "" | "identity" => BodyDecoder::Plain(capped),
+            "gzip" | "x-gzip" => BodyDecoder::Gzip(MultiGzDecoder::new(capped)),
+            "deflate" => BodyDecoder::DeflateUnknown(capped),
             _ => return Err(encoding),
         };
         Ok(Self { decoder })
     }
 
-    /// Takes the next piece. `Ok(false)`: the limit is reached, nothing more is wanted.
+    /// Adds the next piece. `Ok(false)`: the limit is reached.
     pub(crate) fn push(&mut self, piece: &[u8]) -> io::Result<bool> {
         let Some(&first) = piece.first() else {
             return Ok(true);
         };
-        if let Decoder::DeflateUnknown(capped) = &mut self.decoder {
+        if let BodyDecoder::DeflateUnknown(capped) = &mut self.decoder {
             let capped = std::mem::take(capped);
             // The low half of a zlib stream's first byte is its method, 8.
             self.decoder = if first & 0x0f == 8 {
-                Decoder::Zlib(ZlibDecoder::new(capped))
+                BodyDecoder::Zlib(ZlibDecoder::new(capped))
             } else {
-                Decoder::Deflate(DeflateDecoder::new(capped))
+                BodyDecoder::Deflate(DeflateDecoder::new(capped))
             };
         }
         let written = match &mut self.decoder {
-            Decoder::Plain(capped) | Decoder::DeflateUnknown(capped) => capped.write_all(piece),
-            Decoder::Gzip(decoder) => decoder.write_all(piece),
-            Decoder::Zlib(decoder) => decoder.write_all(piece),
-            Decoder::Deflate(decoder) => decoder.write_all(piece),
+            BodyDecoder::Plain(capped) | BodyDecoder::DeflateUnknown(capped) => {
+                capped.write_all(piece)
+            }
+            BodyDecoder::Gzip(decoder) => decoder.write_all(piece),
+            BodyDecoder::Zlib(decoder) => decoder.write_all(piece),
+            BodyDecoder::Deflate(decoder) => decoder.write_all(piece),
         };
         match written {
             Ok(()) => Ok(!self.capped().full),
@@ -72,15 +74,15 @@ impl Collecting {
         }
     }
 
-    pub(crate) fn finish(mut self) -> Collected {
+    pub(crate) fn finish(mut self) -> CollectedBody {
         let ended = match &mut self.decoder {
-            Decoder::Plain(_) | Decoder::DeflateUnknown(_) => Ok(()),
-            Decoder::Gzip(decoder) => decoder.try_finish(),
-            Decoder::Zlib(decoder) => decoder.try_finish(),
-            Decoder::Deflate(decoder) => decoder.try_finish(),
+            BodyDecoder::Plain(_) | BodyDecoder::DeflateUnknown(_) => Ok(()),
+            BodyDecoder::Gzip(decoder) => decoder.try_finish(),
+            BodyDecoder::Zlib(decoder) => decoder.try_finish(),
+            BodyDecoder::Deflate(decoder) => decoder.try_finish(),
         };
         let capped = self.capped_mut();
-        Collected {
+        CollectedBody {
             truncated: capped.full || ended.is_err(),
             bytes: std::mem::take(&mut capped.bytes),
         }
@@ -88,19 +90,19 @@ impl Collecting {
 
     fn capped(&self) -> &Capped {
         match &self.decoder {
-            Decoder::Plain(capped) | Decoder::DeflateUnknown(capped) => capped,
-            Decoder::Gzip(decoder) => decoder.get_ref(),
-            Decoder::Zlib(decoder) => decoder.get_ref(),
-            Decoder::Deflate(decoder) => decoder.get_ref(),
+            BodyDecoder::Plain(capped) | BodyDecoder::DeflateUnknown(capped) => capped,
+            BodyDecoder::Gzip(decoder) => decoder.get_ref(),
+            BodyDecoder::Zlib(decoder) => decoder.get_ref(),
+            BodyDecoder::Deflate(decoder) => decoder.get_ref(),
         }
     }
 
     fn capped_mut(&mut self) -> &mut Capped {
         match &mut self.decoder {
-            Decoder::Plain(capped) | Decoder::DeflateUnknown(capped) => capped,
-            Decoder::Gzip(decoder) => decoder.get_mut(),
-            Decoder::Zlib(decoder) => decoder.get_mut(),
-            Decoder::Deflate(decoder) => decoder.get_mut(),
+            BodyDecoder::Plain(capped) | BodyDecoder::DeflateUnknown(capped) => capped,
+            BodyDecoder::Gzip(decoder) => decoder.get_mut(),
+            BodyDecoder::Zlib(decoder) => decoder.get_mut(),
+            BodyDecoder::Deflate(decoder) => decoder.get_mut(),
         }
     }
 }
@@ -144,8 +146,8 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    fn read(encoding: Option<&str>, limit: usize, data: &[u8], piece: usize) -> Collected {
-        let mut body = Collecting::new(encoding, limit).unwrap();
+    fn read(encoding: Option<&str>, limit: usize, data: &[u8], piece: usize) -> CollectedBody {
+        let mut body = BodyCollector::new(encoding, limit).unwrap();
         for piece in data.chunks(piece) {
             if !body.push(piece).unwrap() {
                 break;
@@ -174,7 +176,10 @@ mod tests {
                 assert!(!body.truncated, "{encoding:?}");
             }
         }
-        assert_eq!(Collecting::new(Some("br"), 1).err().as_deref(), Some("br"));
+        assert_eq!(
+            BodyCollector::new(Some("br"), 1).err().as_deref(),
+            Some("br")
+        );
     }
 
     #[test]
@@ -195,7 +200,7 @@ mod tests {
         let body = read(Some("gzip"), 1 << 20, &packed[..packed.len() / 2], 4096);
         assert!(body.truncated);
         assert!(!body.bytes.is_empty() && text.starts_with(&body.bytes));
-        let mut body = Collecting::new(Some("gzip"), 100).unwrap();
+        let mut body = BodyCollector::new(Some("gzip"), 100).unwrap();
         assert!(
             body.push(b"this is no gzip at all, not even nearly")
                 .is_err()

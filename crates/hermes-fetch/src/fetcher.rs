@@ -1,4 +1,4 @@
-//! The guarded HTTP client: the only way out to addresses that a model chose.
+//! The guarded HTTP client: the only way to fetch addresses chosen by a model.
 
 use std::error::Error as _;
 use std::sync::{Arc, OnceLock};
@@ -14,50 +14,50 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use crate::body::Collecting;
-use crate::guard::{Blocked, Guard, GuardedResolver, Reach, ResolveError, reach};
+use crate::body::BodyCollector;
+use crate::guard::{AddressReach, BlockedUrl, GuardedResolver, ResolveError, UrlGuard, reach};
 
-/// Makes the program's own HTTP client up to resolver and redirects, which are set here. It carries
-/// TLS and the proxies; how they are chosen is no business of this crate.
+/// Builds the program's own HTTP client except for resolver and redirects, which are set here. It contains TLS
+/// and the proxies; how they are chosen does not concern this crate.
 pub type HttpBuilder = Arc<dyn Fn() -> Result<reqwest::ClientBuilder, String> + Send + Sync>;
 
-/// Redirects in a row that are followed.
+/// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 10;
-/// Silence that ends a transfer.
+/// A transfer without data for this long is aborted.
 const IDLE: Duration = Duration::from_secs(20);
 const LANGUAGES: &str = "en;q=0.9,*;q=0.5";
-/// Says who asks, in the form that servers expect of a browser.
+/// User agent, in the form that servers expect of a browser.
 const USER_AGENT: &str = concat!(
     "Mozilla/5.0 (compatible; Hermes/",
     env!("CARGO_PKG_VERSION"),
     ")"
 );
 
-/// Fetches what a [`Guard`] lets through. Cheap to clone.
+/// Fetches what a [`UrlGuard`] lets through. Cheap to clone.
 #[derive(Clone)]
 pub struct Fetcher {
-    shared: Arc<Shared>,
+    shared: Arc<FetcherShared>,
 }
 
-struct Shared {
-    guard: Guard,
+struct FetcherShared {
+    guard: UrlGuard,
     build: HttpBuilder,
     client: OnceLock<Result<reqwest::Client, String>>,
     idle: Duration,
 }
 
-/// What is wanted and what it may cost.
+/// What to fetch, and the limits.
 #[derive(Clone, Copy, Debug)]
-pub struct Want {
+pub struct FetchOptions {
     pub accept: &'static str,
-    /// Bytes of the body after decompression; what lies beyond is not read.
+    /// Maximum body size after decompression; the rest is not read.
     pub max_bytes: usize,
-    /// For everything, redirects and body included.
+    /// For everything, including redirects and body.
     pub timeout: Duration,
 }
 
-/// A request to a service that the person configured.
-pub struct Call {
+/// A request to a service that the user configured.
+pub struct ServiceCall {
     pub method: Method,
     pub url: Url,
     pub headers: HeaderMap,
@@ -66,24 +66,24 @@ pub struct Call {
     pub timeout: Duration,
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug)]
-pub struct Fetched {
-    /// Where it came from in the end.
+pub struct FetchResponse {
+    /// The final address.
     pub url: Url,
     pub status: u16,
     pub content_type: Option<String>,
     pub body: Vec<u8>,
-    /// The body goes on beyond the limit, or broke off.
+    /// The body continues beyond the limit, or was truncated.
     pub truncated: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
     #[error("Blocked: {0}")]
-    Blocked(#[from] Blocked),
+    Blocked(#[from] BlockedUrl),
     #[error("Blocked: the page redirects to {to}: {why}")]
-    RedirectBlocked { to: String, why: Blocked },
+    RedirectBlocked { to: String, why: BlockedUrl },
     #[error("{host} cannot be found: {why}")]
     NoSuchHost { host: String, why: String },
     #[error(
@@ -110,8 +110,8 @@ pub enum FetchError {
 }
 
 impl FetchError {
-    /// The rule that refused it, when one did.
-    pub fn blocked(&self) -> Option<&Blocked> {
+    /// The rule that refused it, if one did.
+    pub fn blocked(&self) -> Option<&BlockedUrl> {
         match self {
             Self::Blocked(blocked) | Self::RedirectBlocked { why: blocked, .. } => Some(blocked),
             _ => None,
@@ -120,14 +120,14 @@ impl FetchError {
 }
 
 impl Fetcher {
-    pub fn new(guard: Guard, build: HttpBuilder) -> Self {
+    pub fn new(guard: UrlGuard, build: HttpBuilder) -> Self {
         Self::with_idle(guard, build, IDLE)
     }
 
-    /// One that waits `idle` for the next bytes of a body.
-    pub fn with_idle(guard: Guard, build: HttpBuilder, idle: Duration) -> Self {
+    /// A fetcher that waits `idle` for the next bytes of a body.
+    pub fn with_idle(guard: UrlGuard, build: HttpBuilder, idle: Duration) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(FetcherShared {
                 guard,
                 build,
                 client: OnceLock::new(),
@@ -136,17 +136,17 @@ impl Fetcher {
         }
     }
 
-    pub fn guard(&self) -> &Guard {
+    pub fn guard(&self) -> &UrlGuard {
         &self.shared.guard
     }
 
-    /// Gets `url`, following redirects; every hop is checked. Any status is an answer.
+    /// Gets `url`, following redirects; every hop is checked. Any status is a response.
     pub async fn get(
         &self,
         url: &str,
-        want: &Want,
+        want: &FetchOptions,
         cancel: &CancellationToken,
-    ) -> Result<Fetched, FetchError> {
+    ) -> Result<FetchResponse, FetchError> {
         let url = self.shared.guard.check(url)?;
         let host = url.host_str().unwrap_or_default().to_owned();
         let work = async {
@@ -159,13 +159,12 @@ impl Fetcher {
         bounded(work, want.timeout, &host, cancel).await
     }
 
-    /// Calls a configured service. Redirects are not followed: the key in a header is meant for
-    /// this host only.
+    /// Calls a configured service. Redirects are not followed: the key in a header is for this host only.
     pub async fn call(
         &self,
-        call: Call,
+        call: ServiceCall,
         cancel: &CancellationToken,
-    ) -> Result<Fetched, FetchError> {
+    ) -> Result<FetchResponse, FetchError> {
         self.shared
             .guard
             .check_redirect(&without_secrets(&call.url))?;
@@ -222,7 +221,7 @@ impl Fetcher {
         !self.shared.guard.policy().proxies.is_empty()
     }
 
-    /// A proxy resolves names itself, out of our sight. What can be known beforehand is checked.
+    /// A proxy resolves names itself, invisible to us. What can be known in advance is checked.
     async fn check_behind_proxy(&self, url: &Url) -> Result<(), FetchError> {
         let Some(url::Host::Domain(host)) = url.host() else {
             return Ok(());
@@ -240,8 +239,8 @@ impl Fetcher {
         }
     }
 
-    /// Once more at the address that answered: should anything between here and the socket resolve
-    /// by itself, nothing of the answer gets out.
+    /// Checks the address that answered again: if anything between here and the socket resolves names itself,
+    /// its response is discarded.
     fn check_peer(&self, url: &Url, response: &reqwest::Response) -> Result<(), FetchError> {
         let policy = self.shared.guard.policy();
         let Some(peer) = response.remote_addr().filter(|_| !self.proxied()) else {
@@ -249,8 +248,8 @@ impl Fetcher {
         };
         let host = || url.host_str().unwrap_or_default().to_owned();
         match reach(peer.ip()) {
-            Reach::Metadata => Err(Blocked::Metadata { host: host() }.into()),
-            Reach::Private(what)
+            AddressReach::Metadata => Err(BlockedUrl::Metadata { host: host() }.into()),
+            AddressReach::Private(what)
                 if !policy.allow_private
                     && !policy
                         .fake_ranges
@@ -258,7 +257,7 @@ impl Fetcher {
                         .any(|range| range.contains(peer.ip())) =>
             {
                 let (host, address) = (host(), peer.ip());
-                Err(Blocked::Private {
+                Err(BlockedUrl::Private {
                     host,
                     address,
                     what,
@@ -273,7 +272,7 @@ impl Fetcher {
         &self,
         mut response: reqwest::Response,
         max_bytes: usize,
-    ) -> Result<Fetched, FetchError> {
+    ) -> Result<FetchResponse, FetchError> {
         let header = |name| {
             let value: Option<&HeaderValue> = response.headers().get(name);
             value.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
@@ -283,7 +282,7 @@ impl Fetcher {
         let url = response.url().clone();
         let status = response.status().as_u16();
         let mut body =
-            Collecting::new(encoding.as_deref(), max_bytes).map_err(FetchError::Encoding)?;
+            BodyCollector::new(encoding.as_deref(), max_bytes).map_err(FetchError::Encoding)?;
         loop {
             let next = timeout(self.shared.idle, response.chunk()).await;
             let piece = next.map_err(|_| FetchError::TimedOut {
@@ -301,7 +300,7 @@ impl Fetcher {
             }
         }
         let collected = body.finish();
-        Ok(Fetched {
+        Ok(FetchResponse {
             url,
             status,
             content_type,
@@ -337,7 +336,7 @@ fn failed(url: &Url, error: &reqwest::Error) -> FetchError {
             }
             None => {}
         }
-        // The innermost cause says most; the outer ones repeat the address.
+        // The innermost cause is the most informative; the outer ones repeat the address.
         why = Some(inner.to_string());
         cause = inner.source();
     }
@@ -385,7 +384,7 @@ fn redirect(from: &Url, response: &reqwest::Response) -> Result<Option<Url>, Fet
     Ok(Some(next))
 }
 
-/// The address without its query, which may hold what is nobody's business.
+/// The address without its query, which may contain private data.
 fn shown(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
@@ -396,7 +395,7 @@ fn shown(url: &Url) -> String {
     url.to_string()
 }
 
-/// Only where it goes, not what is said there: a service gets its key by right.
+/// Only the target, not the content: a service gets its key legitimately.
 fn without_secrets(url: &Url) -> Url {
     let mut url = url.clone();
     url.set_query(None);

@@ -1,5 +1,5 @@
-//! Images made fit for models: known by their first bytes, small enough to be sent again with
-//! every request of a conversation.
+//! Prepares images for models: detected by their first bytes, small enough to be sent with every request of a
+//! conversation.
 
 use std::io::Cursor;
 
@@ -13,14 +13,14 @@ use image::{DynamicImage, ImageDecoder as _, ImageFormat, ImageReader, Limits};
 pub const MAX_DATA_URL: usize = 4 << 20;
 /// The longest side in pixels. Providers refuse 8000.
 pub const MAX_SIDE: u32 = 7_900;
-/// What an image may unpack to.
+/// Maximum unpacked size of an image.
 const MAX_PIXELS_BYTES: u64 = 512 << 20;
-/// Sides that no honest image has.
+/// Sides that no legitimate image has.
 const MAX_DECODED_SIDE: u32 = 65_000;
 
 /// An image ready for a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Prepared {
+pub struct PreparedImage {
     pub data_url: String,
     pub mime: &'static str,
     pub width: u32,
@@ -32,7 +32,7 @@ pub struct Prepared {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ImageError {
+pub enum ImagePrepareError {
     #[error(
         "this is an SVG drawing, which models cannot see; read its text as a file, \
          or convert it to PNG first (rsvg-convert, inkscape, or a screenshot of it in a browser)"
@@ -48,14 +48,14 @@ pub enum ImageError {
     TooLarge,
 }
 
-/// The type of an image by its first bytes; names of files and headers lie.
+/// The type of an image by its first bytes; file names and headers are unreliable.
 pub fn sniff(bytes: &[u8]) -> Option<&'static str> {
-    // What a message can carry; the rest is converted, or named in an error.
+    // What a message can contain; the rest is converted, or named in an error.
     if let Some(mime) = hermes_core::image::sniff(bytes) {
         return Some(mime);
     }
     Some(match bytes {
-        // The size of the header tells a bitmap from a text that begins with BM.
+        // The header size distinguishes a bitmap from a text that begins with BM.
         [b'B', b'M', _, _, _, _, 0, 0, 0, 0, ..] => "image/bmp",
         [b'I', b'I', 0x2a, 0, ..] | [b'M', b'M', 0, 0x2a, ..] => "image/tiff",
         [0, 0, 1, 0, _, 0, ..] => "image/x-icon",
@@ -88,13 +88,13 @@ pub fn is_svg(bytes: &[u8]) -> bool {
     }
 }
 
-/// Makes an image fit to be sent. Takes a while for large ones: not for an async thread.
-pub fn prepare(bytes: &[u8]) -> Result<Prepared, ImageError> {
+/// Prepares an image for sending. Large ones take a while: not for an async thread.
+pub fn prepare(bytes: &[u8]) -> Result<PreparedImage, ImagePrepareError> {
     let Some(mime) = sniff(bytes) else {
         return Err(if is_svg(bytes) {
-            ImageError::Svg
+            ImagePrepareError::Svg
         } else {
-            ImageError::NotAnImage
+            ImagePrepareError::NotAnImage
         });
     };
     let format = match mime {
@@ -103,13 +103,13 @@ pub fn prepare(bytes: &[u8]) -> Result<Prepared, ImageError> {
         "image/gif" => ImageFormat::Gif,
         "image/webp" => ImageFormat::WebP,
         "image/bmp" => ImageFormat::Bmp,
-        other => return Err(ImageError::Unsupported(other)),
+        other => return Err(ImagePrepareError::Unsupported(other)),
     };
-    let damaged = |error: image::ImageError| ImageError::Damaged(error.to_string());
+    let damaged = |error: image::ImageError| ImagePrepareError::Damaged(error.to_string());
     let (width, height) = reader(bytes, format).into_dimensions().map_err(damaged)?;
     let fits = width.max(height) <= MAX_SIDE && data_url_len(mime, bytes.len()) <= MAX_DATA_URL;
     if fits && format != ImageFormat::Bmp {
-        return Ok(Prepared {
+        return Ok(PreparedImage {
             data_url: data_url(mime, bytes),
             mime,
             width,
@@ -138,8 +138,11 @@ fn reader(bytes: &[u8], format: ImageFormat) -> ImageReader<Cursor<&[u8]>> {
     reader
 }
 
-/// Packs the image tighter and smaller until it fits.
-fn shrink(mut image: DynamicImage, lossless_first: bool) -> Result<Prepared, ImageError> {
+/// Compresses and shrinks the image until it fits.
+fn shrink(
+    mut image: DynamicImage,
+    lossless_first: bool,
+) -> Result<PreparedImage, ImagePrepareError> {
     for round in 0..8 {
         if round > 0 {
             let (width, height) = (image.width() * 7 / 10, image.height() * 7 / 10);
@@ -167,11 +170,11 @@ fn shrink(mut image: DynamicImage, lossless_first: bool) -> Result<Prepared, Ima
             }
         }
     }
-    Err(ImageError::TooLarge)
+    Err(ImagePrepareError::TooLarge)
 }
 
-fn packed(image: &DynamicImage, mime: &'static str, bytes: &[u8]) -> Option<Prepared> {
-    (data_url_len(mime, bytes.len()) <= MAX_DATA_URL).then(|| Prepared {
+fn packed(image: &DynamicImage, mime: &'static str, bytes: &[u8]) -> Option<PreparedImage> {
+    (data_url_len(mime, bytes.len()) <= MAX_DATA_URL).then(|| PreparedImage {
         data_url: data_url(mime, bytes),
         mime,
         width: image.width(),
@@ -195,8 +198,8 @@ fn data_url(mime: &str, bytes: &[u8]) -> String {
 }
 
 /// The bytes in a `data:` address, base64 or percent-encoded.
-pub fn from_data_url(url: &str) -> Result<Vec<u8>, ImageError> {
-    let bad = |why: &str| ImageError::Damaged(format!("the data: address {why}"));
+pub fn from_data_url(url: &str) -> Result<Vec<u8>, ImagePrepareError> {
+    let bad = |why: &str| ImagePrepareError::Damaged(format!("the data: address {why}"));
     let rest = url.trim();
     let rest = rest
         .get(..5)

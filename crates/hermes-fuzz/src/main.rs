@@ -18,10 +18,9 @@ mod under_libfuzzer {
         ("dotenv", hermes_config::fuzz::dotenv),
         ("jobs", hermes_store::fuzz::jobs),
         ("keys", hermes_tui::fuzz::keys),
-        ("mcp-sse", hermes_mcp::fuzz::sse),
         ("mcp-stdio", hermes_mcp::fuzz::stdio),
-        ("model-sse", hermes_models::fuzz::sse),
         ("shell", hermes_policy::fuzz::shell),
+        ("sse", hermes_http::fuzz::sse),
         ("yaml", hermes_config::fuzz::yaml),
     ];
 

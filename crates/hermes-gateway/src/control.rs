@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_config::fs::write_atomic;
+use hermes_core::bytes::{hex, same};
 use hermes_core::store::StoreError;
 use hermes_core::task;
-use hermes_store::db::delivery::{Delivery, Target};
+use hermes_platforms::{PostError, Posting, Voice};
+use hermes_store::db::delivery::Target;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -17,9 +19,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::bytes::{hex, same};
-use crate::gateway::{Gateway, PostError, Posting, Voice};
-use crate::spine::Ledger;
+use crate::gateway::Gateway;
 use crate::turn::OwnerDecision;
 
 const FILE: &str = "gateway_control.json";
@@ -143,7 +143,7 @@ impl GatewayControl {
     }
 
     /// Until cancelled; what is being answered then is answered.
-    pub async fn serve(self, gateway: Gateway<Delivery>, cancel: CancellationToken) {
+    pub async fn serve(self, gateway: Gateway, cancel: CancellationToken) {
         let room = Arc::new(Semaphore::new(REQUESTS));
         let tasks = TaskTracker::new();
         loop {
@@ -193,11 +193,7 @@ impl Drop for GatewayControl {
     }
 }
 
-async fn answer(
-    stream: TcpStream,
-    token: &str,
-    gateway: &Gateway<Delivery>,
-) -> Result<(), std::io::Error> {
+async fn answer(stream: TcpStream, token: &str, gateway: &Gateway) -> Result<(), std::io::Error> {
     let (input, mut output) = stream.into_split();
     let mut line = Vec::new();
     let mut input = BufReader::new(input.take(LONGEST));
@@ -217,10 +213,7 @@ async fn answer(
     output.shutdown().await
 }
 
-async fn carry_out<L: Ledger + Clone + 'static>(
-    request: ControlRequest,
-    gateway: &Gateway<L>,
-) -> Result<Value, String> {
+async fn carry_out(request: ControlRequest, gateway: &Gateway) -> Result<Value, String> {
     match request {
         ControlRequest::Send { target, message } => send(&target, message, gateway).await,
         ControlRequest::Permissions => {
@@ -261,11 +254,7 @@ async fn carry_out<L: Ledger + Clone + 'static>(
     }
 }
 
-async fn send<L: Ledger + Clone + 'static>(
-    target: &str,
-    message: String,
-    gateway: &Gateway<L>,
-) -> Result<Value, String> {
+async fn send(target: &str, message: String, gateway: &Gateway) -> Result<Value, String> {
     if message.trim().is_empty() {
         return Err("the message is empty".to_owned());
     }

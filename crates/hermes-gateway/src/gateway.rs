@@ -7,6 +7,7 @@ use hermes_core::BoxFuture;
 use hermes_core::clock::{Clock, Rng};
 use hermes_core::store::StoreError;
 use hermes_core::task;
+use hermes_platforms::{Condition, Platform};
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Target};
 use serde::Serialize;
@@ -16,15 +17,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::authorize::pairing::Pairing;
-use crate::platform::{Condition, Platform};
 use crate::process::Machine;
 use crate::seats::Seats;
 use crate::session::{Index, IndexError};
 use crate::settings::GatewaySettings;
-use crate::spine::{Inbox, Ledger, beat};
-pub use crate::turn::{
-    DecisionError, Known, OpenPermission, OwnerDecision, Post, PostError, Posting, Voice,
-};
+use crate::spine::{Inbox, beat};
+pub use crate::turn::{DecisionError, Known, OpenPermission, OwnerDecision, Post};
 use crate::turn::{Hub, leaving, runner};
 use crate::voice::{Speaker, Transcriber};
 
@@ -37,10 +35,10 @@ const ENDING: Duration = Duration::from_secs(5);
 const HOUSEKEEPING: Duration = Duration::from_hours(1);
 
 /// What the gateway is made of.
-pub struct Deps<L = Delivery> {
+pub struct Deps {
     pub settings: Arc<GatewaySettings>,
     pub store: Store,
-    pub ledger: L,
+    pub delivery: Delivery,
     /// How long delivery stays ours without a sign of life.
     pub lease: Duration,
     /// Shared with the API server and the scheduler: one conversation per session.
@@ -138,23 +136,15 @@ pub enum Ended {
 }
 
 /// The gateway. Cheap to clone.
-pub struct Gateway<L = Delivery> {
-    hub: Arc<Hub<L>>,
+#[derive(Clone)]
+pub struct Gateway {
+    hub: Arc<Hub>,
     lease: Duration,
 }
 
-impl<L> Clone for Gateway<L> {
-    fn clone(&self) -> Self {
-        Self {
-            hub: Arc::clone(&self.hub),
-            lease: self.lease,
-        }
-    }
-}
-
-impl<L: Ledger + Clone + 'static> Gateway<L> {
+impl Gateway {
     /// Reads which chat is in which conversation; nothing runs yet.
-    pub async fn new(deps: Deps<L>) -> Result<Self, IndexError> {
+    pub async fn new(deps: Deps) -> Result<Self, IndexError> {
         let settings = &deps.settings;
         let dir = settings.home.sessions_dir();
         let (index, _) =
@@ -167,7 +157,7 @@ impl<L: Ledger + Clone + 'static> Gateway<L> {
     }
 
     /// For whoever has something to say to a chat: jobs, webhooks.
-    pub fn post(&self) -> Post<L> {
+    pub fn post(&self) -> Post {
         Post::new(Arc::clone(&self.hub))
     }
 
@@ -255,7 +245,7 @@ impl<L: Ledger + Clone + 'static> Gateway<L> {
             spawn(name, Box::pin(work));
         }
         drop(arrivals);
-        let inbox = Inbox::new(hub.ledger.clone(), hub.settings.sharing);
+        let inbox = Inbox::new(hub.delivery.clone(), hub.settings.sharing);
         let (taker, token) = (Arc::clone(hub), stop.clone());
         let inbox = async move {
             inbox
@@ -282,7 +272,7 @@ impl<L: Ledger + Clone + 'static> Gateway<L> {
             biased;
             () = cancel.cancelled() => None,
             ended = &mut sending => Some(ended),
-            ended = beat(&hub.ledger, self.lease, &stop) => Some(ended),
+            ended = beat(&hub.delivery, self.lease, &stop) => Some(ended),
             () = housekeeping(hub) => Some(Ok(())),
         };
         stop.cancel();
@@ -310,9 +300,9 @@ impl<L: Ledger + Clone + 'static> Gateway<L> {
 }
 
 /// Forgets what is long done, for ever.
-async fn housekeeping<L: Ledger>(hub: &Hub<L>) {
+async fn housekeeping(hub: &Hub) {
     loop {
-        if let Err(error) = hub.ledger.prune().await {
+        if let Err(error) = hub.delivery.prune().await {
             tracing::warn!("housekeeping: {error}");
         }
         hub.sweep_files();

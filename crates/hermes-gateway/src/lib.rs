@@ -2,8 +2,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`platform`] | what a platform is: a task that brings messages, a way to send, its limits as data |
-//! | [`platforms`] | the platforms |
+//! | [`platforms`] | the adapters that a home uses, and what they ask of the gateway |
 //! | [`gateway`] | all of it, running |
 //! | [`spine`] | the durable middle: nothing accepted is lost, nothing is sent twice without a mark |
 //! | [`turn`] | messages become turns, turns become replies: commands, approvals, streaming, recovery |
@@ -11,20 +10,16 @@
 //! | [`session`] | which conversation a message belongs to, and when a new one begins |
 //! | [`render`] | text for a platform: markup, splitting, silence |
 //! | [`authorize`] | who may talk to the agent: allow-lists, pairing |
-//! | [`api`] | the API server |
 //! | [`control`] | how other programs of the home reach a running gateway |
 //! | [`cron`] | the scheduler of jobs |
 //! | [`voice`] | speech |
 //! | [`settings`] | what the home says about all that |
 //! | [`process`] | the gateway as a process |
 
-pub mod api;
 pub mod authorize;
-mod bytes;
 pub mod control;
 pub mod cron;
 pub mod gateway;
-pub mod platform;
 pub mod platforms;
 pub mod process;
 pub mod render;

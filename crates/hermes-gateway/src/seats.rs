@@ -161,7 +161,7 @@ impl Seats {
         self.inner.changed.notify_one();
     }
 
-    /// Takes the conversation of a session, waiting for whoever holds it. OpenedConversation with `opening`
+    /// Takes the conversation of a session, waiting for whoever holds it. Opened with `opening`
     /// unless it is open already, on the same terms.
     pub async fn sit(&self, opening: Opening) -> Result<Seat, Refusal> {
         let id = opening.id.clone();

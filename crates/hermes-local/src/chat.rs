@@ -1,4 +1,4 @@
-//! From messages to a prompt: the chat template of the model's file, and tools in it.
+//! Converts messages to a prompt with the chat template of the model's file, including tools.
 
 mod error;
 mod message;
@@ -7,6 +7,6 @@ mod protect;
 mod template;
 
 pub use error::ChatError;
-pub use message::{Call, Message, Role, Tool};
-pub use protect::Protect;
+pub use message::{Call, ChatMessage, ChatRole, ChatTool};
+pub use protect::ControlTextGuard;
 pub use template::{Template, Thinking};

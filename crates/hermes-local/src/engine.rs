@@ -1,7 +1,7 @@
 //! The engine: opens a GGUF file and continues a prompt, one token at a time.
 //!
-//! An [`Engine`] lives on one thread of its own; the products with its weights use a small pool of
-//! threads below it. Nothing here is asynchronous.
+//! An [`Engine`] is used by one thread; matrix products use a small thread pool below it. Nothing here is
+//! asynchronous.
 
 mod cache;
 #[expect(
@@ -24,38 +24,37 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use compute::{Level, Pool};
+use compute::{SimdLevel, ThreadPool};
 pub use error::{EngineError, OpenError};
-use model::{CHUNK, Model};
-use sample::{Dice, choose};
-use shape::Shape;
-use source::Source;
+use model::{CHUNK, TransformerModel};
+use sample::{SeededRng, choose};
+use shape::ModelShape;
+use source::GgufSource;
 pub use text::TextStream;
 pub use tokenizer::Tokenizer;
-use weights::Plan;
+use weights::WeightPlan;
 
-/// How a model is opened.
+/// Options for opening a model.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Threads for the arithmetic; 0 means one per core.
+pub struct EngineOptions {
+    /// Threads for the computation; 0 means one per core.
     pub threads: usize,
-    /// Where the requantised weights are kept; without it they are made at each start.
+    /// Where the requantised weights are cached; without it they are computed at each start.
     pub cache: Option<PathBuf>,
-    /// At most so many tokens of context; without it, or when it is more than the model has, the
-    /// model's own limit.
+    /// Maximum context length; without it, or if it exceeds the model's own limit, the model's limit.
     pub context: Option<usize>,
 }
 
-/// A token that has a role, with its text.
+/// A token with a role, and its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Special {
+pub struct SpecialToken {
     pub id: u32,
     pub text: String,
 }
 
-/// What is known about an open model.
+/// Metadata of an open model.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct ModelFacts {
     pub name: String,
     pub architecture: String,
     pub parameters: u64,
@@ -63,30 +62,30 @@ pub struct Facts {
     pub context: usize,
     /// The chat template (Jinja) of the file.
     pub template: Option<String>,
-    pub bos: Option<Special>,
-    pub eos: Option<Special>,
+    pub bos: Option<SpecialToken>,
+    pub eos: Option<SpecialToken>,
     /// Whether a prompt starts with `bos` when the template does not write it.
     pub add_bos: bool,
     /// Every token that ends an answer, `eos` among them.
     pub ends: Vec<u32>,
     pub vocabulary: usize,
-    /// What most of the weights in the file are stored as, for example `Q4_1`.
+    /// The storage format of most weights in the file, for example `Q4_1`.
     pub quantisation: String,
 }
 
 /// How the next token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sampling {
+pub struct SamplingOptions {
     /// 0 takes the most likely token.
     pub temperature: f32,
-    /// Only the most likely tokens that together have this share.
+    /// Restricts the choice to the most likely tokens with this total probability.
     pub top_p: f32,
     pub seed: u64,
-    /// At most so many tokens are generated.
+    /// Maximum number of generated tokens.
     pub max_tokens: usize,
 }
 
-/// Restricts what comes next. Consulted for each token.
+/// Restricts the next token. Called for each token.
 pub trait Constraint {
     /// Sets the logits of forbidden tokens to negative infinity.
     fn mask(&mut self, logits: &mut [f32]);
@@ -97,45 +96,45 @@ pub trait Constraint {
 
 /// Why generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The model said that it is done.
+pub enum GenerationEnd {
+    /// The model ended its answer.
     Eos,
     /// `max_tokens` or the context is used up.
     Length,
-    /// The constraint is satisfied, nothing may follow.
+    /// The constraint is satisfied and nothing may follow.
     Constraint,
-    /// `on_token` wanted no more.
+    /// `on_token` requested it.
     Break,
-    /// `stop` said so.
+    /// `stop` returned true.
     Stopped,
 }
 
-/// What a generation did.
+/// Statistics of a generation.
 #[derive(Clone, Copy, Debug)]
-pub struct Done {
+pub struct GenerationStats {
     /// Tokens of the prompt.
     pub prompt: usize,
-    /// How many of them were in the cache already.
+    /// How many of them were cached.
     pub reused: usize,
-    /// Tokens that were handed to `on_token`.
+    /// Tokens passed to `on_token`.
     pub generated: usize,
     pub prefill: Duration,
     pub decode: Duration,
-    pub end: End,
+    pub end: GenerationEnd,
 }
 
 /// An open model.
 pub struct Engine {
-    facts: Facts,
+    facts: ModelFacts,
     tokenizer: Tokenizer,
-    model: Model,
-    /// The tokens that the model remembers.
+    model: TransformerModel,
+    /// The cached tokens.
     held: Vec<u32>,
 }
 
-/// A prompt is in the model's memory, or not.
+/// Whether a prompt was processed completely.
 enum Prefilled {
-    /// So many tokens of it were there before.
+    /// This many tokens of it were cached.
     All {
         reused: usize,
     },
@@ -145,27 +144,27 @@ enum Prefilled {
 }
 
 impl Engine {
-    pub fn open(file: &Path, options: &Options) -> Result<Self, OpenError> {
-        let source = Source::open(file)?;
-        let shape = Shape::read(&source)?;
-        let plan = Plan::new(&source, &shape)?;
+    pub fn open(file: &Path, options: &EngineOptions) -> Result<Self, OpenError> {
+        let source = GgufSource::open(file)?;
+        let shape = ModelShape::read(&source)?;
+        let plan = WeightPlan::new(&source, &shape)?;
         let tokenizer = Tokenizer::read(&source, shape.vocabulary)?;
-        let facts = Facts::read(&source, &shape, &tokenizer, options.context);
+        let facts = ModelFacts::read(&source, &shape, &tokenizer, options.context);
         let threads = match options.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         };
-        let mut pool = Pool::new(threads).map_err(OpenError::Threads)?;
+        let mut pool = ThreadPool::new(threads).map_err(OpenError::Threads)?;
         let blob = cache::weights(&source, &plan, options.cache.as_deref(), &mut pool)?;
         Ok(Self {
             facts,
             tokenizer,
-            model: Model::new(shape, plan.weights, blob, pool, Level::detect()),
+            model: TransformerModel::new(shape, plan.weights, blob, pool, SimdLevel::detect()),
             held: Vec::new(),
         })
     }
 
-    pub fn facts(&self) -> &Facts {
+    pub fn facts(&self) -> &ModelFacts {
         &self.facts
     }
 
@@ -173,26 +172,26 @@ impl Engine {
         &self.tokenizer
     }
 
-    /// Continues `prompt`. What the cache holds of it from the last call is not computed again.
+    /// Continues `prompt`. Its cached prefix from the last call is not computed again.
     ///
-    /// `on_token` gets each token, but not the one that ends the answer. `stop` is asked between
-    /// tokens and, in a long prompt, between layers.
+    /// `on_token` gets each token except the one that ends the answer. `stop` is checked between tokens and, in
+    /// a long prompt, between layers.
     pub fn generate(
         &mut self,
         prompt: &[u32],
-        how: &Sampling,
+        how: &SamplingOptions,
         mut constraint: Option<&mut dyn Constraint>,
         on_token: &mut dyn FnMut(u32) -> ControlFlow<()>,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Done, EngineError> {
+    ) -> Result<GenerationStats, EngineError> {
         let started = Instant::now();
-        let mut done = Done {
+        let mut done = GenerationStats {
             prompt: prompt.len(),
             reused: 0,
             generated: 0,
             prefill: Duration::ZERO,
             decode: Duration::ZERO,
-            end: End::Stopped,
+            end: GenerationEnd::Stopped,
         };
         let prefilled = self.prefill(prompt, stop)?;
         done.prefill = started.elapsed();
@@ -204,14 +203,14 @@ impl Engine {
             }
         }
         let started = Instant::now();
-        let mut dice = Dice::new(how.seed);
+        let mut dice = SeededRng::new(how.seed);
         let mut count = last_run(prompt.len(), done.reused);
         done.end = loop {
             if done.generated >= how.max_tokens {
-                break End::Length;
+                break GenerationEnd::Length;
             }
             if constraint.as_ref().is_some_and(|c| c.finished()) {
-                break End::Constraint;
+                break GenerationEnd::Constraint;
             }
             let logits = self.model.logits(count);
             count = 1;
@@ -220,28 +219,28 @@ impl Engine {
             }
             let token = choose(logits, how, &mut dice).ok_or(EngineError::NothingAllowed)?;
             if self.facts.ends.contains(&token) {
-                break End::Eos;
+                break GenerationEnd::Eos;
             }
             if let Some(constraint) = constraint.as_mut() {
                 constraint.accept(token);
             }
             done.generated += 1;
             if on_token(token).is_break() {
-                break End::Break;
+                break GenerationEnd::Break;
             }
             if self.held.len() >= self.facts.context {
-                break End::Length;
+                break GenerationEnd::Length;
             }
-            // The last token is not run: nobody asks what follows it.
+            // The last token is not processed: what follows it is not needed.
             if done.generated < how.max_tokens && self.run(&[token], stop).is_err() {
-                break End::Stopped;
+                break GenerationEnd::Stopped;
             }
         };
         done.decode = started.elapsed();
         Ok(done)
     }
 
-    /// What the model thinks of each token as the next one after `prompt`.
+    /// The logits of the token after `prompt`.
     pub fn logits(&mut self, prompt: &[u32]) -> Result<Vec<f32>, EngineError> {
         let reused = match self.prefill(prompt, &|| false)? {
             Prefilled::All { reused } | Prefilled::Stopped { reused } => reused,
@@ -250,7 +249,7 @@ impl Engine {
         Ok(self.model.logits(count).to_vec())
     }
 
-    /// Forgets what is left of earlier prompts.
+    /// Clears the cache of earlier prompts.
     pub fn forget(&mut self) {
         self.held.clear();
     }
@@ -262,7 +261,7 @@ impl Engine {
     ) -> Result<Prefilled, EngineError> {
         self.check(prompt)?;
         let same = prompt.iter().zip(&self.held).take_while(|(a, b)| a == b);
-        // The last token is run in any case: what follows it is wanted.
+        // The last token is always processed: what follows it is needed.
         let reused = same.count().min(prompt.len() - 1);
         self.held.truncate(reused);
         for chunk in prompt[reused..].chunks(CHUNK) {
@@ -293,7 +292,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs tokens after those that are held.
+    /// Processes tokens after the cached ones.
     fn run(&mut self, tokens: &[u32], stop: &dyn Fn() -> bool) -> Result<(), model::Stopped> {
         self.model.forward(tokens, self.held.len(), stop)?;
         self.held.extend_from_slice(tokens);
@@ -301,7 +300,7 @@ impl Engine {
     }
 }
 
-/// Tokens of a prompt that were run together at its end.
+/// Tokens processed together at the end of a prompt.
 fn last_run(prompt: usize, reused: usize) -> usize {
     (prompt - reused - 1) % CHUNK + 1
 }

@@ -1,7 +1,7 @@
-//! How good a model is at calling tools: forty prompts with a few tools, counted honestly.
+//! Evaluates how well a model calls tools, with forty prompts and a few tools.
 //!
-//! A call counts as right if the tool is one of those that fit and its arguments have in them what
-//! the prompt asked for. Where no tool fits, an answer in words is right.
+//! A call is correct if the tool is suitable and its arguments contain what the prompt asked for. If no tool is
+//! suitable, a text answer is correct.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::chat::{Message, Role, Tool};
-use crate::talk::{Ask, Delta, Failure, Session};
+use crate::chat::{ChatMessage, ChatRole, ChatTool};
+use crate::talk::{AnswerDelta, GenerationError, GenerationRequest, ModelSession};
 
 const PROMPTS: &str = include_str!("../prompts/prompts.json");
 const TOOLS: &str = include_str!("../prompts/tools.json");
 /// A call of one of these tools is short.
 const ANSWER: usize = 160;
-/// After so many tokens without a call, none is expected any more.
+/// After this many tokens without a call, none is expected any more.
 const WORDS: usize = 48;
 const SYSTEM: &str = "You are a helpful assistant on a person's computer.";
-/// Tools are offered to models that get so much of the probe right, and are not too eager.
+/// Tools are offered to models with this score in the probe that do not call too eagerly.
 const ENOUGH: f64 = 0.6;
 
 #[derive(Debug, thiserror::Error)]
@@ -27,13 +27,13 @@ pub enum EvalError {
     #[error("the prompts of this program cannot be read: {0}")]
     Prompts(#[from] serde_json::Error),
     #[error(transparent)]
-    Failed(#[from] Failure),
+    Failed(#[from] GenerationError),
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub struct Prompt {
+pub struct EvalPrompt {
     pub prompt: String,
-    /// Calls that are right; none: no call is.
+    /// Correct calls; empty: no call is correct.
     pub accept: Vec<Accept>,
     /// Part of the short set.
     #[serde(default)]
@@ -43,7 +43,7 @@ pub struct Prompt {
 #[derive(Clone, Debug, Deserialize)]
 pub struct Accept {
     tool: String,
-    /// Words that each argument has in it.
+    /// Words that each argument must contain.
     arguments: Map<String, Value>,
 }
 
@@ -68,11 +68,11 @@ impl Accept {
     }
 }
 
-pub fn prompts() -> Result<Vec<Prompt>, EvalError> {
+pub fn prompts() -> Result<Vec<EvalPrompt>, EvalError> {
     Ok(serde_json::from_str(PROMPTS)?)
 }
 
-pub fn tools() -> Result<Vec<Tool>, EvalError> {
+pub fn tools() -> Result<Vec<ChatTool>, EvalError> {
     #[derive(Deserialize)]
     struct Described {
         name: String,
@@ -80,7 +80,7 @@ pub fn tools() -> Result<Vec<Tool>, EvalError> {
         parameters: Value,
     }
     let tools: Vec<Described> = serde_json::from_str(TOOLS)?;
-    let tool = |tool: Described| Tool {
+    let tool = |tool: Described| ChatTool {
         name: tool.name,
         description: tool.description,
         parameters: Some(tool.parameters),
@@ -90,73 +90,73 @@ pub fn tools() -> Result<Vec<Tool>, EvalError> {
 
 /// What a model did with a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum EvalVerdict {
     Right,
-    /// A tool that does not fit, or arguments that do not.
+    /// An unsuitable tool or wrong arguments.
     Wrong,
-    /// Words where a call was due.
+    /// Text instead of a call.
     Missed,
-    /// A call where none was due.
+    /// A call where none was needed.
     Eager,
 }
 
-impl Verdict {
+impl EvalVerdict {
     fn name(self) -> &'static str {
         match self {
-            Verdict::Right => "right",
-            Verdict::Wrong => "wrong",
-            Verdict::Missed => "missed",
-            Verdict::Eager => "eager",
+            EvalVerdict::Right => "right",
+            EvalVerdict::Wrong => "wrong",
+            EvalVerdict::Missed => "missed",
+            EvalVerdict::Eager => "eager",
         }
     }
 }
 
-/// One prompt and what came of it.
+/// One prompt and its result.
 #[derive(Clone, Debug)]
-pub struct Tried {
+pub struct EvalResult {
     pub prompt: String,
     pub due: bool,
-    pub verdict: Verdict,
+    pub verdict: EvalVerdict,
     pub answer: String,
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Report {
-    pub tried: Vec<Tried>,
+pub struct EvalReport {
+    pub tried: Vec<EvalResult>,
     pub time: Duration,
 }
 
-impl Report {
-    fn share(&self, due: bool, verdict: Verdict) -> (usize, usize) {
+impl EvalReport {
+    fn share(&self, due: bool, verdict: EvalVerdict) -> (usize, usize) {
         let all = self.tried.iter().filter(|tried| tried.due == due);
         let counted = all.clone().filter(|tried| tried.verdict == verdict).count();
         (counted, all.count())
     }
 
-    /// Whether so much went wrong that the rest of `prompts` cannot make it good.
-    fn is_lost(&self, prompts: &[Prompt]) -> bool {
+    /// Whether the remaining `prompts` cannot make up for the errors.
+    fn is_lost(&self, prompts: &[EvalPrompt]) -> bool {
         [true, false].iter().any(|due| {
             let all = prompts
                 .iter()
                 .filter(|it| it.accept.is_empty() != *due)
                 .count();
-            let (right, tried) = self.share(*due, Verdict::Right);
+            let (right, tried) = self.share(*due, EvalVerdict::Right);
             ((all - tried + right) as f64) < ENOUGH * all as f64
         })
     }
 
-    /// Whether a model is to be offered tools.
+    /// Whether tools should be offered to the model.
     pub fn offers_tools(&self) -> bool {
         let part = |(count, all): (usize, usize)| count as f64 / all.max(1) as f64;
-        part(self.share(true, Verdict::Right)) >= ENOUGH
-            && part(self.share(false, Verdict::Right)) >= ENOUGH
+        part(self.share(true, EvalVerdict::Right)) >= ENOUGH
+            && part(self.share(false, EvalVerdict::Right)) >= ENOUGH
     }
 
     pub fn to_json(&self) -> Value {
-        let (right, due) = self.share(true, Verdict::Right);
-        let (wrong, _) = self.share(true, Verdict::Wrong);
-        let (missed, _) = self.share(true, Verdict::Missed);
-        let (eager, not_due) = self.share(false, Verdict::Eager);
+        let (right, due) = self.share(true, EvalVerdict::Right);
+        let (wrong, _) = self.share(true, EvalVerdict::Wrong);
+        let (missed, _) = self.share(true, EvalVerdict::Missed);
+        let (eager, not_due) = self.share(false, EvalVerdict::Eager);
         let tried = self.tried.iter().map(|tried| {
             json!({ "prompt": tried.prompt, "verdict": tried.verdict.name(), "answer": tried.answer })
         });
@@ -179,10 +179,13 @@ impl Report {
             let percent = (count * 100 + all / 2) / all.max(1);
             format!("{what:<24} {count:>2} of {all:>2}  ({percent} %)\n")
         };
-        let mut text = line("right calls", self.share(true, Verdict::Right));
-        text += &line("wrong calls", self.share(true, Verdict::Wrong));
-        text += &line("calls that were missed", self.share(true, Verdict::Missed));
-        text += &line("calls without need", self.share(false, Verdict::Eager));
+        let mut text = line("right calls", self.share(true, EvalVerdict::Right));
+        text += &line("wrong calls", self.share(true, EvalVerdict::Wrong));
+        text += &line(
+            "calls that were missed",
+            self.share(true, EvalVerdict::Missed),
+        );
+        text += &line("calls without need", self.share(false, EvalVerdict::Eager));
         text += if self.offers_tools() {
             "good enough to be offered tools\n"
         } else {
@@ -192,21 +195,21 @@ impl Report {
     }
 }
 
-/// Tries the prompts, all or only those of the probe. `tell` hears of each.
+/// Runs the prompts, all or only those of the probe. `tell` is called for each.
 pub fn run(
-    session: &mut Session,
+    session: &mut ModelSession,
     probe: bool,
-    tell: &mut dyn FnMut(&Tried),
-) -> Result<Report, EvalError> {
+    tell: &mut dyn FnMut(&EvalResult),
+) -> Result<EvalReport, EvalError> {
     let tools = tools()?;
     let started = Instant::now();
-    let mut report = Report::default();
+    let mut report = EvalReport::default();
     let mut prompts = prompts()?;
     prompts.retain(|prompt| prompt.probe || !probe);
     for prompt in &prompts {
-        let mut ask = Ask::new(vec![
-            Message::new(Role::System, SYSTEM),
-            Message::new(Role::User, prompt.prompt.clone()),
+        let mut ask = GenerationRequest::new(vec![
+            ChatMessage::new(ChatRole::System, SYSTEM),
+            ChatMessage::new(ChatRole::User, prompt.prompt.clone()),
         ]);
         ask.tools.clone_from(&tools);
         ask.max_tokens = Some(ANSWER);
@@ -222,11 +225,18 @@ pub fn run(
     Ok(report)
 }
 
-/// An answer, or as much of it as shows that no call comes.
-fn answer(session: &mut Session, ask: &Ask) -> Result<Vec<Delta>, EvalError> {
+/// An answer, or as much of it as shows that no call follows.
+fn answer(
+    session: &mut ModelSession,
+    ask: &GenerationRequest,
+) -> Result<Vec<AnswerDelta>, EvalError> {
     let deltas = RefCell::new(Vec::new());
     let tokens = Cell::new(0);
-    let called = |deltas: &[Delta]| deltas.iter().any(|it| matches!(it, Delta::Call { .. }));
+    let called = |deltas: &[AnswerDelta]| {
+        deltas
+            .iter()
+            .any(|it| matches!(it, AnswerDelta::Call { .. }))
+    };
     let answered = session.answer(
         ask,
         &mut |delta| deltas.borrow_mut().push(delta),
@@ -234,37 +244,41 @@ fn answer(session: &mut Session, ask: &Ask) -> Result<Vec<Delta>, EvalError> {
         &|| tokens.get() > WORDS && !called(&deltas.borrow()),
     );
     match answered {
-        Ok(_) | Err(Failure::Cancelled) => Ok(deltas.into_inner()),
+        Ok(_) | Err(GenerationError::Cancelled) => Ok(deltas.into_inner()),
         Err(failure) => Err(failure.into()),
     }
 }
 
-fn judge(prompt: &Prompt, deltas: &[Delta]) -> Tried {
+fn judge(prompt: &EvalPrompt, deltas: &[AnswerDelta]) -> EvalResult {
     let mut text = String::new();
     let mut call = None;
     let mut arguments = String::new();
     for delta in deltas {
         match delta {
-            Delta::Text(more) => text.push_str(more),
-            Delta::Call { name, .. } => {
+            AnswerDelta::Text(more) => text.push_str(more),
+            AnswerDelta::Call { name, .. } => {
                 call.get_or_insert_with(|| name.clone());
             }
-            Delta::Arguments { index: 0, text } => arguments.push_str(text),
-            Delta::Begin | Delta::Arguments { .. } => {}
+            AnswerDelta::Arguments { index: 0, text } => arguments.push_str(text),
+            AnswerDelta::Begin | AnswerDelta::Arguments { .. } => {}
         }
     }
     let due = !prompt.accept.is_empty();
     let verdict = match &call {
-        None if due => Verdict::Missed,
-        None => Verdict::Right,
-        Some(_) if !due => Verdict::Eager,
+        None if due => EvalVerdict::Missed,
+        None => EvalVerdict::Right,
+        Some(_) if !due => EvalVerdict::Eager,
         Some(name) => {
             let given = serde_json::from_str(&arguments).unwrap_or(Value::Null);
             let fits = prompt.accept.iter().any(|accept| accept.fits(name, &given));
-            if fits { Verdict::Right } else { Verdict::Wrong }
+            if fits {
+                EvalVerdict::Right
+            } else {
+                EvalVerdict::Wrong
+            }
         }
     };
-    Tried {
+    EvalResult {
         prompt: prompt.prompt.clone(),
         due,
         verdict,
@@ -279,15 +293,15 @@ fn judge(prompt: &Prompt, deltas: &[Delta]) -> Tried {
 mod tests {
     use super::*;
 
-    fn call(name: &str, arguments: &str) -> Vec<Delta> {
+    fn call(name: &str, arguments: &str) -> Vec<AnswerDelta> {
         vec![
-            Delta::Begin,
-            Delta::Call {
+            AnswerDelta::Begin,
+            AnswerDelta::Call {
                 index: 0,
                 id: String::new(),
                 name: name.to_owned(),
             },
-            Delta::Arguments {
+            AnswerDelta::Arguments {
                 index: 0,
                 text: arguments.to_owned(),
             },
@@ -323,26 +337,26 @@ mod tests {
             .iter()
             .find(|prompt| prompt.accept.is_empty())
             .unwrap();
-        let verdict = |prompt, deltas: &[Delta]| judge(prompt, deltas).verdict;
+        let verdict = |prompt, deltas: &[AnswerDelta]| judge(prompt, deltas).verdict;
         assert_eq!(
             verdict(read, &call("read_file", "{\"path\":\"./Notes.txt\"}")),
-            Verdict::Right
+            EvalVerdict::Right
         );
         assert_eq!(
             verdict(read, &call("read_file", "{\"path\":\"a\"}")),
-            Verdict::Wrong
+            EvalVerdict::Wrong
         );
-        assert_eq!(verdict(read, &call("memory", "{}")), Verdict::Wrong);
+        assert_eq!(verdict(read, &call("memory", "{}")), EvalVerdict::Wrong);
         assert_eq!(
-            verdict(read, &[Delta::Text("notes.txt".to_owned())]),
-            Verdict::Missed
+            verdict(read, &[AnswerDelta::Text("notes.txt".to_owned())]),
+            EvalVerdict::Missed
         );
         assert_eq!(
-            verdict(hello, &[Delta::Text("Hi".to_owned())]),
-            Verdict::Right
+            verdict(hello, &[AnswerDelta::Text("Hi".to_owned())]),
+            EvalVerdict::Right
         );
-        assert_eq!(verdict(hello, &call("memory", "{}")), Verdict::Eager);
-        let mut report = Report::default();
+        assert_eq!(verdict(hello, &call("memory", "{}")), EvalVerdict::Eager);
+        let mut report = EvalReport::default();
         assert!(!report.offers_tools());
         report
             .tried

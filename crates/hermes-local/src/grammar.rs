@@ -15,8 +15,8 @@ mod state;
 mod text;
 mod trie;
 
-pub use call::{Callable, Choice, Style, calls, value};
-pub use guide::{Guide, Guided};
+pub use call::{CallChoice, CallStyle, Callable, calls, value};
+pub use guide::{GrammarGuide, MaskedGrammar};
 pub use node::Grammar;
 pub use schema::SchemaError;
 pub use trie::Vocabulary;

@@ -1,4 +1,4 @@
-//! A small open model that runs on the CPU, in a process of its own.
+//! A small open model that runs on the CPU in its own process.
 
 pub mod chat;
 pub mod engine;

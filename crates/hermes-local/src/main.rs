@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use hermes_local::engine::Options;
-use hermes_local::eval::{self, Report};
+use hermes_local::engine::EngineOptions;
+use hermes_local::eval::{self, EvalReport};
 use hermes_local::measure;
-use hermes_local::server::{self, Exit, Settings};
-use hermes_local::talk::{self, Session};
+use hermes_local::server::{self, LocalServerSettings, ServerExit};
+use hermes_local::talk::{self, ModelSession};
 
 #[derive(Parser)]
 #[command(
@@ -76,15 +76,15 @@ struct Model {
 }
 
 impl Model {
-    fn options(&self) -> Options {
-        Options {
+    fn options(&self) -> EngineOptions {
+        EngineOptions {
             threads: self.threads,
             cache: self.cache.clone(),
             context: self.context,
         }
     }
 
-    fn open(&self) -> talk::Open {
+    fn open(&self) -> talk::ModelOpener {
         talk::file(self.file.clone(), self.options())
     }
 }
@@ -111,7 +111,7 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Another server runs already.
+/// Another server is already running.
 const TAKEN: u8 = 3;
 
 fn main() -> ExitCode {
@@ -135,8 +135,8 @@ fn complain(error: &dyn std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "hermes-local: {error}");
 }
 
-fn try_out(model: &Model, probe: bool) -> anyhow::Result<Report> {
-    let mut session = Session::new(model.open()()?)?;
+fn try_out(model: &Model, probe: bool) -> anyhow::Result<EvalReport> {
+    let mut session = ModelSession::new(model.open()()?)?;
     let report = eval::run(&mut session, probe, &mut |tried| {
         tracing::info!(
             "{:?}: {:?} → {:?}",
@@ -166,7 +166,7 @@ fn tell(told: anyhow::Result<serde_json::Value>) -> ExitCode {
     }
 }
 
-fn report(report: anyhow::Result<Report>, json: bool) -> ExitCode {
+fn report(report: anyhow::Result<EvalReport>, json: bool) -> ExitCode {
     let report = match report {
         Ok(report) => report,
         Err(error) => {
@@ -187,7 +187,7 @@ fn report(report: anyhow::Result<Report>, json: bool) -> ExitCode {
 }
 
 fn run_server(serve: &Serve) -> ExitCode {
-    let settings = Settings {
+    let settings = LocalServerSettings {
         model: serve.model.file.clone(),
         run: serve.run.clone(),
         idle: Duration::from_secs_f64(serve.idle),
@@ -205,11 +205,11 @@ fn run_server(serve: &Serve) -> ExitCode {
     };
     let ready = || {
         let mut out = std::io::stdout();
-        // Nobody may be listening.
+        // There may be no reader.
         let _ = writeln!(out, "ready").and_then(|()| out.flush());
     };
     let ended = runtime.block_on(server::serve(settings, serve.model.open(), ready));
-    // The model's thread may be in the middle of something: it ends with the process.
+    // The model's thread may be busy: it ends with the process.
     runtime.shutdown_background();
     match ended {
         Ok(reason) => {
@@ -219,8 +219,8 @@ fn run_server(serve: &Serve) -> ExitCode {
         Err(error) => {
             complain(&error);
             match error {
-                Exit::Taken(_) => ExitCode::from(TAKEN),
-                Exit::Failed(_) => ExitCode::FAILURE,
+                ServerExit::Taken(_) => ExitCode::from(TAKEN),
+                ServerExit::Failed(_) => ExitCode::FAILURE,
             }
         }
     }

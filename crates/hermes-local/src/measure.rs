@@ -1,4 +1,4 @@
-//! How fast a model is on this machine.
+//! Measures the speed of a model on this machine.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::engine::{Done, Engine, Options, Sampling};
+use crate::engine::{Engine, EngineOptions, GenerationStats, SamplingOptions};
 
-/// Opens a model and continues `text` greedily, `rounds` times from the start. Tells the time it took
-/// to open it, tokens per second of each round, and the tokens.
+/// Opens a model and continues `text` greedily, `rounds` times from the start. Reports the time to open it,
+/// tokens per second of each round, and the tokens.
 pub fn run(
     file: &Path,
-    options: &Options,
+    options: &EngineOptions,
     text: &str,
     tokens: usize,
     rounds: usize,
@@ -21,13 +21,13 @@ pub fn run(
     let mut engine = Engine::open(file, options)?;
     let load = started.elapsed();
     let prompt = engine.tokenizer().encode(text, true);
-    let how = Sampling {
+    let how = SamplingOptions {
         temperature: 0.0,
         top_p: 1.0,
         seed: 0,
         max_tokens: tokens,
     };
-    let mut done: Vec<Done> = Vec::new();
+    let mut done: Vec<GenerationStats> = Vec::new();
     let mut answer = Vec::new();
     for _ in 0..rounds {
         engine.forget();
@@ -40,7 +40,7 @@ pub fn run(
     }
     let rate = |count: usize, time: Duration| count as f64 / time.as_secs_f64().max(1e-9);
     let prefill: Vec<f64> = done.iter().map(|d| rate(d.prompt, d.prefill)).collect();
-    // The first token comes out of the prompt.
+    // The first token comes from processing the prompt.
     let decode: Vec<f64> = done
         .iter()
         .map(|d| rate(d.generated.saturating_sub(1), d.decode))

@@ -1,4 +1,4 @@
-//! The model as a server on loopback: OpenAI's chat completions, for the processes of one person.
+//! The model as a server on loopback: OpenAI's chat completions for the processes of one user.
 
 mod chat;
 mod completion;
@@ -13,5 +13,5 @@ mod run_file;
 mod stats;
 mod worker;
 
-pub use life::Reason;
-pub use program::{Exit, Settings, serve};
+pub use life::ShutdownReason;
+pub use program::{LocalServerSettings, ServerExit, serve};

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use hermes_core::clock::Rng;
+use hermes_http::sse::MAX_EVENT_BYTES;
 use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, ServerJsonRpcMessage};
@@ -36,8 +37,6 @@ use crate::peer::{Greeting, Shared};
 use answer_stream::AnswerStream;
 
 pub(crate) use body::{BodyError, bounded_body, chain, discard, watched_events, without_bom};
-#[cfg(any(test, fuzzing))]
-pub(crate) use event_reader::fuzz;
 pub(crate) use exchange::{Exchange, Outgoing, Refused};
 
 pub(crate) const SESSION_ID: &str = "mcp-session-id";
@@ -87,7 +86,7 @@ pub(crate) fn transport(
         // One recovery for all transports: the actor's.
         .reinit_on_expired_session(false)
         .max_concurrent_requests(CONCURRENT)
-        .max_sse_event_size(body::MAX_EVENT);
+        .max_sse_event_size(MAX_EVENT_BYTES);
     // Streams that are cut are resumed below rmcp.
     config.retry_config = Arc::new(NeverRetry::default());
     StreamableHttpClientTransport::with_client(http, config)
@@ -241,7 +240,7 @@ impl Http {
         asked: &answer::Asked,
     ) -> Result<Vec<ServerJsonRpcMessage>, String> {
         let known = content_type.starts_with("application/json")
-            || self.shared().manners().any_content_type;
+            || self.shared().stream.options().any_content_type;
         let cause = if known || answer::answers(&body, asked) {
             match answer::messages(&body, asked, Some(self.shared())) {
                 Ok(messages) => return Ok(messages),
@@ -259,7 +258,7 @@ impl Http {
     /// from there, and what this returns counts for nothing then.
     async fn no_answer(&self, status: u16, asked: &answer::Asked) -> Unanswered {
         if let Some(waiting) = self.shared().await_on_stream(&asked.id) {
-            tokio::time::sleep(self.shared().manners().late_answer).await;
+            tokio::time::sleep(self.shared().stream.options().late_answer).await;
             drop(waiting);
         }
         let cause = format!("the server accepted the request (HTTP {status}) but sent no answer");

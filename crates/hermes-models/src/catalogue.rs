@@ -1,8 +1,7 @@
-//! What is known of models without asking anyone: a bundled list with context lengths, abilities
-//! and prices.
+//! Bundled data about models: context lengths, capabilities and prices.
 //!
-//! The list is plain text inside the binary. A lookup scans it line by line (some microseconds)
-//! and parses only the line it wants, so that nothing is spent on it at start.
+//! The list is plain text inside the binary. A lookup scans it line by line (some microseconds) and
+//! parses only the matching line, so it costs nothing at start.
 
 use hermes_core::usage::{PriceSource, Prices};
 
@@ -10,10 +9,10 @@ use crate::providers::names;
 
 const MODELS: &str = include_str!("../data/models.txt");
 
-/// What the catalogue says of a model.
+/// A catalogue entry.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
-    /// The line's own name: the model, or the family ending in `*`.
+pub struct CatalogueEntry {
+    /// The name in the list: the model, or a family ending in `*`.
     pub id: &'static str,
     /// The provider whose list price this is. `None`: open weights, served by many.
     pub provider: Option<&'static str>,
@@ -21,7 +20,7 @@ pub struct Entry {
     pub max_output: Option<u32>,
     pub images: bool,
     pub tools: bool,
-    /// Known only for the very model, never for a family.
+    /// Known only for an exact model, never for a family.
     pub prices: Option<ListPrice>,
 }
 
@@ -33,18 +32,18 @@ pub struct ListPrice {
     pub as_of: &'static str,
 }
 
-/// How closely a line fits a name; greater is better.
+/// How closely a line matches a name; greater is better.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Fit {
+enum NameFit {
     Family(usize),
-    /// A variant of a listed model (`…-pro`): same size, maybe another price.
+    /// A variant of a listed model (`…-pro`): same size, possibly another price.
     Variant(usize),
     Exact,
 }
 
-/// The facts on `model`, in any provider's spelling.
-pub fn lookup(model: &str) -> Option<Entry> {
-    let wanted = comparable(model);
+/// The entry for `model`, in any provider's spelling.
+pub fn lookup(model: &str) -> Option<CatalogueEntry> {
+    let wanted = normalize_name(model);
     let (fit, line) = lines()
         .filter_map(|line| {
             let id = line.split_ascii_whitespace().next()?;
@@ -52,14 +51,14 @@ pub fn lookup(model: &str) -> Option<Entry> {
         })
         .max_by_key(|(fit, _)| *fit)?;
     let mut entry = parse(line)?;
-    if fit != Fit::Exact {
+    if fit != NameFit::Exact {
         entry.prices = None;
     }
     Some(entry)
 }
 
-/// The price of `model` at `provider`: the provider's own list price, or for a reseller that
-/// passes prices on, the vendor's.
+/// The price of `model` at `provider`: the provider's own list price or, for a reseller that passes
+/// prices on, the vendor's.
 pub fn price(provider: &str, model: &str) -> Option<ListPrice> {
     let entry = lookup(model)?;
     let listed = entry.provider?;
@@ -76,7 +75,7 @@ pub fn price(provider: &str, model: &str) -> Option<ListPrice> {
     (direct || passed_on).then_some(entry.prices).flatten()
 }
 
-/// The provider that makes `model`, where the model itself is listed.
+/// The provider that makes `model`, if the model itself is listed.
 pub fn vendor(model: &str) -> Option<&'static str> {
     let entry = lookup(model)?;
     (!entry.id.ends_with('*'))
@@ -85,7 +84,7 @@ pub fn vendor(model: &str) -> Option<&'static str> {
 }
 
 /// The listed models of a provider, best first.
-pub fn models_of(provider: &str) -> Vec<Entry> {
+pub fn models_by_provider(provider: &str) -> Vec<CatalogueEntry> {
     lines()
         .filter_map(parse)
         .filter(|entry| entry.provider == Some(provider) && !entry.id.ends_with('*'))
@@ -98,10 +97,10 @@ fn lines() -> impl Iterator<Item = &'static str> {
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// Lower case, without path, `:variant`, with dots as hyphens.
-fn comparable(model: &str) -> String {
+/// Lower case, without path and `:variant`, with dots as hyphens.
+fn normalize_name(model: &str) -> String {
     let name = model.trim().rsplit('/').next().unwrap_or(model);
-    // `qwen3:8b` is a name with a size, `…:free` a tariff; neither is part of the listed name.
+    // `qwen3:8b` has a size, `…:free` a tariff; neither is part of the listed name.
     let name = name.split(':').next().unwrap_or(name);
     hyphenated(name)
 }
@@ -115,20 +114,20 @@ fn hyphenated(name: &str) -> String {
         .collect()
 }
 
-fn fit(wanted: &str, id: &str) -> Option<Fit> {
+fn fit(wanted: &str, id: &str) -> Option<NameFit> {
     if let Some(family) = id.strip_suffix('*') {
-        // A version number ends where its digits end: gpt-4.1 is no family of gpt-4-1106.
+        // A version number ends with its digits: gpt-4.1 is not in the family of gpt-4-1106.
         let digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
         let torn = digit(family.as_bytes().last()) && digit(wanted.as_bytes().get(family.len()));
-        return (starts_with(wanted, family) && !torn).then_some(Fit::Family(family.len()));
+        return (starts_with(wanted, family) && !torn).then_some(NameFit::Family(family.len()));
     }
     if !starts_with(wanted, id) {
         return None;
     }
     match wanted.as_bytes().get(id.len()) {
-        None => Some(Fit::Exact),
-        Some(b'-') if is_release(&wanted[id.len() + 1..]) => Some(Fit::Exact),
-        Some(b'-') => Some(Fit::Variant(id.len())),
+        None => Some(NameFit::Exact),
+        Some(b'-') if is_release(&wanted[id.len() + 1..]) => Some(NameFit::Exact),
+        Some(b'-') => Some(NameFit::Variant(id.len())),
         Some(_) => None,
     }
 }
@@ -151,7 +150,7 @@ fn is_release(suffix: &str) -> bool {
                 .all(|byte| byte.is_ascii_digit() || byte == b'-'))
 }
 
-fn parse(line: &'static str) -> Option<Entry> {
+fn parse(line: &'static str) -> Option<CatalogueEntry> {
     let mut columns = line.split_ascii_whitespace();
     let id = columns.next()?;
     let provider = known(columns.next()?);
@@ -174,7 +173,7 @@ fn parse(line: &'static str) -> Option<Entry> {
         }),
         _ => None,
     };
-    Some(Entry {
+    Some(CatalogueEntry {
         id,
         provider,
         context_length,
@@ -271,6 +270,6 @@ mod tests {
                 assert!(lookup(model).is_some(), "{}: {model}", provider.id);
             }
         }
-        assert!(models_of("anthropic").len() > 5);
+        assert!(models_by_provider("anthropic").len() > 5);
     }
 }

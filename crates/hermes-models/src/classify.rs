@@ -1,4 +1,4 @@
-//! What a failed call means. The one place of this crate that reads error texts.
+//! Classification of failed calls. The only module of this crate that matches error texts.
 //!
 //! [`rules::RULES`] is an ordered table; the first row that matches decides. Each row has one
 //! fixture in the tests.
@@ -24,12 +24,12 @@ use chrono::{DateTime, Utc};
 use hermes_core::model::ErrorClass;
 use serde_json::Value;
 
-pub use report::Report;
-pub use transport::{Transport, TransportKind};
+pub use report::ErrorReport;
+pub use transport::{TransportError, TransportErrorKind};
 
 pub(crate) use limits::output_cap;
 
-/// An error as its words and its JSON, for who looks for names in it.
+/// An error as lower-case text and as JSON, for searching names in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ErrorAnswer<'a> {
     /// Lower case.
@@ -37,23 +37,23 @@ pub(crate) struct ErrorAnswer<'a> {
     pub(crate) json: &'a Value,
 }
 
-/// What is known about the call that failed. Some errors say nothing, and only its size hints
-/// at the cause.
+/// What is known about the failed call. Some errors state no cause, and only the size of the call
+/// hints at it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Situation {
+pub struct CallContext {
     /// Rough size of the prompt in tokens.
     pub prompt_tokens: u32,
     /// The window of the model; 0: unknown.
     pub context_length: u32,
-    /// Tokens that are asked for the answer; 0: unknown.
+    /// Maximum tokens requested for the answer; 0: unknown.
     pub answer_tokens: u32,
-    /// People's messages show images.
+    /// User messages contain images.
     pub shown_images: bool,
-    /// The model thinks for minutes; a lost connection then says nothing about size.
+    /// The model reasons for minutes, so a lost connection says nothing about size.
     pub slow_reasoner: bool,
 }
 
-impl Situation {
+impl CallContext {
     /// Whether the prompt fills more than `percent` of the window.
     fn fills(&self, percent: u64) -> bool {
         self.context_length > 0
@@ -61,34 +61,34 @@ impl Situation {
     }
 
     /// Whether the size of the call alone explains a refusal: the prompt is near the window or over
-    /// it, or leaves no room for the answer that is asked for.
-    fn is_near_the_window(&self) -> bool {
+    /// it, or leaves no space for the requested answer.
+    fn is_near_window(&self) -> bool {
         let asked = u64::from(self.prompt_tokens) + u64::from(self.answer_tokens);
         self.fills(70) || (self.fills(45) && asked > u64::from(self.context_length))
     }
 }
 
-/// What an error means and what it states.
+/// The meaning of an error, and the values it states.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
-    /// The row of the table that decided.
+pub struct ErrorVerdict {
+    /// The rule that matched.
     pub rule: &'static str,
     pub class: ErrorClass,
-    /// What the provider said, shortened and without secrets.
+    /// The provider's message, shortened and without secrets.
     pub message: String,
     pub retry_after: Option<Duration>,
     /// Window or output cap in tokens, by class.
     pub limit: Option<u32>,
-    /// The window, where an error of another class states it.
+    /// The context window, if an error of another class states it.
     pub window: Option<u32>,
-    /// The report that was judged.
-    pub report: Report,
+    /// The parsed error.
+    pub report: ErrorReport,
 }
 
-impl Verdict {
-    /// The error, if one of our own optional fields may be its cause. `images`: whether any were sent;
-    /// without them, an error that speaks of images means something else.
-    pub(crate) fn about_a_field(&self, images: bool) -> Option<ErrorAnswer<'_>> {
+impl ErrorVerdict {
+    /// The error, if one of our optional fields may have caused it. `images`: whether any were
+    /// sent; without them, an error about images means something else.
+    pub(crate) fn field_complaint(&self, images: bool) -> Option<ErrorAnswer<'_>> {
         let elsewhere = !images
             && matches!(
                 self.class,
@@ -119,31 +119,31 @@ impl Verdict {
     }
 }
 
-/// Judges an error answer. `headers` yields a header by its lower-case name.
+/// Classifies an error response. `headers` returns a header by its lower-case name.
 pub fn answer(
     status: Option<u16>,
     headers: &dyn Fn(&str) -> Option<String>,
     body: &[u8],
-    situation: &Situation,
+    situation: &CallContext,
     now: DateTime<Utc>,
-) -> Verdict {
-    let report = Report::read(status, body);
+) -> ErrorVerdict {
+    let report = ErrorReport::read(status, body);
     judge(report, headers, situation, now)
 }
 
 /// Judges an error object inside a successful answer.
-pub fn inline(error: &Value, situation: &Situation, now: DateTime<Utc>) -> Verdict {
-    let report = Report::from_json(None, error);
+pub fn inline(error: &Value, situation: &CallContext, now: DateTime<Utc>) -> ErrorVerdict {
+    let report = ErrorReport::from_json(None, error);
     judge(report, &|_| None, situation, now)
 }
 
 fn judge(
-    mut report: Report,
+    mut report: ErrorReport,
     headers: &dyn Fn(&str) -> Option<String>,
-    situation: &Situation,
+    situation: &CallContext,
     now: DateTime<Utc>,
-) -> Verdict {
-    report.comes_back = retry::stated(headers, &report, now).is_some();
+) -> ErrorVerdict {
+    report.states_retry_time = retry::stated(headers, &report, now).is_some();
     let rule = rules::first_match(&report, situation);
     let window = limits::window(&report.text).or_else(|| limits::stated_window(&report.json));
     let limit = match rule.class {
@@ -166,7 +166,7 @@ fn judge(
     )
     .then(|| retry::after(headers, &report, now))
     .flatten();
-    Verdict {
+    ErrorVerdict {
         rule: rule.name,
         class: rule.class,
         message: report.shown(),

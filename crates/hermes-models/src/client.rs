@@ -24,66 +24,66 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use tokio_util::sync::CancellationToken;
 
-use crate::classify::{Situation, Transport, TransportKind, Verdict};
-use crate::codec::{self, AnswerReader, Decoder, Encoded};
-use crate::context::ContextBook;
-use crate::optional::{self, FieldBook, FieldRules};
+use crate::classify::{CallContext, ErrorVerdict, TransportError, TransportErrorKind};
+use crate::codec::{self, AnswerDecoder, AnswerReader, EncodedRequest};
+use crate::context::ContextCache;
+use crate::optional::{self, FieldRuleCache, FieldRules};
 use crate::quirks::{AuthStyle, Quirks, ReasoningEcho, SchemaDialect, ToolIds};
 
 pub use timeouts::PhaseTimeouts;
-use wire::{Outgoing, Wire};
+use wire::{HttpTransport, OutgoingRequest};
 
-/// Tokens that an image counts for in estimates.
+/// Estimated tokens per image.
 const IMAGE_TOKENS: usize = 1_500;
 
-/// What a client is made of.
+/// The parts a client is built from.
 #[derive(Clone)]
 pub struct ClientParts {
     pub route: Route,
     pub info: ModelInfo,
     /// Already refined by [`Quirks::for_model`].
     pub quirks: Quirks,
-    /// The same for the format that is spoken where the endpoint refuses this one.
+    /// The same for the wire format that is used if the endpoint refuses this one.
     pub other: Option<Quirks>,
     pub credential: Option<SecretString>,
-    /// From [`crate::http::client`].
+    /// From [`hermes_http::client`].
     pub http: reqwest::Client,
     pub timeouts: PhaseTimeouts,
     pub clock: Arc<dyn Clock>,
     /// What endpoints refused before.
-    pub fields: Arc<FieldBook>,
-    /// Takes windows that errors state by the way. `None`: they are not kept.
-    pub windows: Option<Arc<ContextBook>>,
+    pub fields: Arc<FieldRuleCache>,
+    /// Receives context windows stated in errors. `None`: they are not kept.
+    pub windows: Option<Arc<ContextCache>>,
 }
 
-/// A model behind one route, spoken to over HTTP.
+/// An HTTP client for the model of one route.
 pub struct HttpModelClient {
-    shared: Arc<Shared>,
-    /// The same model in the other format.
-    other: Option<Arc<Shared>>,
+    shared: Arc<ClientShared>,
+    /// The same model in the other wire format.
+    other: Option<Arc<ClientShared>>,
 }
 
-struct Shared {
+struct ClientShared {
     route: Route,
     info: ModelInfo,
     quirks: Quirks,
     credential: Option<SecretString>,
     timeouts: PhaseTimeouts,
     clock: Arc<dyn Clock>,
-    fields: Arc<FieldBook>,
-    windows: Option<Arc<ContextBook>>,
-    wire: Arc<dyn Wire>,
+    fields: Arc<FieldRuleCache>,
+    windows: Option<Arc<ContextCache>>,
+    wire: Arc<dyn HttpTransport>,
 }
 
 impl HttpModelClient {
     pub fn new(parts: ClientParts) -> Self {
-        let wire: Arc<dyn Wire> = Arc::new(parts.http.clone());
+        let wire: Arc<dyn HttpTransport> = Arc::new(parts.http.clone());
         Self::with_wire(parts, &wire)
     }
 
-    fn with_wire(parts: ClientParts, wire: &Arc<dyn Wire>) -> Self {
+    fn with_wire(parts: ClientParts, wire: &Arc<dyn HttpTransport>) -> Self {
         let shared = |route: Route, quirks: Quirks| {
-            Arc::new(Shared {
+            Arc::new(ClientShared {
                 route,
                 info: parts.info.clone(),
                 quirks,
@@ -106,15 +106,16 @@ impl HttpModelClient {
         }
     }
 
-    /// The format that calls begin with, and the one that is left. What a refusal taught counts, unless
-    /// the other format was refused as well.
-    fn formats(&self) -> (Arc<Shared>, Option<Arc<Shared>>) {
+    /// The wire format that calls begin with, and the remaining one. A learned refusal counts,
+    /// unless the other format was refused as well.
+    fn formats(&self) -> (Arc<ClientShared>, Option<Arc<ClientShared>>) {
         let usual = Arc::clone(&self.shared);
         let Some(other) = self.other.clone() else {
             return (usual, None);
         };
-        let leads_to =
-            |from: &Shared, to: &Shared| from.known_rules().format() == Some(to.route.format);
+        let leads_to = |from: &ClientShared, to: &ClientShared| {
+            from.known_rules().format() == Some(to.route.format)
+        };
         if leads_to(&usual, &other) && !leads_to(&other, &usual) {
             (other, Some(usual))
         } else {
@@ -143,13 +144,13 @@ impl ModelClient for HttpModelClient {
     }
 }
 
-impl Shared {
+impl ClientShared {
     /// What is known of the endpoint from its refusals.
     fn known_rules(&self) -> FieldRules {
         self.fields.recall(&self.route, self.clock.now())
     }
 
-    /// Keeps what made a call succeed, and says so in the log.
+    /// Keeps the rules that made a call succeed, and logs them.
     fn learn(&self, rules: &FieldRules) {
         for rule in rules.iter() {
             tracing::warn!(
@@ -162,8 +163,12 @@ impl Shared {
         self.fields.learn(&self.route, rules, self.clock.now());
     }
 
-    /// The request as JSON, as this endpoint takes it.
-    fn encoded(&self, request: &ModelRequest, rules: &FieldRules) -> Result<Encoded, ModelError> {
+    /// The request as JSON, adapted to this endpoint.
+    fn encoded(
+        &self,
+        request: &ModelRequest,
+        rules: &FieldRules,
+    ) -> Result<EncodedRequest, ModelError> {
         let failed = |error: serde_json::Error| {
             let message = format!("the request cannot be encoded: {error}");
             self.error(ErrorClass::Format, message)
@@ -198,7 +203,7 @@ impl Shared {
     }
 
     /// The request in the form that is sent.
-    fn outgoing(&self, encoded: &Encoded) -> Result<Outgoing, ModelError> {
+    fn outgoing(&self, encoded: &EncodedRequest) -> Result<OutgoingRequest, ModelError> {
         let mut headers = HeaderMap::new();
         for (name, value) in &encoded.headers {
             let (Ok(name), Ok(value)) = (
@@ -212,7 +217,7 @@ impl Shared {
             headers.insert(name, value);
         }
         self.authorize(&mut headers)?;
-        Ok(Outgoing {
+        Ok(OutgoingRequest {
             url: codec::endpoint(&self.route.base_url, self.quirks.format),
             headers,
             body: encoded.body.clone().into(),
@@ -230,7 +235,7 @@ impl Shared {
             AuthStyle::ApiKey => ("api-key", secret.to_owned()),
             AuthStyle::None => return Ok(()),
         };
-        // A header set by hand wins.
+        // A manually configured header wins.
         if headers.contains_key(name) {
             return Ok(());
         }
@@ -244,11 +249,11 @@ impl Shared {
     }
 
     fn reader(&self, request: &ModelRequest) -> AnswerReader {
-        AnswerReader::new(Decoder::new(request, &self.quirks, &self.route))
+        AnswerReader::new(AnswerDecoder::new(request, &self.quirks, &self.route))
     }
 
-    fn situation(&self, request: &ModelRequest) -> Situation {
-        Situation {
+    fn situation(&self, request: &ModelRequest) -> CallContext {
+        CallContext {
             prompt_tokens: u32::try_from(estimate(request)).unwrap_or(u32::MAX),
             context_length: self.info.context_length,
             answer_tokens: request
@@ -274,7 +279,7 @@ impl Shared {
         }
     }
 
-    fn judged(&self, verdict: Verdict, status: Option<u16>) -> ModelError {
+    fn judged(&self, verdict: ErrorVerdict, status: Option<u16>) -> ModelError {
         if let (Some(book), Some(window)) = (&self.windows, verdict.window) {
             let assumed = self.info.context_length;
             book.learn_limit(&self.route.model, &self.route.base_url, assumed, window);
@@ -287,18 +292,20 @@ impl Shared {
         }
     }
 
-    fn broken(&self, failure: &Transport, situation: &Situation) -> ModelError {
+    fn broken(&self, failure: &TransportError, situation: &CallContext) -> ModelError {
         let cause = &failure.message;
         let message = match failure.kind {
-            TransportKind::Unreachable => format!("cannot connect to {}: {cause}", self.host()),
-            TransportKind::Certificate => format!(
+            TransportErrorKind::Unreachable => {
+                format!("cannot connect to {}: {cause}", self.host())
+            }
+            TransportErrorKind::Certificate => format!(
                 "the certificate of {} is not accepted ({cause}); behind a proxy that inspects TLS, \
                  name its root certificate in SSL_CERT_FILE",
                 self.host()
             ),
-            TransportKind::Broken => format!("the connection broke: {cause}"),
-            TransportKind::Timeout => format!("the connection to {} timed out", self.host()),
-            TransportKind::Request | TransportKind::Protocol => cause.clone(),
+            TransportErrorKind::Broken => format!("the connection broke: {cause}"),
+            TransportErrorKind::Timeout => format!("the connection to {} timed out", self.host()),
+            TransportErrorKind::Request | TransportErrorKind::Protocol => cause.clone(),
         };
         self.error(failure.class(situation), message)
     }
@@ -330,7 +337,7 @@ impl Shared {
     }
 }
 
-/// A rough count of the tokens of a request: four characters each.
+/// A rough token count of a request: four characters each.
 fn estimate(request: &ModelRequest) -> usize {
     let content = |content: &Content| match content {
         Content::Text(text) => text.len(),
@@ -350,7 +357,7 @@ fn estimate(request: &ModelRequest) -> usize {
         Message::Tool(tool) => content(&tool.content),
     };
     let log: usize = request.messages.iter().map(|entry| message(entry)).sum();
-    // Schemas are rarely larger than this and not worth writing out for a rough figure.
+    // Schemas are rarely larger than this and not worth serializing for an estimate.
     let tools: usize = request
         .tools
         .iter()

@@ -2,7 +2,7 @@
 //!
 //! Encoding is a pure function of its arguments: the same request gives the same bytes, and a
 //! longer conversation begins with the bytes of the shorter one (cache markers aside). Provider
-//! caches and the KV caches of local servers live on that.
+//! caches and the KV caches of local servers depend on that.
 
 mod anthropic;
 mod body;
@@ -31,17 +31,17 @@ use std::sync::Arc;
 
 use hermes_core::message::{AssistantMessage, BlobKind, WireBlob};
 use hermes_core::model::{ModelEvent, ModelInfo, ModelRequest, Route, WireFormat};
+use hermes_http::sse::SseEvent;
 use serde_json::Value;
 
 use crate::quirks::Quirks;
-use crate::sse::SseEvent;
 
 pub(crate) use json::clip;
 pub use reader::{AnswerReader, MAX_ANSWER_BYTES};
 
-/// A request, ready to be sent. The credential is added by the client.
+/// A request ready to be sent. The client adds the credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Encoded {
+pub struct EncodedRequest {
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
@@ -52,8 +52,8 @@ pub fn encode(
     quirks: &Quirks,
     route: &Route,
     info: &ModelInfo,
-) -> Result<Encoded, serde_json::Error> {
-    let scope = Scope {
+) -> Result<EncodedRequest, serde_json::Error> {
+    let scope = EncodeScope {
         request,
         quirks,
         route,
@@ -64,7 +64,7 @@ pub fn encode(
         WireFormat::AnthropicMessages => anthropic::encode(&scope)?,
         WireFormat::Responses => responses::encode(&scope)?,
     };
-    Ok(Encoded {
+    Ok(EncodedRequest {
         headers: fields::headers(&scope),
         body,
     })
@@ -95,19 +95,19 @@ pub fn endpoint(base_url: &str, format: WireFormat) -> String {
     }
 }
 
-/// Everything an encoder may look at.
+/// The input of an encoder.
 #[derive(Clone, Copy)]
-struct Scope<'a> {
+struct EncodeScope<'a> {
     request: &'a ModelRequest,
     quirks: &'a Quirks,
     route: &'a Route,
     info: &'a ModelInfo,
 }
 
-impl<'a> Scope<'a> {
-    /// The blob of that kind, if this model may have it back. A blob without issuer was vouched for
-    /// by whoever built the request. Plain text may go to any model of its provider; what is sealed
-    /// or signed only to the one that made it.
+impl<'a> EncodeScope<'a> {
+    /// The blob of that kind, if this model may receive it. A blob without issuer was accepted by
+    /// the code that built the request. Plain text may go to any model of its provider; encrypted
+    /// or signed content only to the model that made it.
     fn own_blob(&self, message: &'a AssistantMessage, kind: BlobKind) -> Option<&'a Value> {
         let own = |blob: &&WireBlob| {
             blob.kind == kind
@@ -123,14 +123,14 @@ impl<'a> Scope<'a> {
         message.blobs.iter().find(own).map(|blob| &blob.value)
     }
 
-    /// Whether the model of this route wrote the message, as far as anybody knows.
+    /// Whether the model of this route wrote the message, as far as known.
     fn is_own_model(&self, message: &AssistantMessage) -> bool {
         message.written_by.as_ref().is_none_or(|by| {
             by.provider == self.route.provider && by.model.eq_ignore_ascii_case(&self.route.model)
         })
     }
 
-    /// Whether a model of this provider wrote it, as far as anybody knows.
+    /// Whether a model of this provider wrote it, as far as known.
     fn is_own_provider(&self, message: &AssistantMessage) -> bool {
         let own = |id: &str| id == self.route.provider;
         if let Some(by) = &message.written_by {
@@ -143,13 +143,13 @@ impl<'a> Scope<'a> {
         issuers.all(own)
     }
 
-    /// Whether the ids of the message's calls are this endpoint's own.
-    fn gave_out_ids(&self, message: &AssistantMessage) -> bool {
+    /// Whether the ids of the message's calls were issued by this endpoint.
+    fn issued_ids(&self, message: &AssistantMessage) -> bool {
         let by = message.written_by.as_ref();
         by.is_some_and(|by| by.provider == self.route.provider)
     }
 
-    /// Whether images may go out at all.
+    /// Whether images may be sent at all.
     fn images(&self) -> bool {
         self.quirks.images && self.info.images
     }
@@ -162,12 +162,12 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The tools array, written for this endpoint by `shape`.
+    /// The tools array, encoded for this endpoint by `shape`.
     fn written_tools<T: serde::Serialize>(
         &self,
         shape: impl FnOnce() -> T,
     ) -> Result<Arc<[u8]>, serde_json::Error> {
-        let style = offered::Style {
+        let style = offered::ToolsStyle {
             format: self.quirks.format,
             schema: self.quirks.schema,
         };
@@ -175,30 +175,30 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The answer cannot be read on.
+/// The answer cannot be read further.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WireFault {
-    /// The provider reported an error inside the answer: the JSON that carries it.
+    /// The provider reported an error inside the answer: the JSON that contains it.
     Provider(Value),
-    /// The answer is not what the format says.
+    /// The answer violates the format.
     Malformed(String),
 }
 
 /// Turns events of the stream into [`ModelEvent`]s.
 #[derive(Debug)]
-pub struct Decoder {
-    inner: Inner,
+pub struct AnswerDecoder {
+    inner: FormatDecoder,
     stray: Option<String>,
 }
 
 #[derive(Debug)]
-enum Inner {
-    Chat(Box<chat::Decoder>),
-    Anthropic(Box<anthropic::Decoder>),
-    Responses(Box<responses::Decoder>),
+enum FormatDecoder {
+    Chat(Box<chat::ChatDecoder>),
+    Anthropic(Box<anthropic::AnthropicDecoder>),
+    Responses(Box<responses::ResponsesDecoder>),
 }
 
-impl Decoder {
+impl AnswerDecoder {
     /// A decoder for the answer to `request`.
     pub fn new(request: &ModelRequest, quirks: &Quirks, route: &Route) -> Self {
         let issuer = route.provider.as_str();
@@ -206,7 +206,7 @@ impl Decoder {
         let inner = match quirks.format {
             WireFormat::ChatCompletions => {
                 let offered = Arc::clone(&request.tools);
-                Inner::Chat(Box::new(chat::Decoder::new(
+                FormatDecoder::Chat(Box::new(chat::ChatDecoder::new(
                     issuer,
                     quirks.echo,
                     salt,
@@ -214,10 +214,10 @@ impl Decoder {
                 )))
             }
             WireFormat::AnthropicMessages => {
-                Inner::Anthropic(Box::new(anthropic::Decoder::new(issuer, salt)))
+                FormatDecoder::Anthropic(Box::new(anthropic::AnthropicDecoder::new(issuer, salt)))
             }
             WireFormat::Responses => {
-                Inner::Responses(Box::new(responses::Decoder::new(issuer, salt)))
+                FormatDecoder::Responses(Box::new(responses::ResponsesDecoder::new(issuer, salt)))
             }
         };
         Self { inner, stray: None }
@@ -225,7 +225,8 @@ impl Decoder {
 
     /// Takes one event of the stream.
     pub fn push(&mut self, event: &SseEvent) -> Result<Vec<ModelEvent>, WireFault> {
-        let data = event.data.trim();
+        let name = event.name.as_deref().unwrap_or_default();
+        let data = event.data.as_deref().unwrap_or_default().trim();
         if data.is_empty() {
             return Ok(Vec::new());
         }
@@ -233,10 +234,10 @@ impl Decoder {
             self.done();
             return Ok(Vec::new());
         }
-        if event.name == "error" && !data.starts_with(['{', '[']) {
+        if name == "error" && !data.starts_with(['{', '[']) {
             return Err(WireFault::Provider(Value::String(data.to_owned())));
         }
-        // A word between the events ("heartbeat") is no reason to throw an answer away.
+        // Text between the events ("heartbeat") is no reason to discard an answer.
         if !data.starts_with(['{', '[']) {
             self.note(data);
             return Ok(Vec::new());
@@ -247,70 +248,76 @@ impl Decoder {
                 json::clip(data, 200)
             ))
         })?;
-        if let Some(fault) = json::fault(&value, &event.name) {
+        if let Some(fault) = json::fault(&value, name) {
             return Err(fault);
         }
-        self.name(&mut value, &event.name);
+        self.name(&mut value, name);
         let known = match self.inner {
-            Inner::Chat(_) => chat::is_event(&value),
-            Inner::Anthropic(_) => value.get("type").is_some(),
-            Inner::Responses(_) => value.get("type").is_some() || value.get("object").is_some(),
+            FormatDecoder::Chat(_) => chat::is_event(&value),
+            FormatDecoder::Anthropic(_) => value.get("type").is_some(),
+            FormatDecoder::Responses(_) => {
+                value.get("type").is_some() || value.get("object").is_some()
+            }
         };
         if !known {
             self.note(data);
             return Ok(Vec::new());
         }
         match &mut self.inner {
-            Inner::Chat(decoder) => decoder.push(&value),
-            Inner::Anthropic(decoder) => decoder.push(&value),
-            Inner::Responses(decoder) => decoder.push(&value),
+            FormatDecoder::Chat(decoder) => decoder.push(&value),
+            FormatDecoder::Anthropic(decoder) => decoder.push(&value),
+            FormatDecoder::Responses(decoder) => decoder.push(&value),
         }
     }
 
-    /// Gives an event the kind that only its line `event:` names.
+    /// Sets the kind of an event that only its `event:` line names.
     fn name(&self, value: &mut Value, name: &str) {
         let kind = match self.inner {
-            Inner::Chat(_) => false,
-            Inner::Anthropic(_) => name.starts_with("message_") || name.starts_with("content_"),
-            Inner::Responses(_) => name.starts_with("response.") && value.get("object").is_none(),
+            FormatDecoder::Chat(_) => false,
+            FormatDecoder::Anthropic(_) => {
+                name.starts_with("message_") || name.starts_with("content_")
+            }
+            FormatDecoder::Responses(_) => {
+                name.starts_with("response.") && value.get("object").is_none()
+            }
         };
         if let (true, Some(fields)) = (kind, value.as_object_mut()) {
             fields.entry("type").or_insert_with(|| name.into());
         }
     }
 
-    /// Takes an answer that came in one piece although a stream was asked for.
+    /// Takes an answer that arrived in one piece although a stream was requested.
     pub fn whole(&mut self, value: &Value) -> Result<Vec<ModelEvent>, WireFault> {
         if let Some(fault) = json::fault(value, "") {
             return Err(fault);
         }
         match &mut self.inner {
-            Inner::Chat(decoder) => decoder.whole(value),
-            Inner::Anthropic(decoder) => decoder.whole(value),
-            Inner::Responses(decoder) => decoder.whole(value),
+            FormatDecoder::Chat(decoder) => decoder.whole(value),
+            FormatDecoder::Anthropic(decoder) => decoder.whole(value),
+            FormatDecoder::Responses(decoder) => decoder.whole(value),
         }
     }
 
-    /// The stream said that nothing follows.
+    /// The stream reported its end.
     pub(crate) fn is_complete(&self) -> bool {
         match &self.inner {
-            Inner::Chat(decoder) => decoder.is_complete(),
-            Inner::Anthropic(decoder) => decoder.is_complete(),
-            Inner::Responses(decoder) => decoder.is_complete(),
+            FormatDecoder::Chat(decoder) => decoder.is_complete(),
+            FormatDecoder::Anthropic(decoder) => decoder.is_complete(),
+            FormatDecoder::Responses(decoder) => decoder.is_complete(),
         }
     }
 
-    /// The stream ended: what was held back, and why the model stopped. Empty when nothing at
-    /// all had arrived.
+    /// The stream ended: returns what was held back and the finish reason. Empty if nothing had
+    /// arrived.
     pub fn finish(self) -> Vec<ModelEvent> {
         match self.inner {
-            Inner::Chat(decoder) => decoder.finish(),
-            Inner::Anthropic(decoder) => decoder.finish(),
-            Inner::Responses(decoder) => decoder.finish(),
+            FormatDecoder::Chat(decoder) => decoder.finish(),
+            FormatDecoder::Anthropic(decoder) => decoder.finish(),
+            FormatDecoder::Responses(decoder) => decoder.finish(),
         }
     }
 
-    /// What came that is no event of the format. It matters only where nothing else came.
+    /// Data that is not an event of the format. It matters only if nothing else arrived.
     pub(crate) fn stray(&self) -> Option<&str> {
         self.stray.as_deref()
     }
@@ -319,9 +326,9 @@ impl Decoder {
         self.stray.get_or_insert_with(|| json::clip(text, 200));
     }
 
-    /// The stream said that it is complete; a missing finish reason is then no cut.
+    /// The stream reported that it is complete; a missing finish reason is then not a truncation.
     fn done(&mut self) {
-        if let Inner::Chat(decoder) = &mut self.inner {
+        if let FormatDecoder::Chat(decoder) = &mut self.inner {
             decoder.done();
         }
     }

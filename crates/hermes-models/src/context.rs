@@ -1,7 +1,7 @@
-//! How much fits into a model: from the config, from what was learnt before, from the server
-//! itself, from the catalogue, or a guess.
+//! Context window of a model: from the config, the cache, the server itself, the catalogue, or a
+//! default.
 //!
-//! What was learnt is kept in `context_length_cache.yaml`, which the Python original shares.
+//! Learned values are stored in `context_length_cache.yaml`, which the Python original shares.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -11,31 +11,31 @@ use std::time::Duration;
 use hermes_config::fs::write_atomic;
 use hermes_config::home::Home;
 use hermes_config::yaml;
+use hermes_http::HttpSettings;
 use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 
-use crate::http::{self, HttpSettings};
-use crate::live::{self, CONNECT_TIMEOUT, PROBE_TIMEOUT, Probe};
+use crate::live::{self, CONNECT_TIMEOUT, LocalProbe, PROBE_TIMEOUT};
 use crate::providers::{LocalServer, endpoint};
 
-/// What is assumed of a model nobody knows.
+/// Assumed for an unknown model.
 pub const DEFAULT_CONTEXT: u32 = 256_000;
 
-/// A window smaller than this is a misreading, not a limit.
-const SMALLEST: u32 = 1024;
+/// A smaller window is a parsing error, not a limit.
+const MIN_CONTEXT: u32 = 1024;
 
-/// What is known of windows, in this process and on disk.
+/// Known windows, in this process and on disk.
 #[derive(Debug)]
-pub struct ContextBook {
+pub struct ContextCache {
     path: PathBuf,
-    /// The file as it was when first needed, and what was learnt since.
+    /// The file as read when first needed, and what was learned since.
     known: OnceLock<Mutex<BTreeMap<String, u32>>>,
-    probes: Mutex<HashMap<String, Option<Probe>>>,
+    probes: Mutex<HashMap<String, Option<LocalProbe>>>,
 }
 
-/// A server to ask, and about what.
+/// A server to query, and the model.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct ProbeRequest<'a> {
     pub base_url: &'a str,
     pub model: &'a str,
     pub server: Option<LocalServer>,
@@ -45,8 +45,8 @@ pub struct Question<'a> {
     pub load: bool,
 }
 
-impl ContextBook {
-    /// Nothing is read before the first question.
+impl ContextCache {
+    /// Nothing is read before the first lookup.
     pub fn new(home: &Home) -> Self {
         Self {
             path: home.join("context_length_cache.yaml"),
@@ -55,7 +55,7 @@ impl ContextBook {
         }
     }
 
-    /// What was learnt of a model at an address.
+    /// The known window of a model at an address.
     pub fn recall(&self, model: &str, base_url: &str) -> Option<u32> {
         let known = self.known().lock().unwrap_or_else(PoisonError::into_inner);
         let key = key(model, base_url);
@@ -65,10 +65,10 @@ impl ContextBook {
             .copied()
     }
 
-    /// Keeps a figure, in this process and on disk. A file that cannot be written costs a
-    /// question the next time, nothing more.
+    /// Stores a value, in this process and on disk. If the file cannot be written, the server is
+    /// queried again next time.
     pub fn learn(&self, model: &str, base_url: &str, tokens: u32) {
-        if tokens < SMALLEST {
+        if tokens < MIN_CONTEXT {
             return;
         }
         let key = key(model, base_url);
@@ -78,7 +78,7 @@ impl ContextBook {
                 return;
             }
         }
-        // Another process may have learnt something meanwhile: add to what is there now.
+        // Another process may have learned something meanwhile: merge with the current file.
         let Some(mut rows) = self.read() else {
             return;
         };
@@ -93,16 +93,16 @@ impl ContextBook {
         }
     }
 
-    /// Takes note of a limit that an error stated, if it is lower than what was assumed.
+    /// Records a limit stated in an error, if it is lower than what was assumed.
     pub fn learn_limit(&self, model: &str, base_url: &str, assumed: u32, stated: u32) {
         if stated < assumed {
             self.learn(model, base_url, stated);
         }
     }
 
-    /// Asks the server, once per process. Blocks for at most [`PROBE_TIMEOUT`] and a little, or until
-    /// the model is loaded where that is asked for.
-    pub fn ask(&self, question: &Question<'_>) -> Option<Probe> {
+    /// Queries the server, once per process. Blocks for at most [`PROBE_TIMEOUT`] and a little, or
+    /// until the model is loaded if requested.
+    pub fn ask(&self, question: &ProbeRequest<'_>) -> Option<LocalProbe> {
         let key = key(question.model, question.base_url);
         if let Some(known) = self
             .probes
@@ -113,8 +113,8 @@ impl ContextBook {
             return *known;
         }
         let probe = blocking_probe(question);
-        // Once the model runs, its window is known: asked again then.
-        if probe.is_some_and(|probe| probe.unsettled) {
+        // Once the model runs, its window is known: queried again then.
+        if probe.is_some_and(|probe| probe.may_shrink) {
             return probe;
         }
         if let Some(tokens) = probe.and_then(|probe| probe.context_length) {
@@ -132,7 +132,8 @@ impl ContextBook {
             .get_or_init(|| Mutex::new(self.read().unwrap_or_default()))
     }
 
-    /// The file's rows. `None`: it is there but cannot be read, so it must not be written either.
+    /// The rows of the file. `None`: it exists but cannot be read, so it must not be written
+    /// either.
     fn read(&self) -> Option<BTreeMap<String, u32>> {
         let text = match std::fs::read_to_string(&self.path) {
             Ok(text) => text,
@@ -162,24 +163,24 @@ fn key(model: &str, base_url: &str) -> String {
     format!("{model}@{}", endpoint::tidy(base_url))
 }
 
-/// Runs the question on a thread of its own: callers may or may not be inside a runtime, and the
-/// one they are in must not be entered twice.
-fn blocking_probe(question: &Question<'_>) -> Option<Probe> {
+/// Runs the query on its own thread: callers may or may not be inside a runtime, and a runtime must
+/// not be entered twice.
+fn blocking_probe(question: &ProbeRequest<'_>) -> Option<LocalProbe> {
     let settings = HttpSettings {
         connect_timeout: if endpoint::is_local(question.base_url) {
             CONNECT_TIMEOUT
         } else {
-            // Across the internet a handshake alone takes longer than that.
+            // Over the internet a handshake alone takes longer than that.
             PROBE_TIMEOUT.saturating_sub(Duration::from_millis(300))
         },
         ..question.http.clone()
     };
-    let ask = || -> Option<Probe> {
+    let ask = || -> Option<LocalProbe> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .ok()?;
-        let client = http::client(&settings).ok()?;
+        let client = hermes_http::client(&settings).ok()?;
         let (server, base_url) = (question.server, question.base_url);
         let (model, key) = (question.model, question.key);
         let probe = if question.load {
@@ -187,7 +188,7 @@ fn blocking_probe(question: &Question<'_>) -> Option<Probe> {
         } else {
             runtime.block_on(live::probe(&client, server, base_url, model, key))
         };
-        // A connection still being made must not hold the caller up.
+        // A connection in progress must not delay the caller.
         runtime.shutdown_background();
         probe
     };
@@ -212,12 +213,12 @@ fn blocking_probe(question: &Question<'_>) -> Option<Probe> {
 mod tests {
     use super::*;
 
-    fn book(text: Option<&str>) -> (tempfile::TempDir, ContextBook) {
+    fn book(text: Option<&str>) -> (tempfile::TempDir, ContextCache) {
         let dir = tempfile::tempdir().unwrap();
         if let Some(text) = text {
             std::fs::write(dir.path().join("context_length_cache.yaml"), text).unwrap();
         }
-        let book = ContextBook::new(&Home::at(dir.path()));
+        let book = ContextCache::new(&Home::at(dir.path()));
         (dir, book)
     }
 
@@ -241,7 +242,7 @@ mod tests {
         // Another process writes between our reading and our writing.
         std::fs::write(&path, format!("{FILE}  new@http://h.test/v1: 5000\n")).unwrap();
         book.learn_limit("mock", "http://127.0.0.1:1/v1", 131_072, 32_768);
-        let again = ContextBook::new(&Home::at(dir.path()));
+        let again = ContextCache::new(&Home::at(dir.path()));
         assert_eq!(again.recall("mock", "http://127.0.0.1:1/v1"), Some(32_768));
         assert_eq!(again.recall("new", "http://h.test/v1"), Some(5000));
         assert_eq!(again.recall("qwen3:8b", "http://h.test/v1"), Some(40_960));

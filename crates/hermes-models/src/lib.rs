@@ -14,8 +14,6 @@
 //! | [`classify`] | what a failed call means |
 //! | [`optional`] | fields that an endpoint refused, and what is sent instead |
 //! | [`quirks`] | how endpoints differ, as data |
-//! | [`http`] | the one factory of HTTP clients |
-//! | [`sse`] | server-sent events from bytes |
 
 pub mod catalogue;
 pub mod classify;
@@ -23,13 +21,9 @@ pub mod client;
 pub mod codec;
 pub mod context;
 pub mod credentials;
-#[cfg(any(test, fuzzing))]
-pub mod fuzz;
-pub mod http;
 pub mod live;
 pub mod local;
 pub mod optional;
 pub mod providers;
 pub mod quirks;
 pub mod router;
-pub mod sse;

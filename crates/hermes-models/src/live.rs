@@ -1,7 +1,6 @@
-//! Asking servers what they have: model lists, local servers, the window of a local model.
+//! Querying servers: model lists, local servers, the context window of a local model.
 //!
-//! Every question is bounded in time and size; an answer that does not come is a clear error or
-//! nothing, never a wait.
+//! Every query is bounded in time and size; a missing answer is an error or `None`, never a hang.
 
 mod local;
 mod parse;
@@ -18,33 +17,33 @@ use crate::quirks::AuthStyle;
 
 pub(crate) use local::by_port;
 pub use local::{
-    CONNECT_TIMEOUT, LOAD_TIMEOUT, LocalFound, PROBE_TIMEOUT, Probe, candidates, discover, probe,
-    probe_loaded,
+    CONNECT_TIMEOUT, LOAD_TIMEOUT, LocalProbe, LocalServerInfo, PROBE_TIMEOUT, candidates,
+    discover, probe, probe_loaded,
 };
 
-/// Enough for the largest list in the wild, times four.
+/// Four times the largest known list.
 const MAX_BODY: usize = 16 * 1024 * 1024;
 
 /// How long a list of models may take.
 pub const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A model as a server describes it.
+/// A model as described by a server.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Listed {
+pub struct ListedModel {
     pub id: String,
     pub context_length: Option<u32>,
     pub max_output: Option<u32>,
     pub images: Option<bool>,
     pub tools: Option<bool>,
     pub prices: Option<Prices>,
-    /// In memory already (local servers).
+    /// Already in memory (local servers).
     pub loaded: Option<bool>,
     pub size_bytes: Option<u64>,
 }
 
-/// Where to ask.
+/// The endpoint to query.
 #[derive(Clone, Debug)]
-pub struct Endpoint {
+pub struct ModelEndpoint {
     pub base_url: String,
     pub format: WireFormat,
     pub auth: AuthStyle,
@@ -79,17 +78,17 @@ fn detail(message: &str) -> String {
 /// The models of an endpoint, in its own order.
 pub async fn models(
     http: &reqwest::Client,
-    endpoint: &Endpoint,
+    endpoint: &ModelEndpoint,
     within: Duration,
-) -> Result<Vec<Listed>, ListError> {
+) -> Result<Vec<ListedModel>, ListError> {
     let url = list_url(endpoint);
     let body = bounded(&url, within, get(http, &url, Some(endpoint))).await?;
     parse::list(&body).ok_or(ListError::Unreadable { url })
 }
 
-fn list_url(endpoint: &Endpoint) -> String {
+fn list_url(endpoint: &ModelEndpoint) -> String {
     let base = endpoint::tidy(&endpoint.base_url);
-    // Bases of the Anthropic format end before the version.
+    // Base URLs of the Anthropic format end before the version.
     if endpoint.format == WireFormat::AnthropicMessages && !base.ends_with("/v1") {
         format!("{base}/v1/models")
     } else {
@@ -115,7 +114,7 @@ async fn bounded(
 async fn get(
     http: &reqwest::Client,
     url: &str,
-    endpoint: Option<&Endpoint>,
+    endpoint: Option<&ModelEndpoint>,
 ) -> Result<Value, ListError> {
     let mut request = http.get(url);
     if let Some(endpoint) = endpoint {
@@ -124,7 +123,10 @@ async fn get(
     answer(url, request).await
 }
 
-fn authorize(mut request: reqwest::RequestBuilder, endpoint: &Endpoint) -> reqwest::RequestBuilder {
+fn authorize(
+    mut request: reqwest::RequestBuilder,
+    endpoint: &ModelEndpoint,
+) -> reqwest::RequestBuilder {
     for (name, value) in &endpoint.headers {
         if !value.contains('{') {
             request = request.header(name, value);
@@ -173,7 +175,7 @@ async fn answer(url: &str, request: reqwest::RequestBuilder) -> Result<Value, Li
     })
 }
 
-/// The innermost reason: the outer ones repeat the URL.
+/// The innermost cause: outer ones repeat the URL.
 fn root_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(inner) = cause.source() {

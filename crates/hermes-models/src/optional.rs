@@ -1,10 +1,10 @@
-//! Fields of a request that an endpoint may do without, as data.
+//! Optional fields of a request, as data.
 //!
-//! Everything we send beside the conversation itself is a wish: an effort, a summary, a cache
-//! marker, a limit. Where an endpoint refuses one of them by name, the wish is dropped or lowered,
-//! the call is repeated once, and what helped is kept per model and address, also for the next
-//! start. No field has code of its own for that: [`refused`] finds the field that an error names
-//! among those that were sent, and [`FieldChange`] says what can be done to one.
+//! Everything we send besides the conversation itself is optional: an effort, a summary, a cache
+//! marker, a limit. If an endpoint refuses one of them by name, it is dropped or lowered, the call
+//! is repeated once, and what helped is kept per model and address, also for the next start. No
+//! field has code of its own for that: [`refused`] finds the field that an error names among those
+//! that were sent, and [`FieldChange`] describes the change.
 
 mod apply;
 mod book;
@@ -16,54 +16,54 @@ mod shape;
 
 use serde::{Deserialize, Serialize};
 
-pub use book::FieldBook;
+pub use book::FieldRuleCache;
 pub(crate) use format::{FormatDemand, asks_for_other_format, other_format};
 pub(crate) use refused::refused;
 pub(crate) use shape::{has_images, refused_shape};
 
-/// Path of the limit that inline images are shrunk to, in bytes of their address.
+/// Path of the size limit for inline images, in bytes of their data URL.
 pub(crate) const IMAGE_BYTES: &str = "images.bytes";
 /// The same for the longest side, in pixels.
 pub(crate) const IMAGE_SIDE: &str = "images.side";
-/// Path of the reasoning that assistant messages carry back.
+/// Path of the reasoning that assistant messages send back.
 pub(crate) const REASONING_CONTENT: &str = "messages.*.reasoning_content";
-/// Path of the signatures that calls carry back.
+/// Path of the signatures that calls send back.
 pub(crate) const CALL_SIGNATURES: &str = "messages.*.tool_calls.*.extra_content";
-/// Not fields of a body but ways to write it. Left out: ids of calls are rewritten to what every
-/// endpoint takes, …
+/// Not fields of a body but ways to write it. If dropped: ids of calls are rewritten to a form that
+/// every endpoint accepts, …
 pub(crate) const TOOL_IDS: &str = "conversation.tool_ids";
-/// … the system prompt stands in the first message of the user, …
+/// … the system prompt is placed in the first user message, …
 pub(crate) const SYSTEM_ROLE: &str = "conversation.system_role";
 /// … images are replaced by a note, …
 pub(crate) const IMAGES: &str = "conversation.images";
-/// … results of tools are plain text, …
+/// … tool results are plain text, …
 pub(crate) const RESULT_PARTS: &str = "conversation.result_parts";
-/// … schemas keep only what every endpoint takes.
+/// … schemas keep only what every endpoint accepts.
 pub(crate) const SCHEMA_WORDS: &str = "conversation.schema_words";
 /// Paths below this one are headers.
 pub(crate) const HEADERS: &str = "headers.";
 
-/// What is done to a field before the request goes out.
+/// The change of a field before the request is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub(crate) enum FieldChange {
-    /// It is left out.
+    /// It is omitted.
     Drop,
-    /// It goes by another name here.
+    /// It has another name here.
     Rename { to: String },
     /// A number is lowered to this.
     AtMost { limit: u64 },
-    /// One value is not taken; what is, where the endpoint said so.
+    /// A value is not accepted; with those that are, if the endpoint stated them.
     NotValue {
         value: String,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         instead: Vec<String>,
     },
-    /// The endpoint insists on it.
+    /// The endpoint requires it.
     Require,
 }
 
-/// A change and the field it is for: a path with dots, `*` for every element of a list.
+/// A change and its field: a path with dots, `*` for every element of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FieldRule {
     pub(crate) field: String,
@@ -97,7 +97,7 @@ impl FieldRule {
     }
 }
 
-/// The changes that hold for one model at one address.
+/// The changes for one model at one address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldRules(Vec<FieldRule>);
 
@@ -110,8 +110,8 @@ impl FieldRules {
         self.0.iter()
     }
 
-    /// Adds a rule; a stronger one of its kind takes its place. `false`: nothing is new, so that
-    /// repeating the call would get the same answer.
+    /// Adds a rule; a stronger one of its kind replaces it. `false`: nothing is new, so repeating
+    /// the call would get the same answer.
     pub(crate) fn add(&mut self, rule: FieldRule) -> bool {
         if self.0.contains(&rule) {
             return false;
@@ -126,7 +126,7 @@ impl FieldRules {
                     (old, new) => std::mem::discriminant(old) == std::mem::discriminant(new),
                 }
         };
-        // A limit that is not lower than the one that was refused says nothing new.
+        // A limit that is not lower than the refused one adds nothing.
         let stale = |old: &FieldRule| match (&old.change, &rule.change) {
             (FieldChange::AtMost { limit: a }, FieldChange::AtMost { limit: b }) => {
                 old.field == rule.field && a <= b

@@ -1,5 +1,5 @@
-//! From a request to an [`Assessment`]: a function of the request and the configuration. The disk is
-//! only looked at to find secrets among what would be read.
+//! Computes the [`Assessment`] of a request from the request and the configuration. The disk is only accessed
+//! to find secrets among the files that would be read.
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -9,17 +9,17 @@ use std::path::PathBuf;
 use hermes_core::approval::Rule;
 use unicode_normalization::UnicodeNormalization as _;
 
-use crate::assessment::{Assessment, Category, Class, Finding, Weight};
-use crate::classify::Look;
+use crate::assessment::{Assessment, Category, CommandClass, FindingWeight, PolicyFinding};
+use crate::classify::Classifier;
 use crate::proof::is_offline_python;
-use crate::request::{CommandRequest, Confinement, Kind};
+use crate::request::{CommandRequest, Confinement, RequestKind};
 use crate::rules;
-use crate::shell::Surroundings;
+use crate::shell::ScriptContext;
 use crate::shell::text::quote_all;
 
 /// Longer commands never run: put them into a file.
 pub(crate) const LIMIT: usize = 128_000;
-/// Rules are for people to read.
+/// Rules must be readable for users.
 const RULE: usize = 500;
 
 pub(crate) fn assess(
@@ -30,62 +30,62 @@ pub(crate) fn assess(
     if request.command.len() > LIMIT {
         return too_long(request);
     }
-    let around = Surroundings {
+    let around = ScriptContext {
         cwd: request.cwd.clone(),
         user_home,
         hermes_home,
     };
     let clean = clean(&request.command);
-    // A sandbox keeps secrets unreadable by itself.
+    // A sandbox keeps secrets unreadable anyway.
     let disk = request.confinement == Confinement::None;
-    let mut look = Look::new(&around, &request.roots);
+    let mut look = Classifier::new(&around, &request.roots);
     look.disk = disk;
     if clean != request.command.replace("\r\n", "\n") {
-        look.firm(
+        look.add_firm(
             Category::HIDDEN,
             "it has characters that do not show or that change what is shown",
         );
     }
-    if request.kind == Kind::Code {
-        look.soft(Category::PROGRAM_CODE, "runs Python code");
+    if request.kind == RequestKind::Code {
+        look.add_soft(Category::PROGRAM_CODE, "runs Python code");
         look.program_text(&clean);
     } else {
         look.script(&clean);
-        look.prove(&clean);
+        look.prove_harmless(&clean);
     }
     let mut texts = vec![clean.clone()];
-    for variant in variants(&clean) {
-        let mut other = Look::new(&around, &request.roots);
+    for variant in alternative_readings(&clean) {
+        let mut other = Classifier::new(&around, &request.roots);
         other.disk = disk;
-        if request.kind == Kind::Code {
+        if request.kind == RequestKind::Code {
             other.program_text(&variant);
         } else {
             other.script(&variant);
-            other.prove(&variant);
+            other.prove_harmless(&variant);
         }
         merge(&mut look, other);
         texts.push(variant);
     }
     if look.overflow {
-        look.findings.push(Finding {
+        look.findings.push(PolicyFinding {
             category: Category::TOO_DEEP,
-            weight: Weight::Firm,
+            weight: FindingWeight::Firm,
             why: "it has more parts than are looked at".to_owned(),
             excerpt: String::new(),
         });
     }
     let offline = match request.kind {
-        Kind::Code => is_offline_python(&clean),
+        RequestKind::Code => is_offline_python(&clean),
         _ => look.is_offline(),
     };
     texts.append(&mut look.seen);
     let soft = match (request.confinement, request.kind) {
-        // What the configuration names was chosen by the person.
-        (Confinement::Sandboxed, _) | (_, Kind::Spawn) => false,
+        // Programs named in the configuration were chosen by the user.
+        (Confinement::Sandboxed, _) | (_, RequestKind::Spawn) => false,
         _ => true,
     };
     let class = class(&look.findings, look.writes, soft);
-    let rule = (class == Class::Ask && request.kind != Kind::Code)
+    let rule = (class == CommandClass::Ask && request.kind != RequestKind::Code)
         .then(|| rule(&look, &clean))
         .flatten();
     Assessment {
@@ -99,19 +99,19 @@ pub(crate) fn assess(
 }
 
 /// Whether soft findings make this request ask.
-pub(crate) fn soft_asks(request: &CommandRequest) -> bool {
-    request.confinement == Confinement::None && request.kind != Kind::Spawn
+pub(crate) fn asks_for_soft_findings(request: &CommandRequest) -> bool {
+    request.confinement == Confinement::None && request.kind != RequestKind::Spawn
 }
 
 fn too_long(request: &CommandRequest) -> Assessment {
-    let finding = Finding {
+    let finding = PolicyFinding {
         category: Category::PARSER_LIMIT,
-        weight: Weight::Forbidden,
+        weight: FindingWeight::Forbidden,
         why: format!("it is longer than {LIMIT} bytes; write the text to a file and run that"),
         excerpt: request.command.chars().take(80).collect(),
     };
     Assessment {
-        class: Class::Forbidden,
+        class: CommandClass::Forbidden,
         findings: vec![finding],
         rule: None,
         offline: false,
@@ -120,20 +120,19 @@ fn too_long(request: &CommandRequest) -> Assessment {
     }
 }
 
-fn class(findings: &[Finding], writes: bool, soft_asks: bool) -> Class {
+fn class(findings: &[PolicyFinding], writes: bool, asks_for_soft_findings: bool) -> CommandClass {
     let worst = findings.iter().map(|finding| finding.weight).max();
     match worst {
-        Some(Weight::Forbidden) => Class::Forbidden,
-        Some(Weight::Firm) => Class::Ask,
-        Some(Weight::Soft) if soft_asks => Class::Ask,
-        Some(Weight::Soft) => Class::WorkspaceWrite,
-        None if writes => Class::WorkspaceWrite,
-        None => Class::ReadOnly,
+        Some(FindingWeight::Forbidden) => CommandClass::Forbidden,
+        Some(FindingWeight::Firm) => CommandClass::Ask,
+        Some(FindingWeight::Soft) if asks_for_soft_findings => CommandClass::Ask,
+        Some(FindingWeight::Soft) => CommandClass::WorkspaceWrite,
+        None if writes => CommandClass::WorkspaceWrite,
+        None => CommandClass::ReadOnly,
     }
 }
 
-/// Without characters that a person would not see. What is left means the same, or the difference is
-/// a finding.
+/// Removes characters that are invisible to a user. The rest means the same, or the difference is a finding.
 fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let text = text.replace("\r\n", "\n");
@@ -147,15 +146,15 @@ fn clean(text: &str) -> String {
             }
             continue;
         }
-        if !is_hidden(c) {
+        if !is_invisible(c) {
             out.push(c);
         }
     }
     out
 }
 
-/// Does not show, or reorders what is shown. Private characters are ours to mark with.
-pub fn is_hidden(c: char) -> bool {
+/// Invisible, or reorders what is shown. Private-use characters are reserved for our markers.
+pub fn is_invisible(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t'))
         || matches!(
             c,
@@ -175,8 +174,8 @@ pub fn is_hidden(c: char) -> bool {
         )
 }
 
-/// The same command as a shell joins its lines, and as an eye reads its letters.
-fn variants(text: &str) -> Vec<String> {
+/// The same command as a shell joins its lines, and as a human reads its characters.
+fn alternative_readings(text: &str) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     let mut add = |variant: String| {
         if variant != text && !out.contains(&variant) {
@@ -192,8 +191,8 @@ fn variants(text: &str) -> Vec<String> {
     out
 }
 
-/// Adds what another reading of the same command found.
-fn merge(look: &mut Look<'_>, other: Look<'_>) {
+/// Merges the findings of another reading of the same command.
+fn merge(look: &mut Classifier<'_>, other: Classifier<'_>) {
     look.writes |= other.writes;
     look.dynamic |= other.dynamic;
     look.overflow |= other.overflow;
@@ -201,7 +200,7 @@ fn merge(look: &mut Look<'_>, other: Look<'_>) {
     look.networked |= other.networked;
     look.seen.extend(other.seen);
     for finding in other.findings {
-        let same = |known: &Finding| {
+        let same = |known: &PolicyFinding| {
             known.category == finding.category
                 && known.weight == finding.weight
                 && known.why == finding.why
@@ -212,8 +211,8 @@ fn merge(look: &mut Look<'_>, other: Look<'_>) {
     }
 }
 
-/// What "always" would store: the words of a single command, else the whole text.
-fn rule(look: &Look<'_>, text: &str) -> Option<Rule> {
+/// The rule that "always" would store: the words of a single command, else the whole text.
+fn rule(look: &Classifier<'_>, text: &str) -> Option<Rule> {
     let hidden = [Category::HIDDEN, Category::UNPARSED, Category::TOO_DEEP];
     let uncertain = look.dynamic
         || look

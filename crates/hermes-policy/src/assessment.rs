@@ -10,21 +10,21 @@ use serde::Serialize;
 
 pub use category::Category;
 
-/// What a command is, from harmless to never.
+/// The class of a command, from harmless to forbidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Class {
+pub enum CommandClass {
     /// Proven to change nothing.
     ReadOnly,
     /// Changes nothing outside the workspace.
     WorkspaceWrite,
-    /// A person decides.
+    /// The user decides.
     Ask,
     /// Never, whatever is configured.
     Forbidden,
 }
 
-impl Class {
+impl CommandClass {
     pub fn name(self) -> &'static str {
         match self {
             Self::ReadOnly => "read_only",
@@ -35,54 +35,54 @@ impl Class {
     }
 }
 
-impl fmt::Display for Class {
+impl fmt::Display for CommandClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-/// How much a finding counts.
+/// The weight of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Weight {
+pub enum FindingWeight {
     /// A sandbox makes it harmless; without one it asks.
     Soft,
-    /// Asks, sandbox or not.
+    /// Asks, with or without a sandbox.
     Firm,
     /// Hardline.
     Forbidden,
 }
 
-/// One thing that speaks against a command.
+/// A reason against a command.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-pub struct Finding {
+pub struct PolicyFinding {
     pub category: Category,
-    pub weight: Weight,
-    /// For people, and for the model.
+    pub weight: FindingWeight,
+    /// For users and for the model.
     pub why: String,
-    /// The part of the command it is about.
+    /// The affected part of the command.
     pub excerpt: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for PolicyFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.why)
     }
 }
 
-/// What a command is and why.
+/// The class of a command and the reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Assessment {
-    pub class: Class,
-    pub findings: Vec<Finding>,
-    /// What "always" would store. `None`: the command means something else each time.
+    pub class: CommandClass,
+    pub findings: Vec<PolicyFinding>,
+    /// The rule that "always" would store. `None`: the command means something else each time.
     pub rule: Option<Rule>,
-    /// Shown to use no network: every program in it is known, and none of them does.
+    /// Proven to use no network: every program in it is known, and none does.
     #[serde(skip)]
     pub offline: bool,
     /// The simple commands, for rules that cover them one by one.
     #[serde(skip)]
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<CommandPart>,
     /// The text and every program in it, in lower case, for deny globs.
     #[serde(skip)]
     pub(crate) texts: Vec<String>,
@@ -90,15 +90,15 @@ pub struct Assessment {
 
 /// A simple command of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
-    /// Its words, when they are all known and nothing else (redirection, assignment) belongs to it.
+pub(crate) struct CommandPart {
+    /// Its words, if they are all known and nothing else (redirection, assignment) belongs to it.
     pub argv: Option<Vec<String>>,
-    /// Findings of its own: indices into [`Assessment::findings`].
+    /// Its findings: indices into [`Assessment::findings`].
     pub findings: Range<usize>,
 }
 
 impl Assessment {
-    /// Findings as lines for people, each once.
+    /// Findings as lines for users, without duplicates.
     pub fn reasons(&self) -> Vec<String> {
         let mut reasons: Vec<String> = Vec::new();
         for finding in &self.findings {
@@ -109,16 +109,16 @@ impl Assessment {
         reasons
     }
 
-    /// Findings that ask whether or not there is a sandbox.
-    pub fn firm(&self) -> impl Iterator<Item = &Finding> {
+    /// Findings that ask with or without a sandbox.
+    pub fn firm(&self) -> impl Iterator<Item = &PolicyFinding> {
         self.asking(false).map(|(_, finding)| finding)
     }
 
-    /// Findings that make the command ask: all of them, or without a sandbox's.
-    pub(crate) fn asking(&self, soft: bool) -> impl Iterator<Item = (usize, &Finding)> {
+    /// Findings that make the command ask: all of them, or those that a sandbox does not settle.
+    pub(crate) fn asking(&self, soft: bool) -> impl Iterator<Item = (usize, &PolicyFinding)> {
         self.findings
             .iter()
             .enumerate()
-            .filter(move |(_, finding)| soft || finding.weight > Weight::Soft)
+            .filter(move |(_, finding)| soft || finding.weight > FindingWeight::Soft)
     }
 }

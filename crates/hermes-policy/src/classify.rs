@@ -1,4 +1,4 @@
-//! From a command to findings.
+//! Classifies commands: from a command to findings.
 
 mod args;
 mod cloud;
@@ -17,22 +17,24 @@ mod wrap;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use crate::assessment::{Category, Finding, Part, Weight};
+use crate::assessment::{Category, CommandPart, FindingWeight, PolicyFinding};
 use crate::shell::text::basename;
-use crate::shell::{self, Flow, Problem, Script, Simple, Surroundings, Word};
-use place::Verb;
+use crate::shell::{
+    self, RedirectDirection, ScriptContext, ScriptProblem, ShellScript, ShellWord, SimpleCommand,
+};
+use place::WriteKind;
 
-/// Scripts within scripts that are looked at.
-const NESTING: usize = 8;
-/// Programs that run programs, one within the other, that are looked at.
-const WRAPS: usize = 24;
-/// Findings that are kept; more say nothing new.
-const FINDINGS: usize = 100;
-/// Texts in arguments that are looked at as code.
-const SCANS: usize = 200;
-/// Programs that are remembered for deny globs.
-const SEEN: usize = 1_000;
-/// Directories whose programs are what their names say.
+/// Maximum nesting of scripts.
+const MAX_NESTING: usize = 8;
+/// Maximum nesting of programs that run programs.
+const MAX_WRAPPERS: usize = 24;
+/// Maximum number of findings; more add nothing new.
+const MAX_FINDINGS: usize = 100;
+/// Maximum number of argument texts checked as code.
+const MAX_CODE_SCANS: usize = 200;
+/// Maximum number of programs recorded for deny globs.
+const MAX_PROGRAMS: usize = 1_000;
+/// Directories whose programs can be trusted by name.
 pub(crate) const SYSTEM_PATHS: [&str; 8] = [
     "/bin/",
     "/sbin/",
@@ -44,49 +46,49 @@ pub(crate) const SYSTEM_PATHS: [&str; 8] = [
     "/run/current-system/sw/bin/",
 ];
 
-/// What is known of a command so far.
-pub(crate) struct Look<'a> {
-    around: &'a Surroundings,
+/// Collects what is known about a command.
+pub(crate) struct Classifier<'a> {
+    around: &'a ScriptContext,
     roots: &'a [PathBuf],
-    pub(crate) findings: Vec<Finding>,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) findings: Vec<PolicyFinding>,
+    pub(crate) parts: Vec<CommandPart>,
     /// Something in the workspace is changed.
     pub(crate) writes: bool,
-    /// Directories that relative paths may start from.
+    /// Possible base directories of relative paths.
     cwds: Vec<PathBuf>,
-    /// The working directory is not known any more.
+    /// The working directory is no longer known.
     lost: bool,
     depth: usize,
-    /// Programs that run the one that is looked at.
-    wraps: usize,
+    /// How many programs run the current one.
+    wrapper_depth: usize,
     excerpt: String,
-    facts: Facts,
+    facts: RiskFacts,
     /// Every program with its arguments, wherever it was found.
     pub(crate) seen: Vec<String>,
     /// Something is only known at run time.
     pub(crate) dynamic: bool,
-    /// There was more than is kept.
+    /// A limit was exceeded.
     pub(crate) overflow: bool,
-    /// Where the findings of the part that is looked at begin.
+    /// Index of the first finding of the current part.
     part: usize,
-    /// Texts that may still be looked at as code.
+    /// How many texts may still be checked as code.
     scans: usize,
-    /// Secrets may be looked for on the disk of this machine.
+    /// The local disk may be searched for secrets.
     pub(crate) disk: bool,
-    /// Every part is known to do only what is modelled.
+    /// Every part is proven to do only what is modelled.
     pub(crate) proven: bool,
     /// Another reading of it uses the network.
     pub(crate) networked: bool,
 }
 
-/// What only matters together with something else.
+/// Facts that only matter in combination.
 #[derive(Debug, Default)]
-struct Facts {
-    /// A secret is read, or a directory full of them.
+struct RiskFacts {
+    /// A secret is read, or a directory with secrets.
     secret: bool,
-    /// Something goes over the network.
+    /// The network is used.
     network: bool,
-    /// Files that were fetched.
+    /// Downloaded files.
     fetched: BTreeSet<PathBuf>,
     /// Files that were made executable.
     executable: BTreeSet<PathBuf>,
@@ -95,16 +97,16 @@ struct Facts {
 
 /// A program and its arguments.
 #[derive(Clone, Copy)]
-struct Call<'c> {
-    /// Without directories, in lower case.
+struct ProgramCall<'c> {
+    /// Without directory, in lower case.
     name: &'c str,
-    words: &'c [Word],
-    command: &'c Simple,
-    script: &'c Script,
+    words: &'c [ShellWord],
+    command: &'c SimpleCommand,
+    script: &'c ShellScript,
 }
 
-impl<'c> Call<'c> {
-    fn args(&self) -> &'c [Word] {
+impl<'c> ProgramCall<'c> {
+    fn args(&self) -> &'c [ShellWord] {
         self.words.get(1..).unwrap_or_default()
     }
 
@@ -113,8 +115,8 @@ impl<'c> Call<'c> {
     }
 }
 
-impl<'a> Look<'a> {
-    pub(crate) fn new(around: &'a Surroundings, roots: &'a [PathBuf]) -> Self {
+impl<'a> Classifier<'a> {
+    pub(crate) fn new(around: &'a ScriptContext, roots: &'a [PathBuf]) -> Self {
         Self {
             around,
             roots,
@@ -124,22 +126,22 @@ impl<'a> Look<'a> {
             cwds: vec![around.cwd.clone()],
             lost: false,
             depth: 0,
-            wraps: 0,
+            wrapper_depth: 0,
             excerpt: String::new(),
-            facts: Facts::default(),
+            facts: RiskFacts::default(),
             seen: Vec::new(),
             dynamic: false,
             overflow: false,
             part: 0,
-            scans: SCANS,
+            scans: MAX_CODE_SCANS,
             disk: false,
             proven: false,
             networked: false,
         }
     }
 
-    fn find(&mut self, weight: Weight, category: Category, why: impl Into<String>) {
-        let finding = Finding {
+    fn find(&mut self, weight: FindingWeight, category: Category, why: impl Into<String>) {
+        let finding = PolicyFinding {
             category,
             weight,
             why: why.into(),
@@ -148,54 +150,54 @@ impl<'a> Look<'a> {
         if self.findings[self.part..].contains(&finding) {
             return;
         }
-        if self.findings.len() >= FINDINGS && weight != Weight::Forbidden {
+        if self.findings.len() >= MAX_FINDINGS && weight != FindingWeight::Forbidden {
             self.overflow = true;
             return;
         }
         self.findings.push(finding);
     }
 
-    pub(crate) fn soft(&mut self, category: Category, why: impl Into<String>) {
-        self.find(Weight::Soft, category, why);
+    pub(crate) fn add_soft(&mut self, category: Category, why: impl Into<String>) {
+        self.find(FindingWeight::Soft, category, why);
     }
 
-    pub(crate) fn firm(&mut self, category: Category, why: impl Into<String>) {
-        self.find(Weight::Firm, category, why);
+    pub(crate) fn add_firm(&mut self, category: Category, why: impl Into<String>) {
+        self.find(FindingWeight::Firm, category, why);
     }
 
-    fn forbid(&mut self, category: Category, why: impl Into<String>) {
-        self.find(Weight::Forbidden, category, why);
+    fn add_forbidden(&mut self, category: Category, why: impl Into<String>) {
+        self.find(FindingWeight::Forbidden, category, why);
     }
 
-    /// A whole script, at the top or within another one.
+    /// Classifies a script, at the top level or nested.
     pub(crate) fn script(&mut self, source: &str) {
-        if self.depth >= NESTING {
-            self.firm(
+        if self.depth >= MAX_NESTING {
+            self.add_firm(
                 Category::TOO_DEEP,
                 "commands within commands, deeper than is looked at",
             );
-            self.rough(source);
+            self.scan_unparsed(source);
             return;
         }
         self.depth += 1;
         let script = shell::read(source, self.around);
-        if script.problems.contains(&Problem::ForkBomb) {
+        if script.problems.contains(&ScriptProblem::ForkBomb) {
             source.clone_into(&mut self.excerpt);
-            self.forbid(
+            self.add_forbidden(
                 Category::FORK_BOMB,
                 "a function that starts itself without end",
             );
         }
-        if script.problems.contains(&Problem::Unparsed) {
-            self.firm(
+        if script.problems.contains(&ScriptProblem::Unparsed) {
+            self.add_firm(
                 Category::UNPARSED,
                 "it cannot be understood as a shell command",
             );
-            self.rough(source);
+            self.scan_unparsed(source);
         }
-        if script.problems.contains(&Problem::TooDeep) {
-            self.firm(Category::TOO_DEEP, "nested deeper than is looked at");
-            self.rough(source);
+        if script.problems.contains(&ScriptProblem::TooDeep) {
+            self.add_firm(Category::TOO_DEEP, "nested deeper than is looked at");
+            self.scan_unparsed(source);
         }
         for command in &script.commands {
             if self.depth == 1 {
@@ -204,40 +206,40 @@ impl<'a> Look<'a> {
             self.dynamic |= is_dynamic(command);
             self.simple(&script, command);
             if self.depth == 1 {
-                self.parts.push(Part {
+                self.parts.push(CommandPart {
                     argv: argv(command),
                     findings: self.part..self.findings.len(),
                 });
             }
-            // What commands mean together belongs to none of them.
+            // Findings about combinations belong to no single command.
             self.flow(&script, command);
         }
         if self.depth > 1 {
-            self.evaluated_within(source);
+            self.check_evaluated_texts(source);
         }
         self.depth -= 1;
     }
 
-    fn simple(&mut self, script: &Script, command: &Simple) {
+    fn simple(&mut self, script: &ShellScript, command: &SimpleCommand) {
         self.excerpt.clone_from(&command.excerpt);
         let reads = command
             .words
             .first()
             .is_some_and(|word| word.text == "read");
         for (name, value) in &command.assigns {
-            // `IFS= read` changes nothing but what this one reads.
+            // `IFS= read` only affects this `read`.
             if !(reads && name == "IFS") {
                 self.assignment(name, value, command.words.is_empty());
             }
         }
         for redirect in &command.redirects {
             match redirect.flow {
-                Flow::In => self.read(&redirect.target),
-                Flow::Out => self.write(&redirect.target, Verb::Redirect),
+                RedirectDirection::In => self.read(&redirect.target),
+                RedirectDirection::Out => self.write(&redirect.target, WriteKind::Redirect),
             }
         }
         if !command.words.is_empty() {
-            self.run(Call {
+            self.run(ProgramCall {
                 name: "",
                 words: &command.words,
                 command,
@@ -246,27 +248,27 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// The program that `call.words` start, wherever they come from.
-    fn run(&mut self, call: Call<'_>) {
-        if self.wraps >= WRAPS {
-            self.firm(
+    /// Classifies the program that `call.words` run.
+    fn run(&mut self, call: ProgramCall<'_>) {
+        if self.wrapper_depth >= MAX_WRAPPERS {
+            self.add_firm(
                 Category::TOO_DEEP,
                 "commands within commands, deeper than is looked at",
             );
-            self.every_suffix(call);
+            self.classify_every_suffix(call);
             return;
         }
-        self.wraps += 1;
-        self.run_here(call);
-        self.wraps -= 1;
+        self.wrapper_depth += 1;
+        self.classify_call_inner(call);
+        self.wrapper_depth -= 1;
     }
 
-    fn run_here(&mut self, call: Call<'_>) {
+    fn classify_call_inner(&mut self, call: ProgramCall<'_>) {
         let Some(first) = call.words.first() else {
             return;
         };
         if first.dynamic || first.expanded || first.glob {
-            self.firm(
+            self.add_firm(
                 Category::DYNAMIC_COMMAND,
                 "which program runs is only known when it runs",
             );
@@ -275,19 +277,19 @@ impl<'a> Look<'a> {
             return;
         }
         let name = basename(&first.text).to_lowercase();
-        let call = Call {
+        let call = ProgramCall {
             name: &name,
             ..call
         };
-        self.remember(call);
+        self.record_program(call);
         if let Some(body) = self.alias(&first.text) {
-            self.firm(Category::DYNAMIC_COMMAND, "the command is an alias");
+            self.add_firm(Category::DYNAMIC_COMMAND, "the command is an alias");
             self.script(&body);
         }
         self.hardline(call);
-        self.callbacks(call);
+        self.check_callbacks(call);
         self.secrets(call);
-        if self.wrapped(call) {
+        if self.classify_wrapper(call) {
             return;
         }
         if call.script.functions.contains(&first.text) {
@@ -298,7 +300,7 @@ impl<'a> Look<'a> {
                 .iter()
                 .any(|path| first.text.strip_prefix(path) == Some(name.as_str()))
         {
-            self.program_file(first);
+            self.classify_program_file(first);
             return;
         }
         let known = self.builtin(call)
@@ -310,13 +312,13 @@ impl<'a> Look<'a> {
             || self.code(call)
             || self.readers(call);
         if !known {
-            self.soft(Category::PROGRAM, format!("runs {name}"));
+            self.add_soft(Category::PROGRAM, format!("runs {name}"));
         }
     }
 
-    /// Deny globs are matched with this.
-    fn remember(&mut self, call: Call<'_>) {
-        if self.seen.len() >= SEEN {
+    /// Deny globs are matched against this.
+    fn record_program(&mut self, call: ProgramCall<'_>) {
+        if self.seen.len() >= MAX_PROGRAMS {
             self.overflow = true;
             return;
         }
@@ -325,20 +327,20 @@ impl<'a> Look<'a> {
         self.seen.push(words.join(" "));
     }
 
-    /// A program by its path: whatever is in the file.
-    fn program_file(&mut self, word: &Word) {
+    /// A program by its path, with unknown content.
+    fn classify_program_file(&mut self, word: &ShellWord) {
         if self.is_fetched(word) {
-            self.firm(
+            self.add_firm(
                 Category::DOWNLOAD_RUN,
                 "runs a file that was just downloaded",
             );
         } else if self.is_made_executable(word) {
-            self.firm(
+            self.add_firm(
                 Category::CHMOD_RUN,
                 "makes a file executable and runs it at once",
             );
         } else {
-            self.soft(Category::PROGRAM, format!("runs {}", word.text));
+            self.add_soft(Category::PROGRAM, format!("runs {}", word.text));
         }
     }
 
@@ -351,23 +353,23 @@ impl<'a> Look<'a> {
     }
 
     /// Arguments that are only known at run time might be options.
-    fn certain(&mut self, args: &[Word]) {
+    fn require_known_arguments(&mut self, args: &[ShellWord]) {
         if args.iter().any(|word| word.dynamic) {
-            self.soft(
+            self.add_soft(
                 Category::DYNAMIC_ARGUMENT,
                 "some arguments are only known when it runs",
             );
         }
     }
 
-    /// Options before a subcommand that might take it as their value.
-    fn sure(&mut self, args: &[Word], known: &str) {
+    /// Unknown options might take the subcommand as their value.
+    fn require_known_options(&mut self, args: &[ShellWord], known: &str) {
         if args::unsure(args, known) {
-            self.firm(Category::UNPARSED, "unknown options precede the subcommand");
+            self.add_firm(Category::UNPARSED, "unknown options precede the subcommand");
         }
     }
 
-    fn assignment(&mut self, name: &str, value: &Word, lasting: bool) {
+    fn assignment(&mut self, name: &str, value: &ShellWord, lasting: bool) {
         let name = name.split('[').next().unwrap_or(name);
         self.run_later(name, value);
         let loads = [
@@ -419,17 +421,17 @@ impl<'a> Look<'a> {
                 .any(|part| name.contains(part)))
             || name.starts_with("BASH_FUNC")
         {
-            self.firm(
+            self.add_firm(
                 Category::ENVIRONMENT,
                 format!("sets {name}, which makes programs run something else"),
             );
         } else if name.starts_with("HERMES_") {
-            self.firm(Category::HERMES_SETTINGS, format!("sets {name}"));
+            self.add_firm(Category::HERMES_SETTINGS, format!("sets {name}"));
         } else if (runs.contains(&name) && !harmless.contains(&value.text.as_str()))
             || changes.contains(&name)
             || (name.starts_with("LD_") || name.starts_with("DYLD_"))
         {
-            self.soft(
+            self.add_soft(
                 Category::ENVIRONMENT,
                 format!("sets {name}, which changes what programs do"),
             );
@@ -440,17 +442,17 @@ impl<'a> Look<'a> {
     }
 }
 
-fn is_dynamic(command: &Simple) -> bool {
+fn is_dynamic(command: &SimpleCommand) -> bool {
     let words = command.words.iter().chain(&command.input);
     let values = command.assigns.iter().map(|(_, value)| value);
     let targets = command.redirects.iter().map(|redirect| &redirect.target);
     words.chain(values).chain(targets).any(|word| word.dynamic)
 }
 
-/// The words of a command that consists of nothing else, all certain.
-fn argv(command: &Simple) -> Option<Vec<String>> {
+/// The words of a command without assignments or redirections, all certain.
+fn argv(command: &SimpleCommand) -> Option<Vec<String>> {
     let bare =
         command.assigns.is_empty() && command.redirects.is_empty() && command.input.is_none();
-    (bare && !command.words.is_empty() && command.words.iter().all(Word::is_static))
+    (bare && !command.words.is_empty() && command.words.iter().all(ShellWord::is_static))
         .then(|| command.words.iter().map(|word| word.text.clone()).collect())
 }

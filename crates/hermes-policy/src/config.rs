@@ -1,4 +1,4 @@
-//! What the configuration says about commands.
+//! The configuration of approvals.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,18 +7,18 @@ use hermes_config::{Config, Home};
 
 /// `approvals.mode`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// Ask the person.
+pub enum ApprovalMode {
+    /// Ask the user.
     #[default]
     Manual,
-    /// A model judges first; the person is asked where it does not approve.
+    /// A model judges first; the user is asked if it does not approve.
     Smart,
-    /// Ask nothing.
+    /// Never ask.
     Off,
 }
 
-impl Mode {
-    /// Words nobody knows ask.
+impl ApprovalMode {
+    /// Unknown values mean ask.
     pub fn parse(word: &str) -> Self {
         match word.trim().to_lowercase().as_str() {
             "smart" => Self::Smart,
@@ -28,21 +28,21 @@ impl Mode {
     }
 }
 
-/// `approvals.unattended`: what happens to a command that needs asking when nobody is there.
+/// `approvals.unattended`: what happens to a command that needs approval when no user is present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unattended {
+pub enum UnattendedMode {
     #[default]
     Deny,
     /// Programs and scripts may run as they would in a sandbox, even without one. Nothing else.
     AllowWorkspace,
     /// What the judge of smart mode approves may run.
     Smart,
-    /// Everything but the forbidden and the denied may run.
+    /// Everything except forbidden and denied commands may run.
     Allow,
 }
 
-impl Unattended {
-    /// Words nobody knows deny.
+impl UnattendedMode {
+    /// Unknown values mean deny.
     pub fn parse(word: &str) -> Self {
         match word.trim().to_lowercase().as_str() {
             "allow_workspace" => Self::AllowWorkspace,
@@ -55,21 +55,21 @@ impl Unattended {
 
 #[derive(Clone, Debug)]
 pub struct PolicyConfig {
-    pub mode: Mode,
-    pub unattended: Unattended,
-    /// `approvals.cron_mode` lets cron scripts run.
+    pub mode: ApprovalMode,
+    pub unattended: UnattendedMode,
+    /// `approvals.cron_mode` allows cron scripts.
     pub cron_allowed: bool,
-    /// How long a person has to answer; `None`: for ever.
+    /// How long a user has to answer; `None`: forever.
     pub timeout: Option<Duration>,
     /// `approvals.deny`
     pub deny: Vec<String>,
     /// `command_allowlist`
     pub rules: Vec<String>,
-    /// config.yaml, where rules are kept. `None`: they last as long as the process.
+    /// The config.yaml in which rules are stored. `None`: they last as long as the process.
     pub file: Option<PathBuf>,
-    /// What `~` means.
+    /// The expansion of `~`.
     pub user_home: PathBuf,
-    /// Where Hermes keeps its own files.
+    /// The Hermes home.
     pub hermes_home: PathBuf,
 }
 
@@ -77,11 +77,11 @@ impl PolicyConfig {
     pub fn from_config(home: &Home, config: &Config) -> Self {
         let approvals = &config.approvals;
         Self {
-            mode: Mode::parse(&approvals.mode),
+            mode: ApprovalMode::parse(&approvals.mode),
             unattended: approvals
                 .unattended
                 .as_deref()
-                .map_or(Unattended::Deny, Unattended::parse),
+                .map_or(UnattendedMode::Deny, UnattendedMode::parse),
             cron_allowed: matches!(approvals.cron_mode.as_str(), "approve" | "allow"),
             timeout: (approvals.timeout > 0).then(|| Duration::from_secs(approvals.timeout)),
             deny: approvals.deny.clone(),

@@ -1,4 +1,4 @@
-//! The one place that decides whether a command runs.
+//! Decides whether a command may run.
 
 mod words;
 
@@ -12,49 +12,49 @@ use hermes_core::ids::SessionId;
 use hermes_core::tool::{ToolContext, ToolErrorKind, ToolOutcome};
 
 use crate::assess;
-use crate::assessment::{Assessment, Class};
-use crate::config::{Mode, PolicyConfig, Unattended};
-use crate::judge::{Judge, JudgeQuestion, Opinion};
-use crate::live::Live;
-use crate::memory::Memory;
-use crate::request::{CommandRequest, Confinement, Kind};
+use crate::assessment::{Assessment, CommandClass};
+use crate::config::{ApprovalMode, PolicyConfig, UnattendedMode};
+use crate::judge::{Judge, JudgeOpinion, JudgeQuestion};
+use crate::live::LiveRules;
+use crate::memory::SessionApprovals;
+use crate::request::{CommandRequest, Confinement, RequestKind};
 use crate::rules;
 
 /// Why a command may run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permit {
-    pub how: How,
-    /// What was found about it.
+    pub how: PermitReason,
+    /// The findings about it.
     pub assessment: Assessment,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
-    /// Nothing about it needs asking.
+pub enum PermitReason {
+    /// Nothing about it needs approval.
     NotNeeded,
-    /// It runs where it can do no harm.
+    /// It runs in isolation.
     Isolated,
-    /// Approvals are off, or everything was approved beforehand.
+    /// Approvals are off, or everything was approved in advance.
     Off,
     /// A stored rule covers it.
     Rule,
-    /// A person allowed it, this once.
+    /// The user allowed it once.
     Once,
-    /// A person allowed it for this session, now or before.
+    /// The user allowed it for this session, now or before.
     Session,
-    /// A person allowed it for ever, just now.
+    /// The user has just allowed it forever.
     Always,
     /// The judge of smart mode allowed it.
     Smart,
-    /// Nobody is there and the configuration allows it.
+    /// No user is present and the configuration allows it.
     Unattended,
 }
 
-/// Why it may not.
+/// Why a command may not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub kind: RefusalKind,
-    /// For the model: what happened and that it is not to be tried in another way.
+    /// For the model: what happened, and not to try it in another way.
     pub text: String,
     pub assessment: Assessment,
 }
@@ -65,13 +65,13 @@ pub enum RefusalKind {
     Forbidden,
     /// `approvals.deny`
     DenyRule,
-    /// A person said no.
+    /// The user denied it.
     Denied,
-    /// Nobody is there to ask.
+    /// No user is present.
     Unattended,
-    /// Nobody answered in time.
+    /// The user did not answer in time.
     TimedOut,
-    /// The turn was stopped meanwhile.
+    /// The turn was cancelled meanwhile.
     Cancelled,
 }
 
@@ -86,30 +86,30 @@ impl Refusal {
     }
 }
 
-/// Decides about commands. Cheap to clone; clones share what was allowed for a session.
+/// Decides about commands. Cheap to clone; clones share session approvals.
 #[derive(Clone)]
 pub struct Gate {
     config: Arc<PolicyConfig>,
     judge: Option<Arc<dyn Judge>>,
-    live: Arc<Live>,
-    memory: Arc<Memory>,
-    /// Names requests, so that two of one call are told apart.
+    live: Arc<LiveRules>,
+    memory: Arc<SessionApprovals>,
+    /// Numbers requests, so that two requests of one call are distinct.
     asked: Arc<AtomicU64>,
 }
 
 impl Gate {
     pub fn new(config: PolicyConfig) -> Self {
-        let live = Live::new(config.file.clone(), &config.rules, &config.deny);
+        let live = LiveRules::new(config.file.clone(), &config.rules, &config.deny);
         Self {
             config: Arc::new(config),
             judge: None,
             live: Arc::new(live),
-            memory: Arc::new(Memory::default()),
+            memory: Arc::new(SessionApprovals::default()),
             asked: Arc::new(AtomicU64::new(0)),
         }
     }
 
-    /// With a model that judges in smart mode. Without one, smart asks.
+    /// With a model that judges in smart mode. Without one, smart mode asks.
     #[must_use]
     pub fn with_judge(mut self, judge: Arc<dyn Judge>) -> Self {
         self.judge = Some(judge);
@@ -120,7 +120,7 @@ impl Gate {
         &self.config
     }
 
-    /// What the command is. Looks at nothing but the request.
+    /// Classifies a command from the request alone.
     pub fn assess(&self, request: &CommandRequest) -> Assessment {
         assess::assess(
             request,
@@ -136,7 +136,7 @@ impl Gate {
                 .literal_separator(false)
                 .build()
             else {
-                // A pattern that cannot be understood refuses what contains its text.
+                // An invalid pattern refuses commands that contain its text.
                 let text = pattern.trim().to_lowercase();
                 return assessment.texts.iter().any(|known| known.contains(&text));
             };
@@ -148,20 +148,20 @@ impl Gate {
         })
     }
 
-    /// The stored rule that lets a command run. `attended`: a person is there.
+    /// The stored rule that allows a command. `attended`: a user is present.
     pub fn allowed_by(
         &self,
         request: &CommandRequest,
         assessment: &Assessment,
         attended: bool,
     ) -> Option<String> {
-        let soft = assess::soft_asks(request);
+        let soft = assess::asks_for_soft_findings(request);
         let entries = self.live.rules();
         rules::covering(&entries, &request.command, assessment, attended, soft).map(str::to_owned)
     }
 
-    /// Whether the command may run now. Asks the person where it must. `posture` says what confines
-    /// the command, in words for the person.
+    /// Whether the command may run now. Asks the user if necessary. `posture` describes for the user how the
+    /// command is confined.
     pub async fn admit(
         &self,
         request: &CommandRequest,
@@ -170,7 +170,7 @@ impl Gate {
     ) -> Result<Permit, Refusal> {
         let assessment = self.assess(request);
         let presence = cx.approver.presence();
-        let how = match self.settled(request, &assessment, presence, &cx.session) {
+        let how = match self.decide_without_asking(request, &assessment, presence, &cx.session) {
             Some(Ok(how)) => how,
             Some(Err((kind, text))) => return Err(refusal(kind, text, assessment)),
             None if presence == Presence::Nobody => {
@@ -190,70 +190,70 @@ impl Gate {
         Ok(Permit { how, assessment })
     }
 
-    /// What needs neither a person nor a model.
-    fn settled(
+    /// Decisions that need neither a user nor a model.
+    fn decide_without_asking(
         &self,
         request: &CommandRequest,
         assessment: &Assessment,
         presence: Presence,
         session: &SessionId,
-    ) -> Option<Result<How, (RefusalKind, String)>> {
-        if assessment.class == Class::Forbidden {
+    ) -> Option<Result<PermitReason, (RefusalKind, String)>> {
+        if assessment.class == CommandClass::Forbidden {
             return Some(Err((RefusalKind::Forbidden, words::forbidden(assessment))));
         }
         if let Some(pattern) = self.denied_by(assessment) {
             return Some(Err((RefusalKind::DenyRule, words::denied_by(&pattern))));
         }
         if request.confinement == Confinement::Isolated {
-            return Some(Ok(How::Isolated));
+            return Some(Ok(PermitReason::Isolated));
         }
-        if presence == Presence::Standing || self.config.mode == Mode::Off {
-            return Some(Ok(How::Off));
+        if presence == Presence::Standing || self.config.mode == ApprovalMode::Off {
+            return Some(Ok(PermitReason::Off));
         }
-        if assessment.class < Class::Ask {
-            return Some(Ok(How::NotNeeded));
+        if assessment.class < CommandClass::Ask {
+            return Some(Ok(PermitReason::NotNeeded));
         }
         let attended = presence == Presence::Person;
         if self.allowed_by(request, assessment, attended).is_some() {
-            return Some(Ok(How::Rule));
+            return Some(Ok(PermitReason::Rule));
         }
         self.memory
             .allows(session, request.command.trim())
-            .then_some(Ok(How::Session))
+            .then_some(Ok(PermitReason::Session))
     }
 
-    /// What the configuration says about a command that nobody can be asked about.
+    /// The configured decision if no user can be asked.
     async fn unattended(
         &self,
         request: &CommandRequest,
         assessment: &Assessment,
         cx: &ToolContext,
-    ) -> Option<How> {
+    ) -> Option<PermitReason> {
         let policy = match request.kind {
-            Kind::Cron if self.config.cron_allowed => Unattended::Allow,
+            RequestKind::Cron if self.config.cron_allowed => UnattendedMode::Allow,
             _ => self.config.unattended,
         };
         match policy {
-            Unattended::Deny => None,
-            Unattended::Allow => Some(How::Unattended),
-            Unattended::AllowWorkspace => {
+            UnattendedMode::Deny => None,
+            UnattendedMode::Allow => Some(PermitReason::Unattended),
+            UnattendedMode::AllowWorkspace => {
                 let harmless = assessment.asking(false).next().is_none();
-                harmless.then_some(How::Unattended)
+                harmless.then_some(PermitReason::Unattended)
             }
-            Unattended::Smart => {
-                let opinion = self.opinion(request, assessment, cx).await;
-                (opinion == Opinion::Approve).then_some(How::Smart)
+            UnattendedMode::Smart => {
+                let opinion = self.judge_opinion(request, assessment, cx).await;
+                (opinion == JudgeOpinion::Approve).then_some(PermitReason::Smart)
             }
         }
     }
 
-    /// The judge's opinion, where it is one to have.
-    async fn opinion(
+    /// The judge's opinion, if there is a judge for it.
+    async fn judge_opinion(
         &self,
         request: &CommandRequest,
         assessment: &Assessment,
         cx: &ToolContext,
-    ) -> Opinion {
+    ) -> JudgeOpinion {
         let personal = assessment
             .findings
             .iter()
@@ -263,29 +263,29 @@ impl Gate {
                 let question = JudgeQuestion::new(&cx.session, &request.command, assessment);
                 judge.judge(&question, &cx.cancel).await
             }
-            _ => Opinion::Unsure,
+            _ => JudgeOpinion::Unsure,
         }
     }
 
-    /// Asks the model, if it is to be asked, and then the person.
+    /// Asks the model, if configured, and then the user.
     async fn ask(
         &self,
         request: &CommandRequest,
         posture: &str,
         assessment: &Assessment,
         cx: &ToolContext,
-    ) -> Result<How, (RefusalKind, String)> {
+    ) -> Result<PermitReason, (RefusalKind, String)> {
         let mut reasons = assessment.reasons();
-        if self.config.mode == Mode::Smart {
-            match self.opinion(request, assessment, cx).await {
-                Opinion::Approve => return Ok(How::Smart),
-                Opinion::Deny { why } if why.is_empty() => {
+        if self.config.mode == ApprovalMode::Smart {
+            match self.judge_opinion(request, assessment, cx).await {
+                JudgeOpinion::Approve => return Ok(PermitReason::Smart),
+                JudgeOpinion::Deny { why } if why.is_empty() => {
                     reasons.push("the model that judges commands is against it".to_owned());
                 }
-                Opinion::Deny { why } => reasons.push(format!(
+                JudgeOpinion::Deny { why } => reasons.push(format!(
                     "the model that judges commands is against it: {why}"
                 )),
-                Opinion::Unsure => {}
+                JudgeOpinion::Unsure => {}
             }
         }
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
@@ -300,33 +300,33 @@ impl Gate {
         let verdict = tokio::select! {
             biased;
             () = cx.cancel.cancelled() => return Err((RefusalKind::Cancelled, words::CANCELLED.to_owned())),
-            verdict = self.decided(question, cx) => verdict,
+            verdict = self.await_decision(question, cx) => verdict,
         };
         let Some(verdict) = verdict else {
             return Err((RefusalKind::TimedOut, words::TIMED_OUT.to_owned()));
         };
         match verdict {
-            Verdict::Once => Ok(How::Once),
+            Verdict::Once => Ok(PermitReason::Once),
             Verdict::Session => {
                 self.memory.allow(&cx.session, request.command.trim());
-                Ok(How::Session)
+                Ok(PermitReason::Session)
             }
             Verdict::Always(rule) => {
                 self.memory.allow(&cx.session, request.command.trim());
                 if let Err(error) = self.live.add(&rule) {
-                    // It was allowed all the same; the next session asks again.
+                    // It was allowed anyway; the next session asks again.
                     tracing::warn!(%error, "a rule could not be stored");
                     cx.progress
                         .report(format!("the rule was not stored: {error}"));
                 }
-                Ok(How::Always)
+                Ok(PermitReason::Always)
             }
             Verdict::Deny { why } => Err((RefusalKind::Denied, words::denied(why.as_deref()))),
         }
     }
 
-    /// The person's answer; `None`: there was none in time.
-    async fn decided(&self, question: ApprovalRequest, cx: &ToolContext) -> Option<Verdict> {
+    /// The user's answer; `None`: none in time.
+    async fn await_decision(&self, question: ApprovalRequest, cx: &ToolContext) -> Option<Verdict> {
         let answer = cx.approver.decide(question);
         match self.config.timeout {
             Some(limit) => tokio::time::timeout(limit, answer).await.ok(),

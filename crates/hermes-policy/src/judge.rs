@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::assessment::Assessment;
 use crate::shell;
 
-/// The helper task whose model judges: `auxiliary.approval` of the config.
+/// The auxiliary task whose model judges: `auxiliary.approval` of the config.
 pub const TASK: &str = "approval";
 
 const SYSTEM: &str = "\
@@ -25,12 +25,12 @@ made again. Answer DENY if it could destroy work, leak secrets, change the syste
 people's systems, or lasts beyond this task. In every other case, and in doubt, answer ASK.\n\
 Answer with that one word first; a short reason may follow it on the same line.";
 
-/// What a judge is shown. Everything in it is data: it comes from the model that wants to run it.
+/// What a judge sees. All of it is data from the model that wants to run the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JudgeQuestion {
     pub session: SessionId,
     pub system: &'static str,
-    /// The command without its comments, inside a fence that it cannot close, and why it is asked.
+    /// The command without its comments, inside a fence that it cannot close, and the reasons for asking.
     pub text: String,
 }
 
@@ -54,17 +54,17 @@ impl JudgeQuestion {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Opinion {
-    /// Harmless: this command may run, this once.
+pub enum JudgeOpinion {
+    /// Harmless: this command may run once.
     Approve,
-    /// It looks dangerous. A person may still allow it.
+    /// It looks dangerous. The user may still allow it.
     Deny { why: String },
-    /// No clear answer, or none at all: a person decides.
+    /// No clear answer, or none at all: the user decides.
     Unsure,
 }
 
-impl Opinion {
-    /// The opinion in a model's answer: its first word, and nothing that contradicts it.
+impl JudgeOpinion {
+    /// Parses a model's answer: its first word, and nothing that contradicts it.
     pub fn read(answer: &str) -> Self {
         let answer = answer.trim();
         let line = answer.lines().next().unwrap_or_default().trim();
@@ -90,10 +90,10 @@ pub trait Judge: Send + Sync {
         &'a self,
         question: &'a JudgeQuestion,
         cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Opinion>;
+    ) -> BoxFuture<'a, JudgeOpinion>;
 }
 
-/// A judge by the helper model of [`TASK`].
+/// A judge that uses the auxiliary model of [`TASK`].
 pub struct ModelJudge {
     router: Arc<dyn ModelRouter>,
     timeout: Duration,
@@ -121,7 +121,7 @@ impl ModelJudge {
             messages: vec![Arc::new(Message::user(question.text.clone()))],
             tools: Arc::from([]),
             tool_choice: ToolChoice::Auto,
-            // Enough for a model that thinks before it answers.
+            // Enough for a model that reasons before it answers.
             max_tokens: Some(1_000),
             temperature: Some(0.0),
             reasoning: None,
@@ -138,7 +138,7 @@ impl ModelJudge {
             biased;
             () = cancel.cancelled() => Err("the turn was stopped".to_owned()),
             answer = tokio::time::timeout(self.timeout, work) => match answer {
-                // Half a verdict is none.
+                // A truncated verdict is none.
                 Ok(Ok(message)) if message.is_cut() => Err("its answer was cut off".to_owned()),
                 Ok(Ok(message)) => Ok(message.text),
                 Ok(Err(error)) => Err(error.to_string()),
@@ -153,13 +153,13 @@ impl Judge for ModelJudge {
         &'a self,
         question: &'a JudgeQuestion,
         cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Opinion> {
+    ) -> BoxFuture<'a, JudgeOpinion> {
         Box::pin(async move {
             match self.answer(question, cancel).await {
-                Ok(text) => Opinion::read(&text),
+                Ok(text) => JudgeOpinion::read(&text),
                 Err(error) => {
                     tracing::info!(error, "no opinion on a command");
-                    Opinion::Unsure
+                    JudgeOpinion::Unsure
                 }
             }
         })

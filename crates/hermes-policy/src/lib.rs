@@ -1,10 +1,10 @@
-//! What a command may do: one [`Gate`] for the terminal, background processes, `execute_code`, cron
-//! scripts, subagents and programs that are spawned for a server.
+//! Decides what a command may do: one [`Gate`] for the terminal, background processes, `execute_code`, cron
+//! scripts, subagents and programs spawned for a server.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`gate`] | decides: hardline, deny globs, rules, class, mode; asks the person; remembers answers |
-//! | [`config`] | what the configuration says about it |
+//! | [`gate`] | decides: hardline, deny globs, rules, class, mode; asks the user; remembers answers |
+//! | [`config`] | the configuration of approvals |
 //! | [`request`] | a command and where it would run |
 //! | [`assessment`] | classes, findings, categories |
 //! | [`judge`] | a model's opinion in smart mode |
@@ -25,9 +25,9 @@ pub mod request;
 pub mod rules;
 mod shell;
 
-pub use assess::is_hidden;
-pub use assessment::{Assessment, Category, Class, Finding, Weight};
-pub use config::{Mode, PolicyConfig, Unattended};
-pub use gate::{Gate, How, Permit, Refusal, RefusalKind};
-pub use judge::{Judge, JudgeQuestion, ModelJudge, Opinion};
-pub use request::{CommandRequest, Confinement, Kind};
+pub use assess::is_invisible;
+pub use assessment::{Assessment, Category, CommandClass, FindingWeight, PolicyFinding};
+pub use config::{ApprovalMode, PolicyConfig, UnattendedMode};
+pub use gate::{Gate, Permit, PermitReason, Refusal, RefusalKind};
+pub use judge::{Judge, JudgeOpinion, JudgeQuestion, ModelJudge};
+pub use request::{CommandRequest, Confinement, RequestKind};

@@ -1,5 +1,4 @@
-//! Rules as they stand in config.yaml now: one that is revoked stops counting at once, in every
-//! process.
+//! The current rules of config.yaml: a revoked rule stops applying at once, in every process.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -12,24 +11,24 @@ use serde_json::{Value, json};
 const KEY: &str = "command_allowlist";
 
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct LiveRules {
     file: Option<PathBuf>,
-    /// What does not come from the file: an administrator's, or of this process alone.
+    /// Rules that are not from the file: an administrator's, or those of this process.
     rules: Mutex<Vec<String>>,
     deny: Vec<String>,
-    cache: Mutex<Option<Cached>>,
+    cache: Mutex<Option<CachedRules>>,
 }
 
 #[derive(Clone, Debug)]
-struct Cached {
-    stamp: Stamp,
+struct CachedRules {
+    stamp: ConfigStamp,
     rules: Vec<String>,
     deny: Vec<String>,
 }
 
-type Stamp = Option<(SystemTime, u64)>;
+type ConfigStamp = Option<(SystemTime, u64)>;
 
-impl Live {
+impl LiveRules {
     pub(crate) fn new(file: Option<PathBuf>, rules: &[String], deny: &[String]) -> Self {
         let live = Self {
             file,
@@ -37,7 +36,7 @@ impl Live {
             deny: deny.to_vec(),
             cache: Mutex::new(None),
         };
-        let written = live.written();
+        let written = live.read_file_rules();
         let others = rules
             .iter()
             .filter(|rule| !written.rules.contains(rule))
@@ -48,7 +47,7 @@ impl Live {
     }
 
     pub(crate) fn rules(&self) -> Vec<String> {
-        let mut rules = self.written().rules;
+        let mut rules = self.read_file_rules().rules;
         rules.extend(
             self.rules
                 .lock()
@@ -59,10 +58,10 @@ impl Live {
         rules
     }
 
-    /// Those of the start stay: nothing that runs here can lift them.
+    /// The initial ones stay: nothing that runs here can remove them.
     pub(crate) fn deny(&self) -> Vec<String> {
         let mut deny = self.deny.clone();
-        for glob in self.written().deny {
+        for glob in self.read_file_rules().deny {
             if !deny.contains(&glob) {
                 deny.push(glob);
             }
@@ -82,9 +81,9 @@ impl Live {
         }
     }
 
-    fn written(&self) -> Cached {
+    fn read_file_rules(&self) -> CachedRules {
         let Some(file) = &self.file else {
-            return Cached {
+            return CachedRules {
                 stamp: None,
                 rules: Vec::new(),
                 deny: Vec::new(),
@@ -98,15 +97,15 @@ impl Live {
             return cached.clone();
         }
         let fresh = match ConfigDoc::open(file) {
-            Ok(doc) => Cached {
+            Ok(doc) => CachedRules {
                 stamp,
-                rules: texts(doc.tree().get(KEY)),
-                deny: texts(doc.tree().get("approvals").and_then(|at| at.get("deny"))),
+                rules: string_list(doc.tree().get(KEY)),
+                deny: string_list(doc.tree().get("approvals").and_then(|at| at.get("deny"))),
             },
             Err(error) => {
-                // A file that cannot be read allows nothing.
+                // An unreadable file allows nothing.
                 tracing::warn!(%error, "stored rules cannot be read");
-                Cached {
+                CachedRules {
                     stamp,
                     rules: Vec::new(),
                     deny: Vec::new(),
@@ -118,12 +117,12 @@ impl Live {
     }
 }
 
-fn stamp(file: &Path) -> Stamp {
+fn stamp(file: &Path) -> ConfigStamp {
     let meta = std::fs::metadata(file).ok()?;
     Some((meta.modified().ok()?, meta.len()))
 }
 
-fn texts(value: Option<&Value>) -> Vec<String> {
+fn string_list(value: Option<&Value>) -> Vec<String> {
     match value {
         Some(Value::String(text)) => vec![text.clone()],
         Some(Value::Array(items)) => items
@@ -134,22 +133,22 @@ fn texts(value: Option<&Value>) -> Vec<String> {
     }
 }
 
-/// The entries of config.yaml, in its order.
+/// The entries of config.yaml in order.
 pub fn stored(file: &Path) -> Result<Vec<String>, EditError> {
-    Ok(texts(ConfigDoc::open(file)?.tree().get(KEY)))
+    Ok(string_list(ConfigDoc::open(file)?.tree().get(KEY)))
 }
 
-/// Adds an entry. `false`: it was there.
+/// Adds an entry. `false`: it existed.
 pub fn add(file: &Path, rule: &Rule) -> Result<bool, EditError> {
     let mut doc = ConfigDoc::open(file)?;
-    if texts(doc.tree().get(KEY)).contains(&rule.0) {
+    if string_list(doc.tree().get(KEY)).contains(&rule.0) {
         return Ok(false);
     }
     doc.push(&KeyPath::new([KEY]), &json!(rule.0))?;
     doc.save()
 }
 
-/// Removes an entry. `false`: it was not there.
+/// Removes an entry. `false`: it did not exist.
 pub fn remove(file: &Path, entry: &str) -> Result<bool, EditError> {
     let mut doc = ConfigDoc::open(file)?;
     let at = match doc.tree().get(KEY) {

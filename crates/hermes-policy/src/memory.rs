@@ -1,29 +1,29 @@
-//! What was allowed for a session.
+//! Approvals for a session.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use hermes_core::ids::SessionId;
 
-/// Sessions that are remembered, and commands of each.
-const SESSIONS: usize = 256;
-const COMMANDS: usize = 256;
+/// Maximum number of remembered sessions, and of commands of each.
+const MAX_SESSIONS: usize = 256;
+const MAX_COMMANDS: usize = 256;
 
-/// Commands that a person allowed for a session. The oldest is forgotten first.
+/// Commands that the user allowed for a session. The oldest is removed first.
 #[derive(Debug, Default)]
-pub(crate) struct Memory(Mutex<Allowed>);
+pub(crate) struct SessionApprovals(Mutex<ApprovedCommands>);
 
 #[derive(Debug, Default)]
-struct Allowed {
+struct ApprovedCommands {
     sessions: HashMap<SessionId, VecDeque<String>>,
     order: VecDeque<SessionId>,
 }
 
-impl Memory {
+impl SessionApprovals {
     pub(crate) fn allow(&self, session: &SessionId, command: &str) {
         let mut allowed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !allowed.sessions.contains_key(session) {
-            if allowed.order.len() >= SESSIONS
+            if allowed.order.len() >= MAX_SESSIONS
                 && let Some(oldest) = allowed.order.pop_front()
             {
                 allowed.sessions.remove(&oldest);
@@ -34,7 +34,7 @@ impl Memory {
         if commands.iter().any(|known| known == command) {
             return;
         }
-        if commands.len() >= COMMANDS {
+        if commands.len() >= MAX_COMMANDS {
             commands.pop_front();
         }
         commands.push_back(command.to_owned());

@@ -1,8 +1,8 @@
-//! Shows that a command only does what is modelled.
+//! Proves that a command only does what is modelled.
 //!
-//! The rest of this crate looks for what is dangerous. This module works the other way round: a
-//! command counts as read-only or as a write to the workspace only where every construct, word,
-//! builtin, program and option of it is on a positive list. What is not shown to be harmless asks.
+//! The rest of this crate looks for dangerous commands. This module does the opposite: a command counts as
+//! read-only or as a write to the workspace only if every construct, word, builtin, program and option in it is
+//! on a positive list. Everything else asks.
 
 mod builtins;
 mod conditions;
@@ -25,30 +25,30 @@ mod wrappers;
 
 use std::collections::{HashMap, HashSet};
 
-use crate::classify::Look;
-use crate::shell::Word;
+use crate::classify::Classifier;
+use crate::shell::ShellWord;
 
 pub(crate) use python::is_offline_python;
 pub(crate) use text::is_harmless_sed;
 
-/// Commands that are looked at, loops unrolled.
+/// Maximum number of commands checked, with loops unrolled.
 const STEPS: usize = 2_000;
-/// Scripts within scripts.
+/// Maximum nesting of scripts.
 const NESTING: usize = 6;
 
-/// Why something could not be shown to be harmless.
+/// Why something could not be proven harmless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unproven {
     pub why: String,
-    /// It may read what is private.
+    /// It may read private files.
     pub private: bool,
-    /// The words of the command, where they are all known.
+    /// The words of the command, if they are all known.
     pub argv: Option<Vec<String>>,
-    /// A construct of the shell that may take text for code.
+    /// A shell construct that may evaluate text as code.
     pub evaluates: bool,
 }
 
-type Proven = Result<(), Unproven>;
+type ProofResult = Result<(), Unproven>;
 
 fn unproven(why: impl Into<String>) -> Unproven {
     Unproven {
@@ -70,7 +70,7 @@ fn private<T>(why: impl Into<String>) -> Result<T, Unproven> {
     })
 }
 
-/// A shell construct that is not modelled: it may take text for code.
+/// A shell construct that is not modelled: it may evaluate text as code.
 fn construct<T>(why: &str) -> Result<T, Unproven> {
     Err(Unproven {
         evaluates: true,
@@ -79,40 +79,40 @@ fn construct<T>(why: &str) -> Result<T, Unproven> {
 }
 
 #[derive(Clone, Debug)]
-struct Value {
+struct KnownValue {
     text: String,
     glob: bool,
 }
 
 struct Prover<'p, 'a> {
-    look: &'p Look<'a>,
+    classifier: &'p Classifier<'a>,
     /// Values that are certain where they are used.
-    variables: HashMap<String, Value>,
-    /// How often each name gets a value anywhere.
+    variables: HashMap<String, KnownValue>,
+    /// How often each name is assigned anywhere.
     assigned: HashMap<String, usize>,
     functions: HashSet<String>,
-    /// What is looked at runs at every run, once.
+    /// The current node is executed exactly once in every run.
     straight: bool,
     steps: usize,
     nesting: usize,
-    /// What a `find` hands on can have no private name.
+    /// The paths that `find` passes on cannot have a private name.
     narrowed: bool,
-    /// The script is for a shell that knows no more than POSIX asks for.
+    /// The script is for a POSIX shell without extensions.
     posix: bool,
-    /// The name of the command stands there as it is: bash does not cut the values of a declaration.
+    /// The command name is literal: bash then does not split the values of a declaration.
     direct: bool,
-    /// Settings of git may have been put in place: an archive or a patch brings what it likes.
+    /// Git settings may have been created: an archive or a patch can contain anything.
     repositories_moved: bool,
     /// Something in the workspace is changed.
     writes: bool,
     found: Vec<Unproven>,
 }
 
-/// What in `source` is not shown to be harmless, and whether it changes the workspace. Empty: all of
-/// it is harmless.
-pub(crate) fn unproven_parts(look: &Look<'_>, source: &str) -> (Vec<Unproven>, bool) {
+/// The parts of `source` that are not proven harmless, and whether it changes the workspace. Empty: everything
+/// is harmless.
+pub(crate) fn unproven_parts(classifier: &Classifier<'_>, source: &str) -> (Vec<Unproven>, bool) {
     let mut prover = Prover {
-        look,
+        classifier,
         variables: HashMap::new(),
         assigned: HashMap::new(),
         functions: HashSet::new(),
@@ -133,8 +133,8 @@ pub(crate) fn unproven_parts(look: &Look<'_>, source: &str) -> (Vec<Unproven>, b
 }
 
 impl Prover<'_, '_> {
-    /// A script, at the top or as an argument.
-    fn script(&mut self, source: &str) -> Proven {
+    /// A script, at the top level or as an argument.
+    fn script(&mut self, source: &str) -> ProofResult {
         if self.nesting >= NESTING {
             return refuse("commands within commands, deeper than is looked at");
         }
@@ -149,8 +149,8 @@ impl Prover<'_, '_> {
         result
     }
 
-    /// A script that another shell runs: its variables are not ours.
-    fn other_shell(&mut self, script: &Word, posix: bool) -> Proven {
+    /// A script that another shell runs, with variables of its own.
+    fn other_shell(&mut self, script: &ShellWord, posix: bool) -> ProofResult {
         if !script.known() || script.dynamic || script.glob {
             return construct("a script is only known when it runs");
         }
@@ -166,8 +166,8 @@ impl Prover<'_, '_> {
         result
     }
 
-    /// Notes a doubt about the command of `words` and goes on.
-    fn note(&mut self, mut doubt: Unproven, words: &[Word]) {
+    /// Records that the command of `words` is not proven, and continues.
+    fn note(&mut self, mut doubt: Unproven, words: &[ShellWord]) {
         if doubt.argv.is_none() {
             doubt.argv = evaluate::argv_of(words);
         }

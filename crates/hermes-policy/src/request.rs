@@ -2,29 +2,29 @@
 
 use std::path::{Path, PathBuf};
 
-/// What is asked of [`crate::Gate`].
+/// A request to [`crate::Gate`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandRequest {
-    /// The whole text: a shell script, or the program text of [`Kind::Code`].
+    /// The whole text: a shell script, or the program text of [`RequestKind::Code`].
     pub command: String,
-    /// Where it starts.
+    /// Its working directory.
     pub cwd: PathBuf,
-    /// Directories that it may change without being asked about, `cwd` usually among them. Temporary
-    /// directories always count.
+    /// Directories that it may change without asking, usually including `cwd`. Temporary directories are always
+    /// included.
     pub roots: Vec<PathBuf>,
     pub confinement: Confinement,
-    pub kind: Kind,
+    pub kind: RequestKind,
 }
 
 impl CommandRequest {
-    /// A terminal command in `cwd`, which is also its workspace, with nothing around it.
+    /// An unconfined terminal command whose workspace is `cwd`.
     pub fn terminal(command: impl Into<String>, cwd: &Path) -> Self {
         Self {
             command: command.into(),
             cwd: cwd.to_path_buf(),
             roots: vec![cwd.to_path_buf()],
             confinement: Confinement::None,
-            kind: Kind::Terminal,
+            kind: RequestKind::Terminal,
         }
     }
 
@@ -35,7 +35,7 @@ impl CommandRequest {
     }
 
     #[must_use]
-    pub fn kind(mut self, kind: Kind) -> Self {
+    pub fn kind(mut self, kind: RequestKind) -> Self {
         self.kind = kind;
         self
     }
@@ -48,21 +48,21 @@ impl CommandRequest {
     }
 }
 
-/// What keeps the command from doing harm while it runs.
+/// How the command is confined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Confinement {
-    /// Nothing: the host, or a remote host over ssh.
+    /// Not confined: the host, or a remote host over ssh.
     #[default]
     None,
     /// The sandbox is active: writes outside the workspace fail and secrets cannot be read.
     Sandboxed,
-    /// A container or machine of its own that shares no files with the host.
+    /// A separate container or machine that shares no files with the host.
     Isolated,
 }
 
 /// What runs the command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum RequestKind {
     #[default]
     Terminal,
     Background,
@@ -73,8 +73,8 @@ pub enum Kind {
     Spawn,
 }
 
-impl Kind {
-    /// The tool that asks, as people know it.
+impl RequestKind {
+    /// The display name of the tool that asks.
     pub fn tool(self) -> &'static str {
         match self {
             Self::Terminal | Self::Background => "terminal",

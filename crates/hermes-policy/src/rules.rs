@@ -1,37 +1,37 @@
 //! Stored permissions: the entries of `command_allowlist`.
 //!
-//! An entry is the text of a command, exactly; or words and ` *` for every command that begins with
-//! them. Older homes also hold names of categories and free globs; both are read, never written.
+//! An entry is the exact text of a command, or words followed by ` *` for every command that begins with them.
+//! Older homes also contain category names and free globs; both are read, never written.
 
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
 use hermes_core::approval::Rule;
 
-use crate::assessment::{Assessment, Category, Part};
+use crate::assessment::{Assessment, Category, CommandPart};
 pub use crate::live::{add, remove, stored};
-use crate::shell::{self, Surroundings};
+use crate::shell::{self, ScriptContext};
 
-/// What an entry of `command_allowlist` means.
+/// The meaning of an entry of `command_allowlist`.
 #[derive(Clone, Debug)]
 pub enum Meaning {
-    /// This command. A single one is compared word by word, a list as text.
+    /// Exactly this command. A single one is compared word by word, a list as text.
     Exact {
         text: String,
         argv: Option<Vec<String>>,
     },
     /// Commands that begin with these words.
     Prefix(Vec<String>),
-    /// A glob over the text of a single command, as older homes have them.
+    /// A glob for the text of a single command, from older homes.
     Glob(GlobMatcher),
-    /// A whole category of an older home: counts only while a person is there.
+    /// A whole category, from older homes: applies only while a user is present.
     Category(Category),
     /// It allows nothing.
     Ignored(&'static str),
 }
 
-/// The entry for exactly `command`. Wildcards in it are bracketed, so that they mean themselves, here
-/// and to the original.
+/// The entry for exactly `command`. Wildcards in it are bracketed to make them literal, here and for Hermes
+/// Agent.
 pub fn exact(command: &str) -> Rule {
     let mut text = String::with_capacity(command.len());
     for c in command.trim().chars() {
@@ -53,7 +53,7 @@ pub fn prefix(words: &[String]) -> Rule {
     Rule(format!("{} *", words.0))
 }
 
-/// What an entry means.
+/// Parses an entry.
 pub fn meaning(entry: &str) -> Meaning {
     let entry = entry.trim();
     if entry.is_empty() {
@@ -88,7 +88,7 @@ pub fn meaning(entry: &str) -> Meaning {
     }
 }
 
-/// The text without brackets around wildcards; `None` where a wildcard stands free.
+/// The text without brackets around wildcards; `None` if it contains an unbracketed wildcard.
 fn plain(entry: &str) -> Option<String> {
     let mut out = String::with_capacity(entry.len());
     let mut rest = entry;
@@ -104,9 +104,9 @@ fn plain(entry: &str) -> Option<String> {
     Some(out)
 }
 
-/// The words of a text that is a single command with nothing dynamic in it.
+/// The words of a text that is a single command without dynamic parts.
 fn argv(text: &str) -> Option<Vec<String>> {
-    let around = Surroundings {
+    let around = ScriptContext {
         cwd: "/".into(),
         user_home: "/".into(),
         hermes_home: "/".into(),
@@ -117,7 +117,7 @@ fn argv(text: &str) -> Option<Vec<String>> {
             let bare = command.assigns.is_empty()
                 && command.redirects.is_empty()
                 && command.input.is_none();
-            let certain = command.words.iter().all(shell::Word::is_static);
+            let certain = command.words.iter().all(shell::ShellWord::is_static);
             (bare && certain && !command.words.is_empty())
                 .then(|| command.words.iter().map(|word| word.text.clone()).collect())
         }
@@ -125,18 +125,18 @@ fn argv(text: &str) -> Option<Vec<String>> {
     }
 }
 
-/// Words as a shell reads them back.
+/// Quotes words for a shell.
 pub fn line(words: &[String]) -> String {
     shell::text::quote_all(words)
 }
 
-/// The words of `command` as a prefix, or why they are none.
+/// The words of `command` as a prefix, or why they cannot be one.
 pub fn words(command: &str) -> Result<Vec<String>, &'static str> {
     argv(command).ok_or("it is not a single command with plain words")
 }
 
-/// The entry among `entries` that lets `command` run, if any does. `attended`: a person is there.
-/// `soft`: soft findings ask.
+/// The entry among `entries` that allows `command`, if any. `attended`: a user is present. `soft`: soft
+/// findings ask.
 pub(crate) fn covering<'e>(
     entries: &'e [String],
     command: &str,
@@ -169,8 +169,8 @@ pub(crate) fn covering<'e>(
     used
 }
 
-/// Whether a rule about one command covers a finding of this one.
-fn covers(meaning: &Meaning, part: &Part, category: Category) -> bool {
+/// Whether a rule about one command covers a finding of it.
+fn covers(meaning: &Meaning, part: &CommandPart, category: Category) -> bool {
     let Some(argv) = &part.argv else {
         return false;
     };

@@ -1,7 +1,7 @@
-//! A shell script as a list of simple commands, with what can be known of their words.
+//! Parses a shell script into a list of simple commands, with what is known about their words.
 //!
-//! tree-sitter finds the structure. Words are evaluated as far as their text decides them; what only
-//! a run could tell is marked, never guessed away.
+//! tree-sitter provides the structure. Words are evaluated as far as their text allows; what depends on the run
+//! is marked, never guessed.
 
 pub(crate) mod text;
 mod tree;
@@ -12,12 +12,12 @@ mod word;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// Stands in [`Word::text`] for what only a run can tell.
+/// Placeholder in [`ShellWord::text`] for what is only known at run time.
 pub(crate) const UNKNOWN: char = '\u{E000}';
 
-/// What a script is read against.
+/// Context of a script.
 #[derive(Clone, Debug)]
-pub(crate) struct Surroundings {
+pub(crate) struct ScriptContext {
     pub cwd: PathBuf,
     pub user_home: PathBuf,
     pub hermes_home: PathBuf,
@@ -25,20 +25,20 @@ pub(crate) struct Surroundings {
 
 /// One word of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Word {
-    /// The most likely text, with [`UNKNOWN`] for the parts that are not known.
+pub(crate) struct ShellWord {
+    /// The most likely text, with [`UNKNOWN`] for unknown parts.
     pub text: String,
     /// The text is not certain.
     pub dynamic: bool,
-    /// An expansion took part in it, certain or not.
+    /// It contains an expansion, certain or not.
     pub expanded: bool,
     /// It has unquoted wildcards.
     pub glob: bool,
-    /// The commands of substitutions within it: indices into [`Script::commands`].
+    /// The commands of its substitutions: indices into [`ShellScript::commands`].
     pub inner: Option<Range<usize>>,
 }
 
-impl Word {
+impl ShellWord {
     pub(crate) fn plain(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -46,7 +46,7 @@ impl Word {
         }
     }
 
-    /// Known, and the same at every run.
+    /// Known, and the same in every run.
     pub(crate) fn is_static(&self) -> bool {
         !self.dynamic && !self.expanded && !self.glob
     }
@@ -57,64 +57,64 @@ impl Word {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flow {
+pub(crate) enum RedirectDirection {
     In,
     Out,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Redirect {
-    pub flow: Flow,
-    pub target: Word,
+pub(crate) struct ShellRedirect {
+    pub flow: RedirectDirection,
+    pub target: ShellWord,
 }
 
-/// A command without operators around it.
+/// A command without operators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Simple {
-    /// Its name first. Empty for redirections and assignments that stand alone.
-    pub words: Vec<Word>,
-    pub assigns: Vec<(String, Word)>,
-    pub redirects: Vec<Redirect>,
+pub(crate) struct SimpleCommand {
+    /// Its name first. Empty for a redirection or assignment on its own.
+    pub words: Vec<ShellWord>,
+    pub assigns: Vec<(String, ShellWord)>,
+    pub redirects: Vec<ShellRedirect>,
     /// A here document or here string.
-    pub input: Option<Word>,
-    /// The pipelines it stands in, outermost first: which, and at which place.
+    pub input: Option<ShellWord>,
+    /// The pipelines it is part of, outermost first: pipeline and position.
     pub pipes: Vec<(usize, usize)>,
     /// Its source.
     pub excerpt: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Problem {
-    /// The text is not what the grammar knows.
+pub(crate) enum ScriptProblem {
+    /// The grammar does not accept the text.
     Unparsed,
-    /// More levels than are looked at.
+    /// Nested too deeply.
     TooDeep,
     ForkBomb,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Script {
-    pub commands: Vec<Simple>,
-    pub problems: Vec<Problem>,
+pub(crate) struct ShellScript {
+    pub commands: Vec<SimpleCommand>,
+    pub problems: Vec<ScriptProblem>,
     /// Names of functions that it defines.
     pub functions: Vec<String>,
 }
 
-impl Script {
-    pub(crate) fn problem(&mut self, problem: Problem) {
+impl ShellScript {
+    pub(crate) fn add_problem(&mut self, problem: ScriptProblem) {
         if !self.problems.contains(&problem) {
             self.problems.push(problem);
         }
     }
 }
 
-/// Reads `source`. Always yields something; what was not understood is in [`Script::problems`].
-pub(crate) fn read(source: &str, around: &Surroundings) -> Script {
+/// Parses `source`. Always returns a script; what was not understood is in [`ShellScript::problems`].
+pub(crate) fn read(source: &str, around: &ScriptContext) -> ShellScript {
     match tree::parse(source) {
-        Some(tree) => walk::Walker::new(source, around).walk(&tree),
-        None => Script {
-            problems: vec![Problem::Unparsed],
-            ..Script::default()
+        Some(tree) => walk::ScriptWalker::new(source, around).walk(&tree),
+        None => ShellScript {
+            problems: vec![ScriptProblem::Unparsed],
+            ..ShellScript::default()
         },
     }
 }
@@ -123,6 +123,6 @@ pub(crate) fn read(source: &str, around: &Surroundings) -> Script {
 pub(crate) fn without_comments(source: &str) -> String {
     tree::parse(source).map_or_else(
         || source.to_owned(),
-        |tree| tree::uncommented(source, &tree),
+        |tree| tree::strip_comments(source, &tree),
     )
 }

@@ -1,4 +1,4 @@
-//! What survives: state.db, memory files, the skills library, the job table
+//! Persistent data: state.db, memory files, the skills library, the job table
 //!
 //! | module | what it does |
 //! |---|---|

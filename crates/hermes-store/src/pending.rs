@@ -23,7 +23,7 @@ impl Subsystem {
     }
 }
 
-/// A write that was asked for and not done yet.
+/// A write that was requested but not applied yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PendingWrite {
     pub id: String,
@@ -36,13 +36,13 @@ pub struct PendingWrite {
     pub origin: String,
     #[serde(default)]
     pub created_at: f64,
-    /// The arguments of the call, to be carried out later.
+    /// The arguments of the call, to be applied later.
     pub payload: Value,
     #[serde(flatten)]
     pub other: serde_json::Map<String, Value>,
 }
 
-/// The waiting writes of one home.
+/// The pending writes of one home.
 #[derive(Clone, Debug)]
 pub struct PendingWrites {
     dir: PathBuf,
@@ -82,7 +82,7 @@ impl PendingWrites {
         Ok(write)
     }
 
-    /// Oldest first. Records that cannot be read are passed over with a warning.
+    /// Oldest first. Unreadable records are skipped with a warning.
     pub fn list(&self, subsystem: Subsystem) -> io::Result<Vec<PendingWrite>> {
         let dir = self.dir.join(subsystem.as_str());
         let entries = match std::fs::read_dir(&dir) {
@@ -106,7 +106,7 @@ impl PendingWrites {
         Ok(writes)
     }
 
-    /// Removes a record. `false`: there is none of that id.
+    /// Removes a record. `false` if there is none with that id.
     pub fn discard(&self, subsystem: Subsystem, id: &str) -> io::Result<bool> {
         if id.is_empty() || !id.chars().all(|c| c.is_ascii_alphanumeric()) {
             return Ok(false);

@@ -1,7 +1,7 @@
-//! Looks for text that tries to give the model orders: in memory entries, project files and
-//! whatever else is put into a system prompt.
+//! Detects text that tries to instruct the model: in memory entries, project files and other
+//! content of a system prompt.
 //!
-//! A guard, not a proof: it catches the plain forms. The text is NFKC-folded first, so that
+//! A heuristic, not a proof: it catches the plain forms. The text is NFKC-normalized first, so that
 //! full-width letters do not hide a word.
 
 use std::fmt;
@@ -10,12 +10,12 @@ use std::sync::OnceLock;
 use regex::bytes::{Regex, RegexBuilder};
 use unicode_normalization::UnicodeNormalization;
 
-/// Only this many characters are looked at.
+/// Only this many characters are scanned.
 pub const MAX_CHARS: usize = 65_536;
 
-/// How suspicious the reader is.
+/// How strict the scan is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum ScanScope {
     /// Project files: instructions are normal there, so only clear attacks count.
     Context,
     /// Text that stays in every future prompt (memory): also secrets and persistence.
@@ -23,7 +23,7 @@ pub enum Scope {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Category {
+pub enum ThreatCategory {
     PromptInjection,
     RoleOverride,
     Concealment,
@@ -35,11 +35,11 @@ pub enum Category {
     Persistence,
     AgentConfig,
     EmbeddedSecret,
-    /// A character that cannot be seen.
+    /// An invisible character.
     Invisible(char),
 }
 
-impl fmt::Display for Category {
+impl fmt::Display for ThreatCategory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self {
             Self::PromptInjection => "prompt_injection",
@@ -59,8 +59,8 @@ impl fmt::Display for Category {
     }
 }
 
-/// Every category found in `text`, each once; empty when there is nothing to object to.
-pub fn scan(text: &str, scope: Scope) -> Vec<Category> {
+/// Every category found in `text`, each once; empty if there are none.
+pub fn scan(text: &str, scope: ScanScope) -> Vec<ThreatCategory> {
     let end = text
         .char_indices()
         .nth(MAX_CHARS)
@@ -73,7 +73,7 @@ pub fn scan(text: &str, scope: Scope) -> Vec<Category> {
         (invisible(head), folded.to_lowercase())
     };
     for pattern in &PATTERNS {
-        let wanted = pattern.scope == Scope::Context || scope == Scope::Strict;
+        let wanted = pattern.scope == ScanScope::Context || scope == ScanScope::Strict;
         if wanted && !found.contains(&pattern.category) && pattern.matches(&lower) {
             found.push(pattern.category);
         }
@@ -81,14 +81,14 @@ pub fn scan(text: &str, scope: Scope) -> Vec<Category> {
     found
 }
 
-/// The first thing to object to.
-pub fn first(text: &str, scope: Scope) -> Option<Category> {
+/// The first category found.
+pub fn first(text: &str, scope: ScanScope) -> Option<ThreatCategory> {
     scan(text, scope).into_iter().next()
 }
 
 /// Zero-width and direction-changing characters. Joiners between two non-ASCII characters are
-/// spelling (emoji families, Persian, Indic scripts), not hiding.
-fn invisible(text: &str) -> Vec<Category> {
+/// legitimate (emoji families, Persian, Indic scripts).
+fn invisible(text: &str) -> Vec<ThreatCategory> {
     let mut found = Vec::new();
     let mut before: Option<char> = None;
     let mut rest = text.chars().peekable();
@@ -98,7 +98,7 @@ fn invisible(text: &str) -> Vec<Category> {
             let spelled = |side: Option<char>| {
                 side.is_some_and(|other| !other.is_ascii() && !is_invisible(other))
             };
-            let category = Category::Invisible(c);
+            let category = ThreatCategory::Invisible(c);
             let spelling = joiner && spelled(before) && spelled(rest.peek().copied());
             if !spelling && !found.contains(&category) {
                 found.push(category);
@@ -122,9 +122,9 @@ fn is_invisible(c: char) -> bool {
 }
 
 struct Pattern {
-    category: Category,
-    scope: Scope,
-    /// One word of each group must occur before the expression is even compiled: most texts cost
+    category: ThreatCategory,
+    scope: ScanScope,
+    /// One word of each group must occur before the regex is even compiled, so that most texts cost
     /// nothing.
     anchors: &'static [&'static [&'static str]],
     /// Matched against lower-cased text.
@@ -140,19 +140,20 @@ impl Pattern {
                 .compiled
                 .get_or_init(|| compile(self.source).ok())
                 .as_ref()
-                // An expression that does not compile (a test forbids it) blocks rather than lets pass.
+                // A regex that does not compile (a test prevents it) blocks the text rather than
+                // letting it pass.
                 .is_none_or(|regex| regex.is_match(lower.as_bytes()))
     }
 }
 
-/// Bytes, not characters: the same hits, and compiled in a fraction of the time.
+/// Bytes instead of characters: the same matches, compiled in a fraction of the time.
 fn compile(source: &str) -> Result<Regex, regex::Error> {
     RegexBuilder::new(source).unicode(false).build()
 }
 
 const fn pattern(
-    category: Category,
-    scope: Scope,
+    category: ThreatCategory,
+    scope: ScanScope,
     anchors: &'static [&'static [&'static str]],
     source: &'static str,
 ) -> Pattern {
@@ -165,8 +166,8 @@ const fn pattern(
     }
 }
 
-use Category as C;
-use Scope::{Context, Strict};
+use ScanScope::{Context, Strict};
+use ThreatCategory as C;
 
 static PATTERNS: [Pattern; 24] = [
     pattern(
@@ -374,7 +375,7 @@ mod tests {
     use super::*;
 
     fn strict(text: &str) -> Vec<String> {
-        scan(text, Scope::Strict)
+        scan(text, ScanScope::Strict)
             .iter()
             .map(ToString::to_string)
             .collect()
@@ -421,7 +422,7 @@ mod tests {
             ),
         ];
         for (text, category) in cases {
-            for scope in [Scope::Context, Scope::Strict] {
+            for scope in [ScanScope::Context, ScanScope::Strict] {
                 let found = scan(text, scope);
                 assert!(
                     found.iter().any(|c| c.to_string() == category),
@@ -443,7 +444,7 @@ mod tests {
         ];
         for (text, category) in cases {
             assert_eq!(strict(text), [category], "{text}");
-            assert_eq!(scan(text, Scope::Context), [], "{text}");
+            assert_eq!(scan(text, ScanScope::Context), [], "{text}");
         }
     }
 
@@ -462,7 +463,7 @@ mod tests {
             assert_eq!(strict(text), Vec::<String>::new(), "{text}");
         }
         let curl = "curl -H \"Authorization: Bearer $API_TOKEN\" https://api.example/v1";
-        assert_eq!(scan(curl, Scope::Context), []);
+        assert_eq!(scan(curl, ScanScope::Context), []);
     }
 
     #[test]

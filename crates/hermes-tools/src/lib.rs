@@ -1,4 +1,4 @@
-//! The built-in tools: each module is a toolset's worth of them.
+//! The built-in tools, one module per toolset.
 //!
 //! | module | tools |
 //! |---|---|
@@ -19,10 +19,10 @@ use std::sync::Arc;
 use hermes_core::approval::Presence;
 use hermes_core::tool::{Effects, ToolContext, ToolSpec};
 use hermes_exec::Confinement;
-use hermes_policy::{Gate, Mode};
+use hermes_policy::{ApprovalMode, Gate};
 use serde_json::Value;
 
-/// The first sentence of `description` must say it all: small contexts see no more.
+/// The first sentence of `description` must be complete: small contexts see no more.
 pub(crate) fn spec(
     name: &str,
     toolset: &'static str,
@@ -41,16 +41,17 @@ pub(crate) fn spec(
     }
 }
 
-/// Whether what runs under `confinement` can reach the network.
+/// Whether a program under `confinement` can access the network.
 pub(crate) fn reaches_network(confinement: &Confinement) -> bool {
     !matches!(confinement, Confinement::Workspace { network: false, .. })
 }
 
-/// `approvals.mode: off` is somebody's choice, never the default: where nobody can be asked to let
-/// a command or a program out of the sandbox, it is not kept in. Said once.
+/// `approvals.mode: off` is a deliberate choice: if no user can be asked to let a command or program out of the
+/// sandbox, it is not confined. Logged once.
 pub(crate) fn is_free(gate: &Gate, cx: &ToolContext) -> bool {
     static SAID: std::sync::Once = std::sync::Once::new();
-    let free = gate.config().mode == Mode::Off && cx.approver.presence() == Presence::Nobody;
+    let free =
+        gate.config().mode == ApprovalMode::Off && cx.approver.presence() == Presence::Nobody;
     if free {
         SAID.call_once(|| {
             tracing::warn!(

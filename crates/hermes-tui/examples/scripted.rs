@@ -7,18 +7,18 @@ use std::time::Duration;
 use hermes_config::schema::Tui;
 use hermes_core::approval::{ApprovalRequest, Rule};
 use hermes_core::ask::{Choice, Question, Want};
-use hermes_core::event::{AgentCommand, AgentEvent, Sequenced, TurnExit, TurnSummary};
+use hermes_core::event::{AgentCommand, AgentEvent, SequencedEvent, TurnExit, TurnSummary};
 use hermes_core::front_end::{Effect, ShownText, TextKind};
 use hermes_core::ids::{SessionId, TurnId};
 use hermes_core::model::{Route, WireFormat};
 use hermes_core::usage::{Cost, PriceSource, Usage};
-use hermes_tui::app::{self, Farewell, Options};
+use hermes_tui::app::{self, AppOptions, ExitReason};
 use hermes_tui::port::{self, Ask, HostPort, McpCount, News, Status};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let (port, host) = port::pair();
-    let mut options = Options::new(env!("CARGO_PKG_VERSION"), status());
+    let mut options = AppOptions::new(env!("CARGO_PKG_VERSION"), status());
     options.keep = std::env::var_os("SCRIPTED_KEEP").map(Into::into);
     options.tui = Tui {
         screen: std::env::var("SCRIPTED_SCREEN")
@@ -30,7 +30,7 @@ async fn main() -> ExitCode {
     let ended = app::run(port, options).await;
     drop(program.await);
     match ended {
-        Ok(Farewell::Left) => ExitCode::SUCCESS,
+        Ok(ExitReason::UserLeft) => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     }
 }
@@ -107,7 +107,7 @@ impl Program {
 
     async fn event(&mut self, event: AgentEvent) {
         self.seq += 1;
-        let event = Sequenced {
+        let event = SequencedEvent {
             seq: self.seq,
             turn: Some(TurnId(1)),
             event,

@@ -1,24 +1,24 @@
-//! Output of programs: colours kept, everything else that drives a terminal removed.
+//! Program output: colours are kept, all other terminal control sequences removed.
 //!
-//! A line that was written over (`\r`, as progress bars do) is shown as it stood in the end.
+//! A line that was overwritten (`\r`, as progress bars do) is shown in its final state.
 
 use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::text::{Line, Span};
 
-use crate::theme::{Role, Theme};
+use crate::theme::{StyleRole, Theme};
 use crate::width;
 
-/// Of one text; what comes before is left out.
+/// Limit for one text; earlier bytes are dropped.
 const MAX_BYTES: usize = 1024 * 1024;
-/// Of one line; what comes after is left out.
+/// Limit for one line; the rest is dropped.
 const MAX_LINE: usize = 16 * 1024;
-/// Parameters of one sequence that are read.
+/// Maximum number of parameters read from one sequence.
 const MAX_PARAMETERS: usize = 32;
 
-/// The lines of an output in the order they stand.
+/// The lines of an output, in order.
 pub fn lines(text: &str, theme: &Theme) -> Vec<Line<'static>> {
-    let mut screen = Screen::new(theme);
-    screen.read(end_of(text, MAX_BYTES));
+    let mut screen = AnsiParser::new(theme);
+    screen.read(last_bytes(text, MAX_BYTES));
     screen.finish()
 }
 
@@ -33,8 +33,8 @@ pub fn plain(text: &str) -> String {
         .join("\n")
 }
 
-/// The last `max` bytes or less, from the beginning of a line where there is one.
-fn end_of(text: &str, max: usize) -> &str {
+/// The last `max` bytes or fewer, starting at the beginning of a line if possible.
+fn last_bytes(text: &str, max: usize) -> &str {
     let Some(mut start) = text.len().checked_sub(max) else {
         return text;
     };
@@ -48,64 +48,64 @@ fn end_of(text: &str, max: usize) -> &str {
     }
 }
 
-struct Screen<'a> {
+struct AnsiParser<'a> {
     theme: &'a Theme,
     lines: Vec<Line<'static>>,
-    /// The line that is written, and since the last `\r`.
+    /// The current line, and its length since the last `\r`.
     spans: Vec<(String, Style)>,
     length: usize,
-    returned: bool,
+    carriage_returned: bool,
     style: Style,
     base: Style,
 }
 
-/// Within a sequence.
-enum State {
+/// Parser state within an escape sequence.
+enum SequenceState {
     Text,
     Escape,
-    /// `ESC [`, with what was read of it.
+    /// `ESC [`, with the part read so far.
     Control(String),
-    /// Until BEL or ST: titles, links, pictures.
+    /// Skipped until BEL or ST: titles, links, images.
     Skipped {
         escape: bool,
     },
 }
 
-impl<'a> Screen<'a> {
+impl<'a> AnsiParser<'a> {
     fn new(theme: &'a Theme) -> Self {
-        let base = theme.style(Role::Dim);
+        let base = theme.style(StyleRole::Dim);
         Self {
             theme,
             lines: Vec::new(),
             spans: Vec::new(),
             length: 0,
-            returned: false,
+            carriage_returned: false,
             style: base,
             base,
         }
     }
 
     fn read(&mut self, text: &str) {
-        let mut state = State::Text;
+        let mut state = SequenceState::Text;
         for ch in text.chars() {
             state = match state {
-                State::Text => self.text(ch),
-                State::Escape => match ch {
-                    '[' => State::Control(String::new()),
-                    ']' | 'P' | 'X' | '^' | '_' => State::Skipped { escape: false },
-                    // Intermediates: one more character belongs to it.
-                    ' '..='/' | '\u{1b}' => State::Escape,
-                    // A line break is never part of one.
+                SequenceState::Text => self.text(ch),
+                SequenceState::Escape => match ch {
+                    '[' => SequenceState::Control(String::new()),
+                    ']' | 'P' | 'X' | '^' | '_' => SequenceState::Skipped { escape: false },
+                    // Intermediate bytes: one more character belongs to the sequence.
+                    ' '..='/' | '\u{1b}' => SequenceState::Escape,
+                    // A line break is never part of a sequence.
                     '\n' => self.text(ch),
-                    _ => State::Text,
+                    _ => SequenceState::Text,
                 },
-                State::Control(read) => self.control(read, ch),
-                State::Skipped { escape } => match ch {
-                    '\u{7}' | '\u{9c}' => State::Text,
-                    '\\' if escape => State::Text,
-                    // Whoever never ends it does not swallow the rest.
+                SequenceState::Control(read) => self.control(read, ch),
+                SequenceState::Skipped { escape } => match ch {
+                    '\u{7}' | '\u{9c}' => SequenceState::Text,
+                    '\\' if escape => SequenceState::Text,
+                    // An unterminated sequence must not swallow the rest.
                     '\n' => self.text(ch),
-                    _ => State::Skipped {
+                    _ => SequenceState::Skipped {
                         escape: ch == '\u{1b}',
                     },
                 },
@@ -113,43 +113,45 @@ impl<'a> Screen<'a> {
         }
     }
 
-    fn text(&mut self, ch: char) -> State {
+    fn text(&mut self, ch: char) -> SequenceState {
         match ch {
-            '\u{1b}' => return State::Escape,
-            '\u{9b}' => return State::Control(String::new()),
-            '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => return State::Skipped { escape: false },
+            '\u{1b}' => return SequenceState::Escape,
+            '\u{9b}' => return SequenceState::Control(String::new()),
+            '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => {
+                return SequenceState::Skipped { escape: false };
+            }
             '\n' => self.end_line(),
-            '\r' => self.returned = true,
+            '\r' => self.carriage_returned = true,
             '\u{8}' => self.back(),
             '\t' => self.push('\t'),
             ch if ch.is_control() => {}
             ch => self.push(ch),
         }
-        State::Text
+        SequenceState::Text
     }
 
-    fn control(&mut self, mut read: String, ch: char) -> State {
+    fn control(&mut self, mut read: String, ch: char) -> SequenceState {
         match ch {
             '\u{40}'..='\u{7e}' => {
                 if ch == 'm' {
-                    self.paint(&read);
+                    self.apply_sgr(&read);
                 }
-                State::Text
+                SequenceState::Text
             }
             '\u{20}'..='\u{3f}' => {
                 if read.len() < 8 * MAX_PARAMETERS {
                     read.push(ch);
                 }
-                State::Control(read)
+                SequenceState::Control(read)
             }
-            '\u{1b}' => State::Escape,
+            '\u{1b}' => SequenceState::Escape,
             '\n' | '\r' => self.text(ch),
-            _ => State::Text,
+            _ => SequenceState::Text,
         }
     }
 
     fn push(&mut self, ch: char) {
-        if std::mem::take(&mut self.returned) {
+        if std::mem::take(&mut self.carriage_returned) {
             self.spans.clear();
             self.length = 0;
         }
@@ -173,7 +175,7 @@ impl<'a> Screen<'a> {
     }
 
     fn end_line(&mut self) {
-        self.returned = false;
+        self.carriage_returned = false;
         self.length = 0;
         let mut spans: Vec<Span<'static>> = Vec::new();
         let mut column = 0;
@@ -196,7 +198,7 @@ impl<'a> Screen<'a> {
     }
 
     /// `ESC [ … m`.
-    fn paint(&mut self, parameters: &str) {
+    fn apply_sgr(&mut self, parameters: &str) {
         if parameters.starts_with(['<', '=', '>', '?']) {
             return;
         }
@@ -209,9 +211,9 @@ impl<'a> Screen<'a> {
             match first {
                 38 | 48 | 58 => {
                     let color = if part.len() > 1 {
-                        joined(&part[1..])
+                        colon_color(&part[1..])
                     } else {
-                        separate(&mut values)
+                        semicolon_color(&mut values)
                     };
                     match (first, color) {
                         (38, Some(color)) => self.style = self.style.fg(color),
@@ -220,10 +222,10 @@ impl<'a> Screen<'a> {
                     }
                 }
                 4 if part.get(1) == Some(&0) => self.without(Modifier::UNDERLINED),
-                other => self.simple(other),
+                other => self.simple_sgr(other),
             }
         }
-        // What a program coloured itself is not dimmed on top.
+        // Text that the program coloured itself is not dimmed in addition.
         if (self.style.fg, self.style.bg) != (self.base.fg, self.base.bg) {
             self.style
                 .add_modifier
@@ -235,7 +237,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    fn simple(&mut self, value: u16) {
+    fn simple_sgr(&mut self, value: u16) {
         match value {
             0 => self.style = self.base,
             1 => self.style = self.style.add_modifier(Modifier::BOLD),
@@ -255,7 +257,7 @@ impl<'a> Screen<'a> {
             49 => self.style.bg = None,
             90..=97 => self.style = self.style.fg(indexed(value - 90 + 8)),
             100..=107 => self.style = self.style.bg(indexed(value - 100 + 8)),
-            // Blinking and hidden text are not wanted.
+            // Blinking and hidden text are ignored.
             _ => {}
         }
     }
@@ -270,7 +272,7 @@ fn number(text: &str) -> u16 {
 }
 
 /// `38;5;n` and `38;2;r;g;b`.
-fn separate(values: &mut impl Iterator<Item = Vec<u16>>) -> Option<Color> {
+fn semicolon_color(values: &mut impl Iterator<Item = Vec<u16>>) -> Option<Color> {
     let mut next = || values.next()?.first().copied();
     match next()? {
         5 => Some(indexed(next()?)),
@@ -280,7 +282,7 @@ fn separate(values: &mut impl Iterator<Item = Vec<u16>>) -> Option<Color> {
 }
 
 /// `38:5:n`, `38:2:r:g:b` and `38:2::r:g:b`.
-fn joined(values: &[u16]) -> Option<Color> {
+fn colon_color(values: &[u16]) -> Option<Color> {
     match values {
         [5, index, ..] => Some(indexed(*index)),
         [2, r, g, b] | [2, _, r, g, b, ..] => Some(rgb(*r, *g, *b)),
@@ -358,7 +360,7 @@ mod tests {
     #[test]
     fn colours_stay() {
         let theme = Theme::named("dark").unwrap();
-        let base = theme.style(Role::Dim);
+        let base = theme.style(StyleRole::Dim);
         for (sequence, style) in [
             ("31", base.fg(Color::Red)),
             (

@@ -1,4 +1,4 @@
-//! Changes of files, with the words that changed.
+//! File diffs with changed words highlighted.
 
 mod parse;
 #[cfg(test)]
@@ -9,60 +9,60 @@ use ratatui_core::style::Style;
 use ratatui_core::text::{Line, Span};
 
 use crate::cells::{CellContext, one_line};
-use crate::row::Row;
-use crate::theme::Role;
+use crate::row::StyledRow;
+use crate::theme::StyleRole;
 use crate::width::{self, Indent};
 
-/// One file of a change.
+/// The diff of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileDiff {
     pub path: String,
-    /// Where it went.
+    /// The new path, if it was moved.
     pub moved: Option<String>,
-    pub change: Change,
-    pub hunks: Vec<Hunk>,
+    pub change: FileChange,
+    pub hunks: Vec<DiffHunk>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Change {
+pub enum FileChange {
     #[default]
     Edited,
     Created,
     Deleted,
 }
 
-/// Lines that stand together.
+/// Consecutive lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hunk {
-    /// The number of the first line before and after, where it is known.
+pub struct DiffHunk {
+    /// The number of the first line before and after, if known.
     pub numbers: Option<(usize, usize)>,
     pub lines: Vec<DiffLine>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiffLine {
-    pub sign: Sign,
+    pub change: LineChange,
     pub text: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sign {
+pub enum LineChange {
     Same,
     Added,
     Removed,
 }
 
-/// A unified diff of any number of files; what is none of it is left out.
+/// Parses a unified diff of any number of files; other lines are ignored.
 pub fn unified(text: &str) -> Vec<FileDiff> {
     parse::unified(text)
 }
 
-/// A patch as models write it: `*** Begin Patch`.
+/// Parses a patch as written by models: `*** Begin Patch`.
 pub fn v4a(text: &str) -> Vec<FileDiff> {
     parse::v4a(text)
 }
 
-/// What became of a text.
+/// The difference between two versions of a text.
 pub fn between(path: &str, before: &str, after: &str) -> FileDiff {
     parse::between(path, before, after)
 }
@@ -71,12 +71,12 @@ impl FileDiff {
     /// Lines added and removed.
     pub fn counts(&self) -> (usize, usize) {
         let lines = || self.hunks.iter().flat_map(|hunk| &hunk.lines);
-        let count = |sign: Sign| lines().filter(|line| line.sign == sign).count();
-        (count(Sign::Added), count(Sign::Removed))
+        let count = |sign: LineChange| lines().filter(|line| line.change == sign).count();
+        (count(LineChange::Added), count(LineChange::Removed))
     }
 }
 
-/// The sum of several files.
+/// The sum over several files.
 pub fn counts(files: &[FileDiff]) -> (usize, usize) {
     files
         .iter()
@@ -86,36 +86,40 @@ pub fn counts(files: &[FileDiff]) -> (usize, usize) {
         })
 }
 
-/// `+3 -1` in the colours of both; nothing for nothing.
+/// `+3 -1` in both colours; empty for no change.
 pub fn count_spans((added, removed): (usize, usize), cx: &CellContext<'_>) -> Vec<Span<'static>> {
     let mut spans = Vec::new();
     if added > 0 || removed == 0 {
-        let style = cx.theme.style(Role::Added);
+        let style = cx.theme.style(StyleRole::Added);
         spans.push(Span::styled(format!("+{added}"), style));
     }
     if removed > 0 {
         if !spans.is_empty() {
             spans.push(Span::raw(" "));
         }
-        let style = cx.theme.style(Role::Removed);
+        let style = cx.theme.style(StyleRole::Removed);
         spans.push(Span::styled(format!("-{removed}"), style));
     }
     spans
 }
 
-/// The lines, `indent` columns from the left. Where there are more files than one, each has its name
-/// above it.
-pub fn rows(files: &[FileDiff], columns: u16, indent: usize, cx: &CellContext<'_>) -> Vec<Row> {
+/// The lines, indented by `indent` columns. With more than one file, each has its name above it.
+pub fn rows(
+    files: &[FileDiff],
+    columns: u16,
+    indent: usize,
+    cx: &CellContext<'_>,
+) -> Vec<StyledRow> {
     painted(files, files.len() > 1, columns, indent, cx)
 }
 
-/// The same, each file with its name.
+/// Like [`rows`], with the name above each file.
 pub fn named_rows(
     files: &[FileDiff],
     columns: u16,
     indent: usize,
     cx: &CellContext<'_>,
-) -> Vec<Row> {
+) -> Vec<StyledRow> {
     painted(files, true, columns, indent, cx)
 }
 
@@ -125,7 +129,7 @@ fn painted(
     columns: u16,
     indent: usize,
     cx: &CellContext<'_>,
-) -> Vec<Row> {
+) -> Vec<StyledRow> {
     let mut out = Vec::new();
     for file in files {
         if named {
@@ -136,11 +140,11 @@ fn painted(
     out
 }
 
-fn name_row(file: &FileDiff, columns: usize, indent: usize, cx: &CellContext<'_>) -> Row {
+fn name_row(file: &FileDiff, columns: usize, indent: usize, cx: &CellContext<'_>) -> StyledRow {
     let what = match file.change {
-        Change::Edited => "",
-        Change::Created => "new ",
-        Change::Deleted => "deleted ",
+        FileChange::Edited => "",
+        FileChange::Created => "new ",
+        FileChange::Deleted => "deleted ",
     };
     let mut name = format!("{what}{}", one_line(&file.path));
     if let Some(to) = &file.moved {
@@ -148,11 +152,11 @@ fn name_row(file: &FileDiff, columns: usize, indent: usize, cx: &CellContext<'_>
     }
     let mut line = Line::from(vec![
         Span::raw(" ".repeat(indent)),
-        Span::styled(name, cx.theme.style(Role::Strong)),
+        Span::styled(name, cx.theme.style(StyleRole::Strong)),
         Span::raw(" "),
     ]);
     line.spans.extend(count_spans(file.counts(), cx));
-    Row::new(width::truncate_line(
+    StyledRow::new(width::truncate_line(
         &line,
         columns,
         cx.theme.glyphs().ellipsis,
@@ -164,32 +168,32 @@ fn file_rows(
     columns: usize,
     indent: usize,
     cx: &CellContext<'_>,
-    out: &mut Vec<Row>,
+    out: &mut Vec<StyledRow>,
 ) {
     let digits = digits(file);
     for (at, hunk) in file.hunks.iter().enumerate() {
         if at > 0 {
             let gap = format!("{:indent$}{:>digits$}", "", cx.theme.glyphs().ellipsis);
-            out.push(Row::new(Line::styled(
+            out.push(StyledRow::new(Line::styled(
                 gap,
-                cx.theme.style(Role::LineNumber),
+                cx.theme.style(StyleRole::LineNumber),
             )));
         }
         let emphasis = words::emphasis(&hunk.lines);
         let mut numbers = hunk.numbers;
         for (line, parts) in hunk.lines.iter().zip(emphasis) {
-            let number = match (line.sign, &mut numbers) {
+            let number = match (line.change, &mut numbers) {
                 (_, None) => String::new(),
-                (Sign::Same, Some((old, new))) => {
+                (LineChange::Same, Some((old, new))) => {
                     *old += 1;
                     *new += 1;
                     (*new - 1).to_string()
                 }
-                (Sign::Added, Some((_, new))) => {
+                (LineChange::Added, Some((_, new))) => {
                     *new += 1;
                     (*new - 1).to_string()
                 }
-                (Sign::Removed, Some((old, _))) => {
+                (LineChange::Removed, Some((old, _))) => {
                     *old += 1;
                     (*old - 1).to_string()
                 }
@@ -204,9 +208,9 @@ fn file_rows(
     }
 }
 
-/// Columns of the numbers; none where no line has one.
+/// Width of line numbers; 0 if no line has one.
 fn digits(file: &FileDiff) -> usize {
-    let last = |hunk: &Hunk| {
+    let last = |hunk: &DiffHunk| {
         let (old, new) = hunk.numbers?;
         Some(old.max(new) + hunk.lines.len())
     };
@@ -214,7 +218,7 @@ fn digits(file: &FileDiff) -> usize {
     most.map_or(0, |most| most.to_string().len().max(3))
 }
 
-/// The sign, a blank, and room for one wide character.
+/// The sign, a space, and one wide character.
 const GUTTER: usize = 4;
 
 fn line_rows(
@@ -223,12 +227,12 @@ fn line_rows(
     number: &str,
     columns: usize,
     cx: &CellContext<'_>,
-) -> Vec<Row> {
+) -> Vec<StyledRow> {
     let theme = cx.theme;
-    let (sign, role, word) = match line.sign {
-        Sign::Same => (" ", Role::Dim, Role::Dim),
-        Sign::Added => ("+", Role::Added, Role::AddedWord),
-        Sign::Removed => ("-", Role::Removed, Role::RemovedWord),
+    let (sign, role, word) = match line.change {
+        LineChange::Same => (" ", StyleRole::Dim, StyleRole::Dim),
+        LineChange::Added => ("+", StyleRole::Added, StyleRole::AddedWord),
+        LineChange::Removed => ("-", StyleRole::Removed, StyleRole::RemovedWord),
     };
     let style = |changed: bool| -> Style {
         if changed {
@@ -245,7 +249,7 @@ fn line_rows(
         column += width::width(&text);
         spans.push(Span::styled(text, style(*changed)));
     }
-    // Where nothing would be left for the text, it goes without its number.
+    // If no space is left for the text, the line number is omitted.
     let number = if width::width(number) + GUTTER > columns {
         ""
     } else {
@@ -253,12 +257,12 @@ fn line_rows(
     };
     let indent = Indent::new(
         vec![
-            Span::styled(number.to_owned(), theme.style(Role::LineNumber)),
+            Span::styled(number.to_owned(), theme.style(StyleRole::LineNumber)),
             Span::styled(format!("{sign} "), theme.style(role)),
         ],
         vec![Span::raw(" ".repeat(width::width(number) + 2))],
     );
-    let mut rows = width::wrap_row(&Row::new(Line::from(spans)), columns, &indent);
+    let mut rows = width::wrap_row(&StyledRow::new(Line::from(spans)), columns, &indent);
     for row in &mut rows {
         if let Some(last) = row.line.spans.last_mut() {
             last.content = last.content.trim_end().to_owned().into();

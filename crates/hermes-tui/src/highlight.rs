@@ -1,7 +1,7 @@
-//! Colours for code.
+//! Syntax highlighting.
 //!
-//! The grammars are loaded when the first code is shown. Colours are those of the theme: a grammar
-//! only says what a word is.
+//! The grammars are loaded when code is first shown. Colours come from the theme: a grammar only
+//! classifies words.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
@@ -9,49 +9,49 @@ use std::sync::{LazyLock, OnceLock};
 use ratatui_core::text::Span;
 use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxReference, SyntaxSet};
 
-use crate::theme::{Role, Theme};
+use crate::theme::{StyleRole, Theme};
 
-/// Of one block: what comes after is shown without colours.
+/// Limit per block; the rest is shown without colours.
 const MAX_BYTES: usize = 512 * 1024;
 const MAX_LINES: usize = 10_000;
-/// Longer lines are data rather than code, and slow to read.
+/// Longer lines are data rather than code, and slow to parse.
 const MAX_LINE: usize = 2_000;
 
 static SYNTAXES: LazyLock<SyntaxSet> = LazyLock::new(two_face::syntax::extra_newlines);
 
-/// What scopes mean, the first that fits; within a stack the innermost that means something.
-const MEANINGS: &[(&str, Role)] = &[
-    ("comment", Role::Comment),
-    ("string", Role::String),
-    ("constant.character", Role::String),
-    ("constant.other.color", Role::Number),
-    ("constant", Role::Number),
-    ("keyword.operator", Role::Text),
-    ("keyword", Role::Keyword),
-    ("storage", Role::Keyword),
-    ("entity.name.function", Role::Function),
-    ("support.function", Role::Function),
-    ("variable.function", Role::Function),
-    ("entity.name.tag", Role::Keyword),
-    ("entity.other.attribute-name", Role::Attribute),
-    ("meta.annotation", Role::Attribute),
-    ("variable.annotation", Role::Attribute),
-    ("entity.name.section", Role::Heading),
-    ("entity.name", Role::Type),
-    ("entity.other.inherited-class", Role::Type),
-    ("support.type.property-name", Role::Attribute),
-    ("support", Role::Type),
-    ("variable.language", Role::Keyword),
-    ("markup.heading", Role::Heading),
-    ("markup.inserted", Role::Success),
-    ("markup.deleted", Role::Error),
-    ("meta.diff.range", Role::Info),
-    ("meta.diff.header", Role::Strong),
-    ("meta.mapping.key", Role::Attribute),
+/// Roles of scopes, the first match wins; within a stack the innermost scope with a role.
+const MEANINGS: &[(&str, StyleRole)] = &[
+    ("comment", StyleRole::Comment),
+    ("string", StyleRole::String),
+    ("constant.character", StyleRole::String),
+    ("constant.other.color", StyleRole::Number),
+    ("constant", StyleRole::Number),
+    ("keyword.operator", StyleRole::Text),
+    ("keyword", StyleRole::Keyword),
+    ("storage", StyleRole::Keyword),
+    ("entity.name.function", StyleRole::Function),
+    ("support.function", StyleRole::Function),
+    ("variable.function", StyleRole::Function),
+    ("entity.name.tag", StyleRole::Keyword),
+    ("entity.other.attribute-name", StyleRole::Attribute),
+    ("meta.annotation", StyleRole::Attribute),
+    ("variable.annotation", StyleRole::Attribute),
+    ("entity.name.section", StyleRole::Heading),
+    ("entity.name", StyleRole::Type),
+    ("entity.other.inherited-class", StyleRole::Type),
+    ("support.type.property-name", StyleRole::Attribute),
+    ("support", StyleRole::Type),
+    ("variable.language", StyleRole::Keyword),
+    ("markup.heading", StyleRole::Heading),
+    ("markup.inserted", StyleRole::Success),
+    ("markup.deleted", StyleRole::Error),
+    ("meta.diff.range", StyleRole::Info),
+    ("meta.diff.header", StyleRole::Strong),
+    ("meta.mapping.key", StyleRole::Attribute),
 ];
 
-fn meanings() -> &'static [(Scope, Role)] {
-    static TABLE: OnceLock<Vec<(Scope, Role)>> = OnceLock::new();
+fn meanings() -> &'static [(Scope, StyleRole)] {
+    static TABLE: OnceLock<Vec<(Scope, StyleRole)>> = OnceLock::new();
     TABLE.get_or_init(|| {
         MEANINGS
             .iter()
@@ -60,7 +60,7 @@ fn meanings() -> &'static [(Scope, Role)] {
     })
 }
 
-/// Names that people write and no grammar has.
+/// Common names that no grammar has.
 fn alias(token: &str) -> &str {
     match token {
         "console" | "shell-session" | "shellsession" | "terminal" => "bash",
@@ -99,22 +99,22 @@ pub fn language_of(path: &str) -> &str {
 /// The lines of one block of code, in their order.
 #[derive(Clone, Debug)]
 pub struct Highlighter {
-    parser: Option<Parser>,
+    parser: Option<LineParser>,
     bytes: usize,
     lines: usize,
 }
 
 #[derive(Clone, Debug)]
-struct Parser {
+struct LineParser {
     state: ParseState,
     stack: ScopeStack,
-    known: HashMap<Scope, Option<Role>>,
+    known: HashMap<Scope, Option<StyleRole>>,
 }
 
 impl Highlighter {
-    /// `label` is what stands behind a fence; one that no grammar knows gives no colours.
+    /// `label` is the text after a fence; an unknown one gives no colours.
     pub fn new(label: &str) -> Self {
-        let parser = syntax(label).map(|syntax| Parser {
+        let parser = syntax(label).map(|syntax| LineParser {
             state: ParseState::new(syntax),
             stack: ScopeStack::new(),
             known: HashMap::new(),
@@ -130,7 +130,7 @@ impl Highlighter {
     pub fn line(&mut self, text: &str, theme: &Theme) -> Vec<Span<'static>> {
         self.bytes += text.len() + 1;
         self.lines += 1;
-        let plain = || vec![Span::styled(text.to_owned(), theme.style(Role::Text))];
+        let plain = || vec![Span::styled(text.to_owned(), theme.style(StyleRole::Text))];
         if text.len() > MAX_LINE || !theme.keeps_color() {
             return plain();
         }
@@ -143,13 +143,13 @@ impl Highlighter {
         if let Some(spans) = parser.line(text, theme) {
             return spans;
         }
-        // A grammar that fails once is not asked again.
+        // A grammar that fails once is not used again.
         self.parser = None;
         plain()
     }
 }
 
-impl Parser {
+impl LineParser {
     fn line(&mut self, text: &str, theme: &Theme) -> Option<Vec<Span<'static>>> {
         let line = format!("{text}\n");
         let changes = self.state.parse_line(&line, &SYNTAXES).ok()?;
@@ -167,8 +167,8 @@ impl Parser {
         Some(spans)
     }
 
-    /// What the innermost scope that means something means.
-    fn role(&mut self) -> Role {
+    /// The role of the innermost scope that has one.
+    fn role(&mut self) -> StyleRole {
         for scope in self.stack.scopes.iter().rev() {
             let known = self.known.entry(*scope).or_insert_with(|| {
                 meanings()
@@ -180,11 +180,11 @@ impl Parser {
                 return *role;
             }
         }
-        Role::Text
+        StyleRole::Text
     }
 }
 
-fn push(spans: &mut Vec<Span<'static>>, text: &str, role: Role, theme: &Theme) {
+fn push(spans: &mut Vec<Span<'static>>, text: &str, role: StyleRole, theme: &Theme) {
     if text.is_empty() {
         return;
     }
@@ -199,21 +199,21 @@ fn push(spans: &mut Vec<Span<'static>>, text: &str, role: Role, theme: &Theme) {
 mod tests {
     use super::*;
 
-    fn roles(label: &str, text: &str) -> Vec<(String, Role)> {
+    fn roles(label: &str, text: &str) -> Vec<(String, StyleRole)> {
         let theme = Theme::named("dark").unwrap();
         let mut highlighter = Highlighter::new(label);
         let mut out = Vec::new();
         for line in text.lines() {
             for span in highlighter.line(line, &theme) {
                 let role = [
-                    Role::Text,
-                    Role::Comment,
-                    Role::String,
-                    Role::Keyword,
-                    Role::Function,
-                    Role::Type,
-                    Role::Number,
-                    Role::Attribute,
+                    StyleRole::Text,
+                    StyleRole::Comment,
+                    StyleRole::String,
+                    StyleRole::Keyword,
+                    StyleRole::Function,
+                    StyleRole::Type,
+                    StyleRole::Number,
+                    StyleRole::Attribute,
                 ]
                 .into_iter()
                 .find(|role| theme.style(*role) == span.style)
@@ -231,12 +231,12 @@ mod tests {
             "fn main() { let x = 42; } // end\n/* over\nlines */",
         );
         for expected in [
-            ("fn", Role::Keyword),
-            ("main", Role::Function),
-            ("42", Role::Number),
-            ("// end", Role::Comment),
-            ("/* over", Role::Comment),
-            ("lines */", Role::Comment),
+            ("fn", StyleRole::Keyword),
+            ("main", StyleRole::Function),
+            ("42", StyleRole::Number),
+            ("// end", StyleRole::Comment),
+            ("/* over", StyleRole::Comment),
+            ("lines */", StyleRole::Comment),
         ] {
             assert!(
                 rust.contains(&(expected.0.to_owned(), expected.1)),
@@ -244,8 +244,8 @@ mod tests {
             );
         }
         let python = roles("py", "def f():\n    return \"x\"");
-        assert!(python.contains(&("def".to_owned(), Role::Keyword)));
-        assert!(python.contains(&("\"x\"".to_owned(), Role::String)));
+        assert!(python.contains(&("def".to_owned(), StyleRole::Keyword)));
+        assert!(python.contains(&("\"x\"".to_owned(), StyleRole::String)));
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! What keys do: actions, the table of defaults, remapping.
+//! Key bindings: actions, the table of defaults, remapping.
 
 mod action;
 mod key;
 mod map;
 
-pub use action::{Action, Area};
-pub use key::{BadKey, Code, Key, Mods};
-pub use map::{Described, Keymap, KeymapError};
+pub use action::{KeyAction, KeyArea};
+pub use key::{KeyCode, KeyPress, Modifiers, ParseKeyError};
+pub use map::{KeyBinding, Keymap, KeymapError};

@@ -1,8 +1,8 @@
 //! The terminal interface.
 //!
-//! It renders what a session reports and sends what a person types; it knows no model, no store and
-//! no tool. Everything it needs comes and goes through a [`port::Port`], so that a test drives it
-//! with two channels and a terminal of bytes.
+//! It renders the events of a session and sends what a person types; it knows no model, no store
+//! and no tool. All communication goes through a [`port::Port`], so that a test can drive it with
+//! two channels and a byte stream as terminal.
 //!
 //! | module | what it does |
 //! |---|---|

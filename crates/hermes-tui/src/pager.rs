@@ -1,4 +1,4 @@
-//! Something long to read: the whole transcript (Ctrl+T), a page that a command made.
+//! The pager for long content: the whole transcript (Ctrl+T), a page of a command.
 
 mod find;
 #[cfg(test)]
@@ -11,14 +11,14 @@ use ratatui_core::text::{Line, Span};
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use self::find::{hits, mark, moved, plain, slice};
-use crate::keys::{Action, Area, Code, Key, Keymap};
-use crate::panel::entry::Entry;
+use crate::keys::{KeyAction, KeyArea, KeyCode, KeyPress, Keymap};
+use crate::panel::entry::TextEntry;
 use crate::panel::{fitted, flat, hint_lines, single};
-use crate::row::{Flow, Frame, Row};
-use crate::theme::{Role, Theme};
+use crate::row::{RowFlow, ScreenFrame, StyledRow};
+use crate::theme::{StyleRole, Theme};
 use crate::width;
 
-/// What a key did.
+/// The effect of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PagerOutcome {
     Nothing,
@@ -26,41 +26,41 @@ pub enum PagerOutcome {
     Close,
 }
 
-/// A text that is scrolled and searched. Its rows come from outside and are given anew for another
-/// width ([`Pager::width`]).
+/// Scrollable, searchable text. Its rows are provided by the caller, again for each width
+/// ([`Pager::width`]).
 #[derive(Debug)]
 pub struct Pager {
     title: String,
-    rows: Vec<Row>,
-    /// What the rows were made for.
+    rows: Vec<StyledRow>,
+    /// The width the rows were built for.
     width: u16,
-    /// Where each row begins among the lines of the screen; one more than rows.
+    /// The first screen line of each row; one more entry than rows.
     starts: Vec<usize>,
     /// The first line on the screen.
     top: Cell<usize>,
-    /// Lines of text on the screen: known after a view.
+    /// Visible text lines: known after the first view.
     height: Cell<usize>,
-    /// Long lines are broken; otherwise they are moved left and right.
+    /// Long lines are wrapped; otherwise scrolled horizontally.
     wraps: bool,
     left: usize,
-    /// New rows keep the end in view.
+    /// Keep the end visible when rows are added.
     follows: bool,
-    search: Option<Search>,
-    /// What is being typed for the next search.
-    typing: Option<Entry>,
+    search: Option<PagerSearch>,
+    /// The search text being typed.
+    typing: Option<TextEntry>,
 }
 
 #[derive(Debug, Default)]
-struct Search {
+struct PagerSearch {
     text: String,
-    /// Rows with a hit, and where.
+    /// Rows with a hit, and their ranges.
     hits: Vec<(usize, Range<usize>)>,
-    /// The one that was gone to.
+    /// The current hit.
     at: usize,
 }
 
 impl Pager {
-    /// A page that begins at its top.
+    /// A page that starts at its top.
     pub fn new(title: impl Into<String>) -> Self {
         Self {
             title: title.into(),
@@ -77,7 +77,7 @@ impl Pager {
         }
     }
 
-    /// One that grows while it is read: it begins at its end and stays there.
+    /// A growing page: starts at its end and stays there.
     pub fn following(title: impl Into<String>) -> Self {
         Self {
             follows: true,
@@ -85,13 +85,13 @@ impl Pager {
         }
     }
 
-    /// What the rows were made for: other rows are wanted when the screen has another width.
+    /// The width the rows were built for; rebuild them if the screen has another.
     pub fn width(&self) -> u16 {
         self.width
     }
 
-    /// The text, for this width. Where the reader is stays in view.
-    pub fn set_rows(&mut self, rows: Vec<Row>, width: u16) {
+    /// Sets the rows for this width. The visible position is kept.
+    pub fn set_rows(&mut self, rows: Vec<StyledRow>, width: u16) {
         let reading = self.row_at(self.top.get());
         let resized = self.width != width;
         self.rows = rows;
@@ -106,7 +106,7 @@ impl Pager {
         }
     }
 
-    /// Text that came at once, as from the clipboard; a single character was a quick key.
+    /// Pasted text; a single character counts as a key.
     pub fn paste(&mut self, text: &str, keys: &Keymap) -> PagerOutcome {
         match (&mut self.typing, single(text)) {
             (Some(entry), _) => {
@@ -118,71 +118,73 @@ impl Pager {
         }
     }
 
-    pub fn key(&mut self, key: Key, keys: &Keymap) -> PagerOutcome {
+    pub fn key(&mut self, key: KeyPress, keys: &Keymap) -> PagerOutcome {
         if let Some(entry) = self.typing.take() {
             return self.search_key(key, entry);
         }
-        if key == Key::ctrl('c') || keys.action(key, Area::Anywhere) == Some(Action::Transcript) {
+        if key == KeyPress::ctrl('c')
+            || keys.action(key, KeyArea::Anywhere) == Some(KeyAction::Transcript)
+        {
             return PagerOutcome::Close;
         }
         let page = self.height.get().saturating_sub(1).max(1);
         let top = self.top.get();
-        let to = match (keys.action(key, Area::Overlay), key.code, key.mods.ctrl) {
-            (Some(Action::PageUp), ..) => top.saturating_sub(page),
-            (Some(Action::PageDown), ..) => top + page,
-            (Some(Action::Top), ..) => 0,
-            (Some(Action::Bottom), ..) => usize::MAX,
+        let to = match (keys.action(key, KeyArea::Overlay), key.code, key.mods.ctrl) {
+            (Some(KeyAction::PageUp), ..) => top.saturating_sub(page),
+            (Some(KeyAction::PageDown), ..) => top + page,
+            (Some(KeyAction::Top), ..) => 0,
+            (Some(KeyAction::Bottom), ..) => usize::MAX,
             (_, code, false) => match code {
-                Code::Up | Code::Char('k') => top.saturating_sub(1),
-                Code::Down | Code::Char('j') | Code::Enter => top + 1,
-                Code::Char('b') => top.saturating_sub(page),
-                Code::Char(' ') => top + page,
-                Code::Char('g') => 0,
-                Code::Char('G') => usize::MAX,
+                KeyCode::Up | KeyCode::Char('k') => top.saturating_sub(1),
+                KeyCode::Down | KeyCode::Char('j') | KeyCode::Enter => top + 1,
+                KeyCode::Char('b') => top.saturating_sub(page),
+                KeyCode::Char(' ') => top + page,
+                KeyCode::Char('g') => 0,
+                KeyCode::Char('G') => usize::MAX,
                 _ => return self.other_key(key),
             },
-            (_, Code::Char('u'), true) => top.saturating_sub(page / 2),
-            (_, Code::Char('d'), true) => top + page / 2,
+            (_, KeyCode::Char('u'), true) => top.saturating_sub(page / 2),
+            (_, KeyCode::Char('d'), true) => top + page / 2,
             _ => return self.other_key(key),
         };
         self.go(to);
         PagerOutcome::Redraw
     }
 
-    fn other_key(&mut self, key: Key) -> PagerOutcome {
+    fn other_key(&mut self, key: KeyPress) -> PagerOutcome {
         match key.code {
-            Code::Esc if self.search.is_some() => self.search = None,
-            Code::Esc | Code::Char('q') if !key.mods.ctrl => return PagerOutcome::Close,
-            Code::Char('/') => self.typing = Some(Entry::default()),
-            Code::Char('n') => return self.next_hit(true),
-            Code::Char('N') => return self.next_hit(false),
-            Code::Char('F') => self.go(usize::MAX),
-            Code::Char('w') if !key.mods.ctrl => {
+            KeyCode::Esc if self.search.is_some() => self.search = None,
+            KeyCode::Esc | KeyCode::Char('q') if !key.mods.ctrl => return PagerOutcome::Close,
+            KeyCode::Char('/') => self.typing = Some(TextEntry::default()),
+            KeyCode::Char('n') => return self.next_hit(true),
+            KeyCode::Char('N') => return self.next_hit(false),
+            KeyCode::Char('F') => self.go(usize::MAX),
+            KeyCode::Char('w') if !key.mods.ctrl => {
                 let reading = self.row_at(self.top.get());
                 self.wraps = !self.wraps;
                 self.left = 0;
                 self.measure();
                 self.go(self.starts.get(reading).copied().unwrap_or(0));
             }
-            Code::Left if !self.wraps => self.left = self.left.saturating_sub(8),
-            Code::Right if !self.wraps => self.left += 8,
+            KeyCode::Left if !self.wraps => self.left = self.left.saturating_sub(8),
+            KeyCode::Right if !self.wraps => self.left += 8,
             _ => return PagerOutcome::Nothing,
         }
         PagerOutcome::Redraw
     }
 
-    fn search_key(&mut self, key: Key, mut entry: Entry) -> PagerOutcome {
-        if key == Key::plain(Code::Esc) || key == Key::ctrl('c') {
+    fn search_key(&mut self, key: KeyPress, mut entry: TextEntry) -> PagerOutcome {
+        if key == KeyPress::plain(KeyCode::Esc) || key == KeyPress::ctrl('c') {
             return PagerOutcome::Redraw;
         }
-        if key == Key::plain(Code::Enter) {
+        if key == KeyPress::plain(KeyCode::Enter) {
             if entry.is_empty() {
                 return self.next_hit(true);
             }
             self.find(entry.text());
             return PagerOutcome::Redraw;
         }
-        if key == Key::plain(Code::Backspace) && entry.is_empty() {
+        if key == KeyPress::plain(KeyCode::Backspace) && entry.is_empty() {
             return PagerOutcome::Redraw;
         }
         let taken = entry.key(key);
@@ -199,7 +201,7 @@ impl Pager {
         let hits = hits(&self.rows, text);
         let from = self.row_at(self.top.get());
         let at = hits.iter().position(|(row, _)| *row >= from).unwrap_or(0);
-        self.search = Some(Search {
+        self.search = Some(PagerSearch {
             text: text.to_owned(),
             hits,
             at,
@@ -220,7 +222,7 @@ impl Pager {
         PagerOutcome::Redraw
     }
 
-    /// Scrolls only if the hit is not on the screen; then it stands in the upper third.
+    /// Scrolls only if the hit is not visible; then it is placed in the upper third.
     fn show_hit(&mut self) {
         let Some((row, range)) = self.search.as_ref().and_then(|s| s.hits.get(s.at)).cloned()
         else {
@@ -248,7 +250,7 @@ impl Pager {
 
     fn go(&mut self, to: usize) {
         self.top.set(to.min(self.last_top()));
-        // At its end it grows with the text again.
+        // At the end it follows new rows again.
         self.follows = self.is_at_end();
     }
 
@@ -260,25 +262,25 @@ impl Pager {
         self.top.get() >= self.last_top()
     }
 
-    /// Lines of the screen that the text takes.
+    /// The number of screen lines.
     fn count(&self) -> usize {
         self.starts.last().copied().unwrap_or(0)
     }
 
-    /// The row that this line belongs to.
+    /// The row of a screen line.
     fn row_at(&self, line: usize) -> usize {
         self.starts
             .partition_point(|start| *start <= line)
             .saturating_sub(1)
     }
 
-    /// Whether the pager breaks this row.
+    /// Whether the pager wraps this row.
     fn broken(&self, row: usize) -> bool {
         self.wraps
             && self
                 .rows
                 .get(row)
-                .is_some_and(|row| row.flow == Flow::Unbroken)
+                .is_some_and(|row| row.flow == RowFlow::Unbroken)
     }
 
     fn measure(&mut self) {
@@ -296,12 +298,12 @@ impl Pager {
         self.starts = starts;
     }
 
-    /// Where a long line is broken: between words, or in one that is longer than the screen is wide.
+    /// Where a long line is wrapped: between words, or inside a word wider than the screen.
     fn pieces(&self, text: &str) -> Vec<Range<usize>> {
         let room = usize::from(self.width).max(1);
         let mut pieces = Vec::new();
         let (mut from, mut used) = (0, 0);
-        // Where the last word of the piece begins; what is before the first is no place to break.
+        // Where the last word of the line begins; the line is not wrapped before its first word.
         let (mut word, mut spaced, mut begun) = (0, false, false);
         for (at, grapheme) in text.grapheme_indices(true) {
             let blank = grapheme.trim().is_empty();
@@ -333,10 +335,10 @@ impl Pager {
 
 impl Pager {
     /// At most `height` lines, none wider than `width`.
-    pub fn view(&self, width: u16, height: u16, theme: &Theme) -> Frame {
+    pub fn view(&self, width: u16, height: u16, theme: &Theme) -> ScreenFrame {
         let (w, h) = (usize::from(width), usize::from(height));
         if w == 0 || h == 0 {
-            return Frame::default();
+            return ScreenFrame::default();
         }
         let above = usize::from(h >= 3);
         let below = usize::from(h >= 4 || self.typing.is_some());
@@ -348,7 +350,7 @@ impl Pager {
             self.top.get().min(self.last_top())
         };
         self.top.set(top);
-        let mut frame = Frame::default();
+        let mut frame = ScreenFrame::default();
         if above > 0 {
             frame.lines.push(self.bar(w, theme));
         }
@@ -362,7 +364,7 @@ impl Pager {
             let row = u16::try_from(frame.lines.len() - 1).unwrap_or(u16::MAX);
             frame.cursor = cursor.map(|column| (column, row));
         }
-        // The search is asked for even where there is one line only.
+        // The search line is shown even if there is only one line.
         let surplus = frame.lines.len().saturating_sub(h);
         frame.lines.drain(..surplus);
         if let Some((_, row)) = &mut frame.cursor {
@@ -384,7 +386,7 @@ impl Pager {
                     lines.push(fitted(&slice(&line, &piece), w));
                 }
             } else {
-                let line = if self.left > 0 && self.rows[row].flow == Flow::Unbroken {
+                let line = if self.left > 0 && self.rows[row].flow == RowFlow::Unbroken {
                     moved(&line, self.left)
                 } else {
                     line
@@ -397,7 +399,7 @@ impl Pager {
         lines
     }
 
-    /// A row with what the search found in it.
+    /// A row with its search hits highlighted.
     fn marked(&self, row: usize, theme: &Theme) -> Line<'static> {
         let line = &self.rows[row].line;
         let Some(search) = &self.search else {
@@ -411,18 +413,18 @@ impl Pager {
         if ranges.is_empty() {
             return line.clone();
         }
-        mark(line, &ranges, theme.style(Role::Match))
+        mark(line, &ranges, theme.style(StyleRole::Match))
     }
 
     fn bar(&self, w: usize, theme: &Theme) -> Line<'static> {
         let glyphs = theme.glyphs();
-        let border = theme.style(Role::Border);
+        let border = theme.style(StyleRole::Border);
         let title = flat(&self.title);
         let title = width::truncate_with(&title, w.saturating_sub(6), glyphs.ellipsis).into_owned();
         let mut spans = vec![
             Span::styled(glyphs.rule.repeat(2), border),
             Span::raw(" "),
-            Span::styled(title, theme.style(Role::Heading)),
+            Span::styled(title, theme.style(StyleRole::Heading)),
             Span::raw(" "),
         ];
         let used: usize = spans.iter().map(|span| width::width(&span.content)).sum();
@@ -430,7 +432,10 @@ impl Pager {
         let tail = width::width(&right) + 4;
         if used + tail < w {
             spans.push(Span::styled(glyphs.rule.repeat(w - used - tail), border));
-            spans.push(Span::styled(format!(" {right} "), theme.style(Role::Dim)));
+            spans.push(Span::styled(
+                format!(" {right} "),
+                theme.style(StyleRole::Dim),
+            ));
             spans.push(Span::styled(glyphs.rule.repeat(2), border));
         } else {
             spans.push(Span::styled(
@@ -460,8 +465,8 @@ impl Pager {
         if let Some(entry) = &self.typing {
             let (text, column) = entry.view(w.saturating_sub(2), false);
             let line = Line::from(vec![
-                Span::styled(" /", theme.style(Role::Accent)),
-                Span::styled(text, theme.style(Role::Strong)),
+                Span::styled(" /", theme.style(StyleRole::Accent)),
+                Span::styled(text, theme.style(StyleRole::Strong)),
             ]);
             let column = (2 + column).min(w.saturating_sub(1));
             let column = u16::try_from(column).unwrap_or(u16::MAX);

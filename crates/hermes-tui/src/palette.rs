@@ -1,4 +1,4 @@
-//! Everything that can be done, with its key (Ctrl+P).
+//! The command palette: every action with its key (Ctrl+P).
 
 #[cfg(test)]
 mod tests;
@@ -7,32 +7,32 @@ use std::time::Instant;
 
 use hermes_core::slash::COMMANDS;
 
-use crate::keys::{Action, Area, Key, Keymap};
+use crate::keys::{KeyAction, KeyArea, KeyPress, Keymap};
 use crate::panel::{PanelOutcome, PanelView};
 use crate::port::{Group, Panel, PanelKey, PanelRow};
-use crate::row::Frame;
+use crate::row::ScreenFrame;
 use crate::theme::Theme;
 
-/// What a key did.
+/// The effect of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PaletteOutcome {
     Nothing,
     Redraw,
     Close,
-    /// As if its key had been pressed.
-    Act(Action),
-    /// A whole command.
+    /// Perform the action, as if its key had been pressed.
+    Act(KeyAction),
+    /// A complete command.
     Run(String),
-    /// A command that wants more: text for the composer.
+    /// A command that needs arguments: text for the composer.
     Draft(String),
 }
 
 #[derive(Debug)]
-pub struct Palette {
+pub struct CommandPalette {
     view: PanelView,
 }
 
-impl Palette {
+impl CommandPalette {
     pub fn new(keys: &Keymap, now: Instant) -> Self {
         Self {
             view: PanelView::new(panel(keys), now),
@@ -46,9 +46,9 @@ impl Palette {
         }
     }
 
-    pub fn key(&mut self, key: Key, keys: &Keymap, now: Instant) -> PaletteOutcome {
-        // The key that opened it closes it; in other lists it goes a row up.
-        if keys.action(key, Area::Anywhere) == Some(Action::Palette) {
+    pub fn key(&mut self, key: KeyPress, keys: &Keymap, now: Instant) -> PaletteOutcome {
+        // The key that opened it closes it; in other lists it moves up a row.
+        if keys.action(key, KeyArea::Anywhere) == Some(KeyAction::Palette) {
             return PaletteOutcome::Close;
         }
         match self.view.key(key, keys, now) {
@@ -59,7 +59,7 @@ impl Palette {
         }
     }
 
-    pub fn view(&self, width: u16, height: u16, theme: &Theme) -> Frame {
+    pub fn view(&self, width: u16, height: u16, theme: &Theme) -> ScreenFrame {
         self.view.view(width, height, theme)
     }
 }
@@ -70,7 +70,7 @@ fn chosen(row: Option<&str>) -> PaletteOutcome {
     let Some(row) = row else {
         return PaletteOutcome::Close;
     };
-    if let Some(action) = Action::named(row) {
+    if let Some(action) = KeyAction::named(row) {
         return PaletteOutcome::Act(action);
     }
     let wants = COMMANDS
@@ -86,21 +86,21 @@ fn chosen(row: Option<&str>) -> PaletteOutcome {
 
 fn panel(keys: &Keymap) -> Panel {
     let mut described = keys.describe();
-    // Enter on the first row must not throw anything away.
+    // Enter on the first row must not do anything destructive.
     described.sort_by_key(|described| {
         matches!(
             described.action,
-            Action::Cancel | Action::Exit | Action::Suspend
+            KeyAction::Cancel | KeyAction::Exit | KeyAction::Suspend
         )
     });
     let actions = described
         .into_iter()
-        // Keys of editing are there to be pressed; the rest is there to be found.
-        .filter(|described| described.action.area() == Area::Anywhere)
+        // Editing keys are omitted: they are not useful in a list.
+        .filter(|described| described.action.area() == KeyArea::Anywhere)
         .filter(|described| {
             !matches!(
                 described.action,
-                Action::Palette | Action::Submit | Action::Interrupt
+                KeyAction::Palette | KeyAction::Submit | KeyAction::Interrupt
             )
         })
         .map(|described| PanelRow {

@@ -1,18 +1,18 @@
-//! A panel by itself, for commands that let a person choose: the same list, keys and filter as in the
-//! full interface, in the alternate screen.
+//! A standalone panel for commands with a choice: the same list, keys and filter as in the full
+//! interface, in the alternate screen.
 
 use std::fs::File;
 use std::io;
 use std::time::Instant;
 
 use crate::app::AppError;
-use crate::input::{Input, Inputs};
-use crate::keys::{Key, Keymap};
+use crate::input::{InputReader, TerminalInput};
+use crate::keys::{KeyPress, Keymap};
 use crate::panel::{PanelOutcome, PanelView};
 use crate::port::{Panel, PanelAsk};
 use crate::screen::{
-    Depth, Look, Modes, ModesOptions, Reflow, Screen, ScreenOptions, Signal, Signals, Size,
-    record_panics,
+    ColorDepth, InlineScreen, ModesOptions, ProcessSignal, Reflow, ScreenOptions, SignalStream,
+    Size, TerminalCapabilities, TerminalModes, record_panics,
 };
 use crate::theme::Theme;
 
@@ -25,16 +25,16 @@ pub enum PickerEnd {
     Interrupted,
 }
 
-/// Shows `panel`. What is done in it goes to `act`, which gives the panel as it is then, or `None`
-/// where it is over; [`crate::port::CLOSED`] is the last that it is told. The terminal is as before
-/// when this returns.
+/// Shows `panel`. Actions are passed to `act`, which returns the updated panel, or `None` when it
+/// is finished; the last call is [`crate::port::CLOSED`]. The terminal is restored when this
+/// returns.
 pub async fn show_panel(
     panel: Panel,
     colour: bool,
     mut act: impl FnMut(PanelAsk) -> Option<Panel>,
 ) -> Result<PickerEnd, AppError> {
     record_panics();
-    let mut look = Look::of_environment();
+    let mut look = TerminalCapabilities::from_environment();
     if !colour {
         look = look.without_colour();
     }
@@ -44,15 +44,15 @@ pub async fn show_panel(
         ..ScreenOptions::new(look)
     };
     let out = rustix::stdio::stdout().try_clone_to_owned()?;
-    let mut screen = Screen::new(File::from(out), Size::of_terminal(), options);
-    let mut signals = Signals::new()?;
+    let mut screen = InlineScreen::new(File::from(out), Size::of_terminal(), options);
+    let mut signals = SignalStream::new()?;
     let modes = ModesOptions {
         keyboard: false,
         stderr: None,
     };
-    let modes = Modes::enter(modes, screen.placement())?;
+    let modes = TerminalModes::enter(modes, screen.placement())?;
     screen.enter_overlay()?;
-    let mut inputs = Inputs::start(io::stdin())?;
+    let mut inputs = InputReader::start(io::stdin())?;
     let (keys, _) = Keymap::from_config(std::iter::empty());
     let mut view = PanelView::new(panel, Instant::now());
     let end = loop {
@@ -61,8 +61,8 @@ pub async fn show_panel(
         let input = tokio::select! {
             biased;
             signal = signals.next() => match signal {
-                Signal::End(_) | Signal::Hangup => break PickerEnd::Interrupted,
-                Signal::Resize | Signal::Continue | Signal::Suspend => {
+                ProcessSignal::End(_) | ProcessSignal::Hangup => break PickerEnd::Interrupted,
+                ProcessSignal::Resize | ProcessSignal::Continue | ProcessSignal::Suspend => {
                     screen.resized(Size::of_terminal());
                     screen.redraw();
                     continue;
@@ -72,11 +72,11 @@ pub async fn show_panel(
         };
         let now = Instant::now();
         let outcome = match input {
-            Input::Key(key) if key == Key::ctrl('c') => break PickerEnd::Interrupted,
-            Input::Key(key) => view.key(key, &keys, now),
-            Input::Paste(text) => view.paste(&text, &keys, now),
-            Input::Closed => break PickerEnd::Interrupted,
-            Input::Focus(_) | Input::Report(_) => continue,
+            TerminalInput::Key(key) if key == KeyPress::ctrl('c') => break PickerEnd::Interrupted,
+            TerminalInput::Key(key) => view.key(key, &keys, now),
+            TerminalInput::Paste(text) => view.paste(&text, &keys, now),
+            TerminalInput::Closed => break PickerEnd::Interrupted,
+            TerminalInput::Focus(_) | TerminalInput::Report(_) => continue,
         };
         match outcome {
             PanelOutcome::Nothing | PanelOutcome::Redraw => {}
@@ -90,16 +90,16 @@ pub async fn show_panel(
             }
         }
     };
-    // Nobody reads the terminal any more when its modes come back.
+    // Nothing reads the terminal any more when its modes are restored.
     drop(inputs);
     screen.leave_overlay()?;
     drop(modes);
     Ok(end)
 }
 
-fn theme(look: Look) -> Theme {
+fn theme(look: TerminalCapabilities) -> Theme {
     let theme = Theme::default();
-    let theme = if look.depth == Depth::None {
+    let theme = if look.depth == ColorDepth::None {
         theme.without_color()
     } else {
         theme

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hermes_core::event::{AgentCommand, Sequenced};
+use hermes_core::event::{AgentCommand, SequencedEvent};
 use hermes_core::front_end::Effect;
 use tokio::sync::mpsc;
 
@@ -85,7 +85,7 @@ pub const FILTER: &str = "filter";
 #[derive(Clone, Debug, PartialEq)]
 pub enum News {
     /// The session reports.
-    Event(Sequenced),
+    Event(SequencedEvent),
     /// What the status line shows has changed.
     Status(Box<Status>),
     /// A command ended, also when it said nothing; the prompt is free again.

@@ -1,4 +1,4 @@
-//! What is drawn: finished rows that go to the scrollback once, and the frame that lives below.
+//! Drawing primitives: rows that are printed to the scrollback once, and the frame below them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,32 +7,32 @@ use ratatui_core::text::{Line, Span};
 
 /// A line of the transcript.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Row {
+pub struct StyledRow {
     pub line: Line<'static>,
-    pub flow: Flow,
-    /// Parts of the line that lead somewhere.
-    pub links: Vec<Link>,
+    pub flow: RowFlow,
+    /// Parts of the line that are links.
+    pub links: Vec<RowLink>,
 }
 
-/// A part of a line that leads somewhere, for terminals that can open it.
+/// A part of a line that is a link, for terminals that support it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
-    /// Bytes of the text of the whole line.
+pub struct RowLink {
+    /// Byte range in the text of the whole line.
     pub range: Range<usize>,
     pub url: Arc<str>,
 }
 
-/// Who breaks a line that is wider than the screen.
+/// Who wraps a line that is wider than the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Flow {
-    /// The cell did: it fits the width it was made for.
+pub enum RowFlow {
+    /// The cell: the line fits the width it was built for.
     #[default]
     Broken,
-    /// The terminal does, so that a code line or a command is copied as one.
+    /// The terminal, so that a code line or a command is copied as one line.
     Unbroken,
 }
 
-impl Row {
+impl StyledRow {
     pub fn new(line: impl Into<Line<'static>>) -> Self {
         Self {
             line: line.into(),
@@ -44,7 +44,7 @@ impl Row {
     pub fn unbroken(line: impl Into<Line<'static>>) -> Self {
         Self {
             line: line.into(),
-            flow: Flow::Unbroken,
+            flow: RowFlow::Unbroken,
             links: Vec::new(),
         }
     }
@@ -58,17 +58,17 @@ impl Row {
         self.line.push_span(span);
     }
 
-    /// Adds a span that leads to `url`.
+    /// Adds a span that links to `url`.
     pub fn push_link(&mut self, span: impl Into<Span<'static>>, url: impl Into<Arc<str>>) {
         let start = self.len();
         self.line.push_span(span);
-        self.links.push(Link {
+        self.links.push(RowLink {
             range: start..self.len(),
             url: url.into(),
         });
     }
 
-    /// Puts `spans` before the line; the links stay with their words.
+    /// Prepends `spans`; links are shifted accordingly.
     pub fn prefix(&mut self, spans: impl IntoIterator<Item = Span<'static>>) {
         let before: Vec<_> = spans.into_iter().collect();
         let shift: usize = before.iter().map(|span| span.content.len()).sum();
@@ -79,16 +79,16 @@ impl Row {
     }
 }
 
-impl From<Line<'static>> for Row {
+impl From<Line<'static>> for StyledRow {
     fn from(line: Line<'static>) -> Self {
         Self::new(line)
     }
 }
 
-/// What is redrawn below the scrollback, or the whole of an overlay. Every line fits the width.
+/// What is redrawn below the scrollback, or a whole overlay. Every line fits the width.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Frame {
+pub struct ScreenFrame {
     pub lines: Vec<Line<'static>>,
-    /// Column and row within the frame where the real cursor stands, for input methods; `None` hides it.
+    /// Column and row of the real cursor within the frame, for input methods; `None` hides it.
     pub cursor: Option<(u16, u16)>,
 }

@@ -1,8 +1,8 @@
-//! Colours and signs by what they mean.
+//! Colours and symbols by meaning.
 //!
 //! Nothing outside this module names a colour. The first theme uses the sixteen colours of the
-//! terminal on its own background, so it is readable wherever the terminal is; the others are in
-//! true colour and say for which background they were made.
+//! terminal on its own background, so it is readable everywhere; the others use true colour and
+//! declare the background they are made for.
 
 mod glyphs;
 mod palettes;
@@ -13,23 +13,23 @@ use ratatui_core::style::{Color, Style};
 
 pub use glyphs::Glyphs;
 
-/// What something is. A theme says how that looks.
+/// The meaning of a piece of text; a theme defines its style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
-pub enum Role {
+pub enum StyleRole {
     /// Ordinary text.
     Text,
-    /// Of less importance: durations, hints, counts.
+    /// Less important: durations, hints, counts.
     Dim,
-    /// Of more importance.
+    /// More important.
     Strong,
     Emphasis,
     Struck,
-    /// The one colour of the program: prompts, marks, the running sign.
+    /// The accent colour: prompts, marks, the spinner.
     Accent,
-    /// What the person said.
+    /// Messages of the person.
     User,
-    /// What the model thought.
+    /// Reasoning of the model.
     Reasoning,
     /// The first word of a tool's line: `Ran`, `Read`.
     Tool,
@@ -42,7 +42,7 @@ pub enum Role {
     /// Code within a sentence.
     Code,
     Quote,
-    /// Rules and frames.
+    /// Rules and borders.
     Border,
     /// The row under the cursor.
     Selected,
@@ -55,7 +55,7 @@ pub enum Role {
     Key,
     Added,
     Removed,
-    /// The words within a line that were added.
+    /// Added words within a line.
     AddedWord,
     RemovedWord,
     LineNumber,
@@ -70,19 +70,19 @@ pub enum Role {
 }
 
 /// How many roles there are.
-const ROLES: usize = Role::Variable as usize + 1;
+const ROLES: usize = StyleRole::Variable as usize + 1;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Theme {
     name: &'static str,
     styles: [Style; ROLES],
     glyphs: &'static Glyphs,
-    background: Background,
+    background: ThemeBackground,
 }
 
-/// What a theme was made for.
+/// The background a theme is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Background {
+pub enum ThemeBackground {
     /// The sixteen colours follow the terminal.
     Any,
     Light,
@@ -108,7 +108,7 @@ impl Theme {
             .map(|(_, _, make)| make())
     }
 
-    /// Every theme with a few words about it, the first one first.
+    /// Every theme with a short description, the default first.
     pub fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
         palettes::ALL.iter().map(|(name, about, _)| (*name, *about))
     }
@@ -117,11 +117,11 @@ impl Theme {
         self.name
     }
 
-    pub fn background(&self) -> Background {
+    pub fn background(&self) -> ThemeBackground {
         self.background
     }
 
-    pub fn style(&self, role: Role) -> Style {
+    pub fn style(&self, role: StyleRole) -> Style {
         self.styles.get(role as usize).copied().unwrap_or_default()
     }
 
@@ -129,23 +129,23 @@ impl Theme {
         self.glyphs
     }
 
-    /// With signs of ASCII only.
+    /// With ASCII symbols only.
     #[must_use]
     pub fn ascii(mut self) -> Self {
         self.glyphs = &glyphs::ASCII;
         self
     }
 
-    /// `NO_COLOR`: bold, dim, underline and reverse stay, colours go.
+    /// `NO_COLOR`: keeps bold, dim, underline and reverse, removes colours.
     #[must_use]
     pub fn without_color(mut self) -> Self {
         let plain = palettes::mono();
         self.styles = plain.styles;
-        self.background = Background::Any;
+        self.background = ThemeBackground::Any;
         self
     }
 
-    /// Colours and ornaments that a program asked for in its output; none where the theme has none.
+    /// Applies colours and modifiers of a program's output; none if the theme has no colours.
     pub fn keeps_color(&self) -> bool {
         self.styles
             .iter()

@@ -1,4 +1,4 @@
-//! How wide text is: the one place that measures, cuts and wraps it, and makes strange characters visible.
+//! Text width: measuring, cutting and wrapping, and making unusual characters visible.
 
 mod safe;
 mod wrap;
@@ -13,8 +13,8 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 pub use safe::{harmless, is_harmful, visible};
 pub use wrap::{Indent, wrap_line, wrap_row, wrap_text};
 
-/// Whether characters of ambiguous width take two columns (`tui.wide_ambiguous`). A terminal has one
-/// answer, so the process has.
+/// Whether characters of ambiguous width take two columns (`tui.wide_ambiguous`). Global, because a
+/// process has one terminal.
 static WIDE_AMBIGUOUS: AtomicBool = AtomicBool::new(false);
 
 pub fn set_wide_ambiguous(wide: bool) {
@@ -47,15 +47,15 @@ pub fn grapheme_width(grapheme: &str) -> usize {
     }
 }
 
-/// Columns a terminal may take that knows characters but not graphemes.
+/// Columns used by a terminal that handles characters but not graphemes.
 pub(crate) fn loose_width(grapheme: &str) -> usize {
     let each = |ch: char| match ch {
-        // A flag letter alone is drawn wide by some.
+        // Some draw a single flag letter wide.
         '\u{1f1e6}'..='\u{1f1ff}' => 2,
         ch => ch.width().unwrap_or(0),
     };
     let sum: usize = grapheme.chars().map(each).sum();
-    // The emoji form of a narrow sign.
+    // The emoji form of a narrow symbol.
     sum.max(grapheme_width(grapheme)) + usize::from(grapheme.contains('\u{fe0f}'))
 }
 
@@ -69,7 +69,7 @@ pub fn graphemes(text: &str) -> impl Iterator<Item = (&str, usize)> {
         .map(|grapheme| (grapheme, grapheme_width(grapheme)))
 }
 
-/// The longest beginning that fits `max` columns, in bytes.
+/// The longest prefix that fits `max` columns, in bytes.
 pub fn fitting(text: &str, max: usize) -> usize {
     let mut columns = 0;
     let mut bytes = 0;
@@ -83,12 +83,12 @@ pub fn fitting(text: &str, max: usize) -> usize {
     bytes
 }
 
-/// At most `max` columns; what is cut ends with `…`.
+/// At most `max` columns; a cut text ends with `…`.
 pub fn truncate(text: &str, max: usize) -> Cow<'_, str> {
     truncate_with(text, max, "…")
 }
 
-/// At most `max` columns; what is cut ends with `mark` (`...` where symbols are unwelcome).
+/// At most `max` columns; a cut text ends with `mark` (`...` if symbols are not supported).
 pub fn truncate_with<'a>(text: &'a str, max: usize, mark: &str) -> Cow<'a, str> {
     if width(text) <= max {
         return text.into();
@@ -122,7 +122,7 @@ pub fn truncate_start(text: &str, max: usize) -> Cow<'_, str> {
     format!("…{}", &text[start..]).into()
 }
 
-/// A line of at most `max` columns; what is cut ends with `mark` in the style of its last span.
+/// A line of at most `max` columns; a cut line ends with `mark` in the style of its last span.
 pub fn truncate_line(line: &Line<'static>, max: usize, mark: &str) -> Line<'static> {
     if line_width(line) <= max {
         return line.clone();
@@ -149,14 +149,14 @@ pub fn truncate_line(line: &Line<'static>, max: usize, mark: &str) -> Line<'stat
     }
 }
 
-/// `text` and blanks to `columns`; longer text is cut.
+/// `text` padded to `columns`; longer text is cut.
 pub fn pad(text: &str, columns: usize) -> String {
     let text = truncate(text, columns);
     let blanks = columns - width(&text);
     format!("{text}{:blanks$}", "")
 }
 
-/// Tabs as blanks up to the next multiple of eight; a line begins at column `start`.
+/// Tabs as spaces up to the next multiple of eight; a line begins at column `start`.
 pub fn expand_tabs(text: &str, start: usize) -> Cow<'_, str> {
     if !text.contains('\t') {
         return text.into();
@@ -183,7 +183,7 @@ pub fn expand_tabs(text: &str, start: usize) -> Cow<'_, str> {
     out.into()
 }
 
-/// Rows that a line takes when a terminal of `columns` breaks it.
+/// Rows that a line takes when a terminal of `columns` wraps it.
 pub fn soft_height(line: &Line<'_>, columns: usize) -> usize {
     let columns = columns.max(1);
     let (mut rows, mut column) = (1, 0);

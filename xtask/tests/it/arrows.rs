@@ -11,9 +11,16 @@ use crate::workspace;
 const ARROWS: &[(&str, &[&str])] = &[
     ("hermes-core", &[]),
     ("hermes-config", &["hermes-core"]),
+    ("hermes-http", &["hermes-core"]),
     ("hermes-store", &["hermes-core", "hermes-config"]),
-    ("hermes-models", &["hermes-core", "hermes-config"]),
-    ("hermes-mcp", &["hermes-core", "hermes-config"]),
+    (
+        "hermes-models",
+        &["hermes-core", "hermes-config", "hermes-http"],
+    ),
+    (
+        "hermes-mcp",
+        &["hermes-core", "hermes-config", "hermes-http"],
+    ),
     ("hermes-exec", &["hermes-core", "hermes-config"]),
     ("hermes-policy", &["hermes-core", "hermes-config"]),
     ("hermes-fetch", &["hermes-core", "hermes-config"]),
@@ -37,6 +44,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "hermes-core",
             "hermes-config",
+            "hermes-http",
             "hermes-store",
             "hermes-models",
             "hermes-mcp",
@@ -47,6 +55,15 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "hermes-platforms",
+        &[
+            "hermes-core",
+            "hermes-config",
+            "hermes-http",
+            "hermes-store",
+        ],
+    ),
+    (
         "hermes-gateway",
         &[
             "hermes-core",
@@ -54,6 +71,18 @@ const ARROWS: &[(&str, &[&str])] = &[
             "hermes-store",
             "hermes-agent",
             "hermes-app",
+            "hermes-platforms",
+        ],
+    ),
+    (
+        "hermes-api",
+        &[
+            "hermes-core",
+            "hermes-config",
+            "hermes-store",
+            "hermes-app",
+            "hermes-gateway",
+            "hermes-platforms",
         ],
     ),
     ("hermes-tui", &["hermes-core", "hermes-config"]),
@@ -69,8 +98,8 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "hermes-agent",
             "hermes-config",
+            "hermes-http",
             "hermes-mcp",
-            "hermes-models",
             "hermes-policy",
             "hermes-store",
             "hermes-tui",

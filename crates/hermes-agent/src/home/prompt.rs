@@ -9,8 +9,8 @@ use hermes_config::home::Home;
 use hermes_config::{Config, Zone};
 use hermes_core::BoxFuture;
 use hermes_core::clock::Clock;
-use hermes_store::memory::{MemoryFiles, Target};
-use hermes_store::skills::{Library, Offer};
+use hermes_store::memory::{MemoryFiles, MemoryTarget};
+use hermes_store::skills::{Offer, SkillLibrary};
 
 use crate::context_files::{self, ContextFile};
 use crate::lean::Mode;
@@ -35,7 +35,7 @@ pub struct HomePrompt {
     pub home: Home,
     pub config: Arc<Config>,
     pub memory: MemoryFiles,
-    pub skills: Library,
+    pub skills: SkillLibrary,
     pub clock: Arc<dyn Clock>,
     pub options: PromptOptions,
 }
@@ -62,8 +62,8 @@ impl HomePrompt {
             context_files::limit(self.config.context_file_max_chars, cx.model.context_length);
         let soul = self.soul(limit, &mut notices);
         let project = self.project(&cx, limit, &mut notices);
-        let memory = self.memory(Target::Memory, &mut notices);
-        let user = self.memory(Target::User, &mut notices);
+        let memory = self.memory(MemoryTarget::Memory, &mut notices);
+        let user = self.memory(MemoryTarget::User, &mut notices);
         let skills = self.skills(mode, &cx);
         let guidance = self.guidance();
         let environment = self.environment(&cx);
@@ -159,10 +159,10 @@ impl HomePrompt {
     }
 
     /// A memory file that cannot be read is said, and the conversation goes on without it.
-    fn memory(&self, target: Target, notices: &mut Vec<String>) -> Option<String> {
+    fn memory(&self, target: MemoryTarget, notices: &mut Vec<String>) -> Option<String> {
         let enabled = match target {
-            Target::Memory => self.config.memory.memory_enabled,
-            Target::User => self.config.memory.user_profile_enabled,
+            MemoryTarget::Memory => self.config.memory.memory_enabled,
+            MemoryTarget::User => self.config.memory.user_profile_enabled,
         };
         if self.options.bare || !enabled {
             return None;
@@ -186,7 +186,7 @@ impl HomePrompt {
         if mode == Mode::Full {
             index.render()
         } else {
-            index.render_lean()
+            index.render_names_only()
         }
     }
 

@@ -8,7 +8,7 @@ use hermes_core::schema;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
-use hermes_store::memory::{MemoryError, Operation, Saved, Target};
+use hermes_store::memory::{MemoryError, MemoryOperation, MemoryStatus, MemoryTarget};
 use hermes_store::pending::Subsystem;
 use serde_json::{Value, json};
 
@@ -27,8 +27,8 @@ pub(super) struct Memory {
 
 /// A call that was understood.
 struct Request {
-    target: Target,
-    operations: Vec<Operation>,
+    target: MemoryTarget,
+    operations: Vec<MemoryOperation>,
     batch: bool,
 }
 
@@ -100,11 +100,14 @@ impl Memory {
     }
 
     /// The outer error is final; the inner one wants the entries shown.
-    fn parse(&self, args: &ToolArgs) -> Result<Result<Request, (Target, String)>, ToolOutcome> {
+    fn parse(
+        &self,
+        args: &ToolArgs,
+    ) -> Result<Result<Request, (MemoryTarget, String)>, ToolOutcome> {
         let args = Args::new(NAME, args);
         let target = match args.text("target")? {
-            None => Target::Memory,
-            Some(name) => Target::parse(name)
+            None => MemoryTarget::Memory,
+            Some(name) => MemoryTarget::parse(name)
                 .ok_or_else(|| args.bad(&format!("target is {name:?}; use memory or user")))?,
         };
         if !self.deps.memory_targets.contains(&target) {
@@ -141,7 +144,10 @@ impl Memory {
         }
     }
 
-    async fn apply(&self, request: Request) -> Result<Result<Saved, MemoryError>, ToolOutcome> {
+    async fn apply(
+        &self,
+        request: Request,
+    ) -> Result<Result<MemoryStatus, MemoryError>, ToolOutcome> {
         let memory = self.deps.memory.clone();
         blocking(move || {
             let Request {
@@ -158,7 +164,7 @@ impl Memory {
     }
 
     /// Which entry is meant was not said: shows what there is.
-    async fn inventory(&self, target: Target, why: &str) -> ToolOutcome {
+    async fn inventory(&self, target: MemoryTarget, why: &str) -> ToolOutcome {
         let memory = self.deps.memory.clone();
         let entries = blocking(move || memory.entries(target)).await;
         let entries = match entries {
@@ -255,7 +261,7 @@ impl Tool for Memory {
     }
 }
 
-fn operation(fields: &ToolArgs) -> Result<Operation, String> {
+fn operation(fields: &ToolArgs) -> Result<MemoryOperation, String> {
     let text = |name: &str| match fields.get(name) {
         Some(Value::String(text)) => text.clone(),
         _ => String::new(),
@@ -269,11 +275,13 @@ fn operation(fields: &ToolArgs) -> Result<Operation, String> {
         }
     };
     match text("action").as_str() {
-        "add" => need("content", &content, "add").map(|()| Operation::Add { content }),
+        "add" => need("content", &content, "add").map(|()| MemoryOperation::Add { content }),
         "replace" => need("old_text", &old_text, "replace")
             .and_then(|()| need("content", &content, "replace"))
-            .map(|()| Operation::Replace { old_text, content }),
-        "remove" => need("old_text", &old_text, "remove").map(|()| Operation::Remove { old_text }),
+            .map(|()| MemoryOperation::Replace { old_text, content }),
+        "remove" => {
+            need("old_text", &old_text, "remove").map(|()| MemoryOperation::Remove { old_text })
+        }
         "" => Err("pass action (add, replace or remove), or a list of operations".to_owned()),
         other => Err(format!("action is {other:?}; use add, replace or remove")),
     }
@@ -282,22 +290,24 @@ fn operation(fields: &ToolArgs) -> Result<Operation, String> {
 /// The change as a pending record holds it, and a line about it.
 /// What would be changed, for the person.
 fn lines(request: &Request) -> String {
-    let line = |operation: &Operation| match operation {
-        Operation::Add { content } => format!("add: {content}"),
-        Operation::Replace { old_text, content } => format!("replace: {old_text} → {content}"),
-        Operation::Remove { old_text } => format!("remove: {old_text}"),
+    let line = |operation: &MemoryOperation| match operation {
+        MemoryOperation::Add { content } => format!("add: {content}"),
+        MemoryOperation::Replace { old_text, content } => {
+            format!("replace: {old_text} → {content}")
+        }
+        MemoryOperation::Remove { old_text } => format!("remove: {old_text}"),
     };
     let lines: Vec<String> = request.operations.iter().map(line).collect();
     format!("{}: {}", request.target.as_str(), lines.join("; "))
 }
 
 fn payload(request: &Request) -> (Value, String) {
-    let one = |operation: &Operation| match operation {
-        Operation::Add { content } => json!({ "action": "add", "content": content }),
-        Operation::Replace { old_text, content } => {
+    let one = |operation: &MemoryOperation| match operation {
+        MemoryOperation::Add { content } => json!({ "action": "add", "content": content }),
+        MemoryOperation::Replace { old_text, content } => {
             json!({ "action": "replace", "content": content, "old_text": old_text })
         }
-        Operation::Remove { old_text } => json!({ "action": "remove", "old_text": old_text }),
+        MemoryOperation::Remove { old_text } => json!({ "action": "remove", "old_text": old_text }),
     };
     let target = request.target.as_str();
     let summary: String = lines(request).chars().take(160).collect();

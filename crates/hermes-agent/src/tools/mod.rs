@@ -19,9 +19,9 @@ use hermes_core::message::Content;
 use hermes_core::taint::Lasting;
 use hermes_core::tool::{Effects, Tool, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec};
 use hermes_store::Store;
-use hermes_store::memory::{MemoryFiles, Target};
+use hermes_store::memory::{MemoryFiles, MemoryTarget};
 use hermes_store::pending::PendingWrites;
-use hermes_store::skills::Library;
+use hermes_store::skills::SkillLibrary;
 use serde_json::Value;
 
 pub use inline::{InlineLine, RunInline, expand_inline};
@@ -34,10 +34,10 @@ pub struct StoreTools {
     pub home: Home,
     pub memory: MemoryFiles,
     /// The memory files that are switched on; with none there is no memory tool.
-    pub memory_targets: Vec<Target>,
+    pub memory_targets: Vec<MemoryTarget>,
     /// Changes of memory wait for the person.
     pub memory_approval: bool,
-    pub skills: Library,
+    pub skills: SkillLibrary,
     /// Changes of skills wait for the person.
     pub skills_approval: bool,
     /// `None`: there is no history to search.
@@ -67,18 +67,18 @@ impl StoreTools {
     ) -> Self {
         let memory = &config.memory;
         let targets = [
-            (Target::Memory, memory.memory_enabled),
-            (Target::User, memory.user_profile_enabled),
+            (MemoryTarget::Memory, memory.memory_enabled),
+            (MemoryTarget::User, memory.user_profile_enabled),
         ];
         Self {
             home: home.clone(),
-            memory: MemoryFiles::of_home(home, config),
+            memory: MemoryFiles::for_home(home, config),
             memory_targets: targets
                 .into_iter()
                 .filter_map(|(target, on)| on.then_some(target))
                 .collect(),
             memory_approval: memory.write_approval,
-            skills: Library::of_home(home, config, platform),
+            skills: SkillLibrary::of_home(home, config, platform),
             skills_approval: config.skills.write_approval,
             store,
             todos: TodoList::default(),

@@ -9,7 +9,7 @@ use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
 use hermes_store::Store;
-use hermes_store::db::search::{DiscoverRequest, ScrollRequest, Sort};
+use hermes_store::db::search::{DiscoverRequest, ScrollRequest, SearchOrder};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -165,9 +165,9 @@ fn parse(
     let query = args.text("query")?.map_or("", str::trim);
     let around = args.integer("around_message_id")?;
     let sort = match args.text("sort")?.map(str::trim).unwrap_or_default() {
-        "" => Sort::Relevance,
-        "newest" => Sort::Newest,
-        "oldest" => Sort::Oldest,
+        "" => SearchOrder::Relevance,
+        "newest" => SearchOrder::Newest,
+        "oldest" => SearchOrder::Oldest,
         other => return Err(args.bad(&format!("sort is {other:?}; use newest or oldest"))),
     };
     Ok(match (session, around) {

@@ -9,7 +9,7 @@ use hermes_core::tool::{
 };
 use hermes_store::pending::Subsystem;
 use hermes_store::skills::usage::Event;
-use hermes_store::skills::{Library, Managed, SkillError, View};
+use hermes_store::skills::{Managed, SkillError, SkillLibrary, View};
 use serde_json::{Value, json};
 
 use super::{StoreTools, blocking, done, expand_inline, failed, spec, waits};
@@ -249,7 +249,7 @@ impl SkillManage {
 }
 
 /// Carries out a change of skills that waited for approval (`payload` of a pending record).
-pub fn apply_pending_skill(library: &Library, payload: &Value) -> Result<Managed, String> {
+pub fn apply_pending_skill(library: &SkillLibrary, payload: &Value) -> Result<Managed, String> {
     let args = payload
         .as_object()
         .ok_or("the stored change is not an object")?;
@@ -364,7 +364,7 @@ impl Change {
         Ok(Self { name, kind })
     }
 
-    fn apply(&self, library: &Library, background: bool) -> Result<Managed, SkillError> {
+    fn apply(&self, library: &SkillLibrary, background: bool) -> Result<Managed, SkillError> {
         let name = &self.name;
         match &self.kind {
             Kind::Create { content, category } => {

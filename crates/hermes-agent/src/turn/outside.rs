@@ -9,7 +9,7 @@ use hermes_core::redact;
 use hermes_core::store::{SessionUpdate, StoredItem};
 use hermes_core::taint::says_from_outside;
 use hermes_core::tool::{ToolOutcome, ToolSpec};
-use hermes_store::scan::{self, Scope};
+use hermes_store::scan::{self, ScanScope};
 
 use super::{Flow, Turn};
 use crate::fence;
@@ -33,7 +33,7 @@ pub(super) fn suspicious(spec: Option<&ToolSpec>, text: &str) -> Vec<String> {
     if spec.is_none_or(|spec| OWN.contains(&spec.toolset)) {
         return Vec::new();
     }
-    scan::scan(text, Scope::Context)
+    scan::scan(text, ScanScope::Context)
         .iter()
         .map(ToString::to_string)
         .collect()

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use hermes_agent::events::EventReceiver;
 use hermes_agent::session::SessionHandle;
 use hermes_agent::weight::Weight;
-use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, Sequenced, UserInput};
+use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, SequencedEvent, UserInput};
 use hermes_core::front_end::{Effect, ShownText, TextKind, TranscriptEntry};
 use hermes_core::task;
 use hermes_mcp::toolbox::Toolbox;
@@ -70,7 +70,7 @@ struct Live {
 
 enum Next {
     Wish(Option<Wish>),
-    Event(Option<Sequenced>),
+    Event(Option<SequencedEvent>),
     Later(Effect),
 }
 
@@ -131,7 +131,7 @@ pub fn start(
 
 fn approvals_off(conversation: &Conversation) -> bool {
     let commands = conversation.chat.commands.as_ref();
-    commands.is_some_and(|commands| commands.gate.config().mode == hermes_policy::Mode::Off)
+    commands.is_some_and(|commands| commands.gate.config().mode == hermes_policy::ApprovalMode::Off)
 }
 
 impl ConversationActor {
@@ -391,8 +391,8 @@ impl Live {
         }
     }
 
-    async fn event(&mut self, event: Option<Sequenced>) {
-        let Some(Sequenced { event, .. }) = event else {
+    async fn event(&mut self, event: Option<SequencedEvent>) {
+        let Some(SequencedEvent { event, .. }) = event else {
             self.events = None;
             return;
         };
@@ -430,7 +430,7 @@ impl Live {
     }
 }
 
-async fn next_event(events: &mut Option<EventReceiver>) -> Option<Sequenced> {
+async fn next_event(events: &mut Option<EventReceiver>) -> Option<SequencedEvent> {
     match events {
         Some(events) => events.recv().await,
         None => std::future::pending().await,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::Stdio;
 
 use hermes_core::figures;
-use hermes_core::front_end::{Effect, TextKind, TextPage, TranscriptEntry};
+use hermes_core::front_end::{Effect, PagedText, TextKind, TranscriptEntry};
 use hermes_core::slash;
 use hermes_exec::git::ForeignRepository;
 use tokio::process::Command;
@@ -298,7 +298,7 @@ pub(super) async fn diff(
     }
     Ok(match conversation.surface {
         Surface::Line | Surface::Platform => CommandResult::of(show_text(TextKind::Diff, text)),
-        Surface::Screen => CommandResult::of(Effect::Page(TextPage {
+        Surface::Screen => CommandResult::of(Effect::Page(PagedText {
             title: "changes".to_owned(),
             kind: TextKind::Diff,
             text,

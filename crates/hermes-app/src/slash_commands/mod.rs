@@ -173,6 +173,10 @@ pub async fn run(
         Verb::Doctor => subprocess::run(conversation, &["doctor"]).await,
         Verb::Debug => info::debug(conversation).await,
         Verb::Version => Ok(CommandResult::plain(version_line())),
+        // Not parsed here: the gateway obeys them.
+        Verb::Approve | Verb::Deny | Verb::SetHome | Verb::Restart | Verb::Voice | Verb::Start => {
+            Err(unknown(command.name, None))
+        }
     }
 }
 

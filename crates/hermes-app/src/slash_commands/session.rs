@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use hermes_core::event::AgentCommand;
 use hermes_core::figures;
-use hermes_core::front_end::{Effect, TextKind, TextPage, TranscriptEntry};
+use hermes_core::front_end::{Effect, PagedText, TextKind, TranscriptEntry};
 use hermes_core::store::{NewItem, NewSession, SessionStore as _};
 use hermes_store::db::{self, ListFilter};
 
@@ -357,7 +357,7 @@ pub(super) async fn history(
         Surface::Line | Surface::Platform => {
             CommandResult::plain(replay::lines(&entries).join("\n"))
         }
-        Surface::Screen => CommandResult::of(Effect::Page(TextPage {
+        Surface::Screen => CommandResult::of(Effect::Page(PagedText {
             title: "conversation".to_owned(),
             kind: TextKind::Markdown,
             text: replay::markdown(&entries),

@@ -3,7 +3,7 @@
 use hermes_core::event::UserInput;
 use hermes_core::figures;
 use hermes_core::front_end::Effect;
-use hermes_store::skills::{Bundle, Bundles, Library, Skill, command_name};
+use hermes_store::skills::{Skill, SkillBundle, SkillBundles, SkillLibrary, command_name};
 
 use crate::conversation::{CommandResult, Conversation};
 use crate::failure::{Failure, skill_failure};
@@ -14,10 +14,10 @@ use crate::wiring::skills::SkillLoader;
 /// Skills that one line can name.
 const MAX_STACKED: usize = 5;
 
-fn library(conversation: &Conversation) -> Result<Library, Failure> {
+fn library(conversation: &Conversation) -> Result<SkillLibrary, Failure> {
     let config = conversation.cx.load_config()?.config;
     let platform = conversation.options.source.as_deref().unwrap_or("cli");
-    Ok(Library::of_home(
+    Ok(SkillLibrary::of_home(
         &conversation.cx.home,
         &config,
         Some(platform),
@@ -49,7 +49,7 @@ pub(super) fn skills(conversation: &Conversation, words: &str) -> Result<Command
 
 /// `/bundles`: several skills under one name.
 pub(super) fn bundles(conversation: &Conversation) -> CommandResult {
-    let bundles = Bundles::of_home(&conversation.cx.home);
+    let bundles = SkillBundles::for_home(&conversation.cx.home);
     let (found, problems) = bundles.scan();
     if found.is_empty() && problems.is_empty() {
         return CommandResult::info(
@@ -96,14 +96,14 @@ pub(super) async fn use_skill(
     rest: &str,
 ) -> Option<Result<CommandResult, Failure>> {
     let library = library(conversation).ok()?;
-    let named = match Bundles::of_home(&conversation.cx.home).find(name) {
+    let named = match SkillBundles::for_home(&conversation.cx.home).find(name) {
         Some(bundle) => of_bundle(bundle, rest),
         None => of_skills(&library, name, rest)?,
     };
     Some(with_skills(conversation, &library, named).await)
 }
 
-fn of_bundle(bundle: Bundle, rest: &str) -> Named {
+fn of_bundle(bundle: SkillBundle, rest: &str) -> Named {
     Named {
         command: bundle.command(),
         label: format!("the bundle {}", bundle.name),
@@ -114,7 +114,7 @@ fn of_bundle(bundle: Bundle, rest: &str) -> Named {
 }
 
 /// One skill, or several that stand at the beginning of the line: `/a /b words`.
-fn of_skills(library: &Library, name: &str, rest: &str) -> Option<Named> {
+fn of_skills(library: &SkillLibrary, name: &str, rest: &str) -> Option<Named> {
     let known: Vec<Skill> = library.scan();
     let find = |typed: &str| {
         let typed = command_name(typed);
@@ -150,7 +150,7 @@ fn of_skills(library: &Library, name: &str, rest: &str) -> Option<Named> {
 
 async fn with_skills(
     conversation: &mut Conversation,
-    library: &Library,
+    library: &SkillLibrary,
     named: Named,
 ) -> Result<CommandResult, Failure> {
     let line = format!("/{} {}", named.command, named.words);

@@ -6,7 +6,7 @@ use hermes_config::env::ProcessEnv;
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_core::front_end::TextKind;
 use hermes_mcp::report;
-use hermes_store::memory::{MemoryFiles, Target};
+use hermes_store::memory::{MemoryFiles, MemoryTarget};
 
 use crate::options::TurnOptions;
 
@@ -125,9 +125,9 @@ pub(super) async fn memory(
         }
     }
     let config = conversation.cx.load_config()?.config;
-    let files = MemoryFiles::of_home(&conversation.cx.home, &config);
+    let files = MemoryFiles::for_home(&conversation.cx.home, &config);
     let mut lines = Vec::new();
-    for target in [Target::Memory, Target::User] {
+    for target in [MemoryTarget::Memory, MemoryTarget::User] {
         let entries = files
             .entries(target)
             .map_err(|error| Failure::failed(error.to_string()))?;

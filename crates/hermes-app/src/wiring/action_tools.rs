@@ -21,7 +21,7 @@ use hermes_core::store::SessionStore;
 use hermes_core::tool::Tool;
 use hermes_models::router::Overrides;
 use hermes_store::memory::MemoryFiles;
-use hermes_store::skills::Library;
+use hermes_store::skills::SkillLibrary;
 use hermes_tools::files::{ReadMemory, whole_files};
 use tokio_util::sync::CancellationToken;
 
@@ -116,8 +116,8 @@ fn children(deps: &ActionToolsDeps<'_>, post: Post, tools: ParentTools) -> Arc<d
     let prompt = HomePrompt {
         home: home.clone(),
         config: Arc::clone(deps.config),
-        memory: MemoryFiles::of_home(home, deps.config),
-        skills: Library::of_home(home, deps.config, Some("subagent")),
+        memory: MemoryFiles::for_home(home, deps.config),
+        skills: SkillLibrary::of_home(home, deps.config, Some("subagent")),
         clock: Arc::clone(&deps.clock),
         options: PromptOptions::default(),
     };

@@ -15,8 +15,8 @@ use hermes_core::model::ModelRouter;
 use hermes_core::task;
 use hermes_core::tool::Tool;
 use hermes_exec::local::{Declared, LocalEnvironment, LocalSettings};
-use hermes_exec::process::{Notice, Notices, ProcessRegistry, RegistryOptions, Routing};
-use hermes_exec::sandbox::{Sandbox, Settings};
+use hermes_exec::process::{Notice, Notices, ProcessRegistry, ProcessRouting, RegistryOptions};
+use hermes_exec::sandbox::{Sandbox, SandboxSettings};
 use hermes_exec::{Environment, ExecError, Workspaces, backend};
 use hermes_policy::{Gate, ModelJudge, PolicyConfig};
 use hermes_tools::files::{Checkpoints, FileLedger};
@@ -57,7 +57,9 @@ pub struct Ground {
 
 impl Ground {
     pub fn here(cx: &AppContext, config: &Config, declared: &Declared) -> Result<Self, ExecError> {
-        let sandbox = Arc::new(Sandbox::detect(Settings::from_config(&cx.home, config)));
+        let sandbox = Arc::new(Sandbox::detect(SandboxSettings::from_config(
+            &cx.home, config,
+        )));
         let settings = LocalSettings::from_config(
             &cx.home,
             config,
@@ -115,7 +117,7 @@ impl Commands {
             let here = Ground::here(cx, config, &declared)?;
             (here.environment, Some(here.sandbox))
         };
-        let workspaces = Workspaces::of_environment(&environment, config, &cx.env);
+        let workspaces = Workspaces::for_environment(&environment, config, &cx.env);
         let bell = Arc::new(Bell::default());
         let grace = config.terminal.daemon_term_grace_seconds;
         let processes = ProcessRegistry::new(RegistryOptions {
@@ -155,7 +157,7 @@ impl Commands {
             processes: self.processes.clone(),
             gate: self.gate.clone(),
             settings: self.settings.clone(),
-            routing: Routing::default(),
+            routing: ProcessRouting::default(),
         })
     }
 
@@ -286,7 +288,7 @@ impl Notices for Bell {
         task::spawn("notice", async move { tell(&session, &notice).await });
     }
 
-    fn reaches(&self, session: &SessionId) -> bool {
+    fn can_reach(&self, session: &SessionId) -> bool {
         self.open(session).is_some()
     }
 }

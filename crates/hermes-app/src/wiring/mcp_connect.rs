@@ -6,6 +6,7 @@ use std::time::Duration;
 use hermes_config::{Env, Home};
 use hermes_core::clock::{Clock, SystemClock};
 use hermes_core::{redact, task};
+use hermes_http::{ClientIdentity, HttpSettings, Redirects};
 use hermes_mcp::classify::SessionMarkers;
 use hermes_mcp::config::{Auth, Problem, ServerConfig, Transport, Verify};
 use hermes_mcp::connect::{
@@ -20,7 +21,6 @@ use hermes_mcp::requests::Answers;
 use hermes_mcp::requests::sampling::Sampler;
 use hermes_mcp::stdio::Children;
 use hermes_mcp::toolbox::Reach;
-use hermes_models::http::{self, ClientIdentity, HttpSettings, Redirects};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -160,11 +160,11 @@ impl ServerConnector {
                 key: own.key.clone(),
             });
         }
-        let first =
-            http::client(&settings).map_err(|error| problem(config, "url", &error.to_string()))?;
+        let first = hermes_http::client(&settings)
+            .map_err(|error| problem(config, "url", &error.to_string()))?;
         Ok(HttpClients::new(move || {
             // It could be built once; where the files are gone since, the old one must do.
-            http::client(&settings).unwrap_or_else(|_| first.clone())
+            hermes_http::client(&settings).unwrap_or_else(|_| first.clone())
         }))
     }
 }
@@ -179,7 +179,7 @@ fn malware_check(home: &Home, env: &Env, http: &HttpSettings) -> Option<Arc<Malw
     let settings = http.clone();
     Some(Arc::new(MalwareCheck::new(
         endpoint,
-        Box::new(move || http::client(&settings).map_err(|error| error.to_string())),
+        Box::new(move || hermes_http::client(&settings).map_err(|error| error.to_string())),
         Arc::new(SystemClock),
         home.cache_dir().join("mcp-malware.json"),
     )))

@@ -19,7 +19,7 @@ use hermes_core::store::{SessionStore, SessionUpdate, StoredSession};
 use hermes_core::tool::Tool;
 use hermes_store::Store;
 use hermes_store::memory::MemoryFiles;
-use hermes_store::skills::Library;
+use hermes_store::skills::SkillLibrary;
 use tokio_util::sync::CancellationToken;
 
 use super::action_tools::{ActionTools, ActionToolsDeps};
@@ -431,13 +431,13 @@ async fn home_prompt(
     runs: (Option<&Commands>, Option<&RunInline>),
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<dyn PromptSource>, Failure> {
-    let library = Library::of_home(&cx.home, config, Some(source));
+    let library = SkillLibrary::of_home(&cx.home, config, Some(source));
     let named = system_message(options, config, &library, runs).await?;
     let texts: Vec<String> = named.into_iter().chain(front_end.system.clone()).collect();
     let prompt = HomePrompt {
         home: cx.home.clone(),
         config: Arc::clone(config),
-        memory: MemoryFiles::of_home(&cx.home, config),
+        memory: MemoryFiles::for_home(&cx.home, config),
         skills: library,
         clock: Arc::clone(clock),
         options: PromptOptions {
@@ -457,7 +457,7 @@ async fn home_prompt(
 async fn system_message(
     options: &TurnOptions,
     config: &Config,
-    library: &Library,
+    library: &SkillLibrary,
     runs: (Option<&Commands>, Option<&RunInline>),
 ) -> Result<Option<String>, Failure> {
     let own = config.agent.system_prompt.clone();

@@ -7,7 +7,7 @@ use hermes_core::clock::Clock;
 use hermes_core::ids::SessionId;
 use hermes_core::store::{NewItem, NewSession, SessionStore as _, StoredSession};
 use hermes_store::Store;
-use hermes_store::db::{ListFilter, Order};
+use hermes_store::db::{ListFilter, SessionOrder};
 
 use super::front_end::{FrontEndSettings, NamedSession};
 use super::git;
@@ -36,7 +36,7 @@ pub(super) async fn find_session(
 async fn latest(source: &str, store: &Store) -> Result<String, Failure> {
     let filter = ListFilter {
         source: Some(source.to_owned()),
-        order: Order::LastActive,
+        order: SessionOrder::LastActive,
         limit: 1,
         ..ListFilter::default()
     };

@@ -9,7 +9,7 @@ use hermes_config::Config;
 use hermes_exec::{Confinement, Exec};
 use hermes_policy::CommandRequest;
 use hermes_store::skills::usage::Event;
-use hermes_store::skills::{Library, SkillError, SkillView, View};
+use hermes_store::skills::{SkillError, SkillLibrary, SkillView, View};
 
 use super::commands::Commands;
 use super::unattended::UnattendedCommand;
@@ -84,7 +84,7 @@ async fn run_inline(
 
 /// Loads skills to be used: variables that they ask for are declared, and their commands are run.
 pub struct SkillLoader<'a> {
-    pub library: &'a Library,
+    pub library: &'a SkillLibrary,
     pub commands: Option<&'a Commands>,
     pub inline: Option<&'a RunInline>,
     pub session: Option<&'a str>,
@@ -112,7 +112,7 @@ impl SkillLoader<'_> {
 /// The text of the skills named by `--skills`, by a job or by a route.
 pub(super) async fn named(
     names: &[String],
-    library: &Library,
+    library: &SkillLibrary,
     (commands, inline): (Option<&Commands>, Option<&RunInline>),
 ) -> Result<Option<String>, Failure> {
     if names.is_empty() {

@@ -12,8 +12,8 @@ use hermes_core::clock::SystemClock;
 use hermes_core::event::ProgressSink;
 use hermes_core::ids::{SessionId, TurnId};
 use hermes_core::tool::{Registry, Taint, ToolContext};
-use hermes_exec::output::Collector;
-use hermes_exec::{Confinement, Environment, Exec, Exit, Sink, Stream};
+use hermes_exec::output::OutputCollector;
+use hermes_exec::{Confinement, Environment, Exec, Exit, OutputSink, OutputStream};
 use hermes_policy::{CommandRequest, Gate};
 use tokio_util::sync::CancellationToken;
 
@@ -123,15 +123,15 @@ fn context(name: &str, cwd: PathBuf, cancel: CancellationToken) -> ToolContext {
 }
 
 struct Streams {
-    out: Collector,
-    err: Collector,
+    out: OutputCollector,
+    err: OutputCollector,
 }
 
 impl Streams {
     fn new() -> Self {
         Self {
-            out: Collector::new(KEPT),
-            err: Collector::new(KEPT),
+            out: OutputCollector::new(KEPT),
+            err: OutputCollector::new(KEPT),
         }
     }
 
@@ -161,11 +161,11 @@ impl Streams {
     }
 }
 
-impl Sink for Streams {
-    fn push(&mut self, stream: Stream, bytes: &[u8]) {
+impl OutputSink for Streams {
+    fn push(&mut self, stream: OutputStream, bytes: &[u8]) {
         match stream {
-            Stream::Out => self.out.feed(bytes),
-            Stream::Err => self.err.feed(bytes),
+            OutputStream::Out => self.out.feed(bytes),
+            OutputStream::Err => self.err.feed(bytes),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hermes_config::Config;
 use hermes_core::model::ModelRouter;
 use hermes_core::tool::Tool;
-use hermes_models::http::{self, HttpSettings};
+use hermes_http::HttpSettings;
 use hermes_tools::web::{self, WebDeps, WebParts, WholeFiles};
 
 use crate::context::AppContext;
@@ -23,7 +23,7 @@ pub(crate) fn tools(
         home: &cx.home,
         config,
         env: &cx.env,
-        http: Arc::new(move || http::builder(&settings).map_err(|error| error.to_string())),
+        http: Arc::new(move || hermes_http::builder(&settings).map_err(|error| error.to_string())),
         proxies,
         files,
         router,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use hermes_core::approval::{ApprovalRequest, Rule, Verdict};
-use hermes_policy::{is_hidden, rules};
+use hermes_policy::{is_invisible, rules};
 
 /// Puts the request on the terminal: the whole of it, and nothing that hides a part.
 fn show(request: &ApprovalRequest, err: &mut dyn Write) {
@@ -105,7 +105,7 @@ fn visible(text: &str) -> String {
         .map(|c| match c {
             '\n' => "\n  ".to_owned(),
             '\t' => "\t".to_owned(),
-            c if is_hidden(c) => format!("<U+{:04X}>", c as u32),
+            c if is_invisible(c) => format!("<U+{:04X}>", c as u32),
             c => c.to_string(),
         })
         .collect()

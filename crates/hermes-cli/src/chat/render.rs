@@ -5,7 +5,7 @@ use std::io;
 
 use hermes_agent::turn::explain;
 use hermes_app::text::{harmless, shorten};
-use hermes_core::event::{AgentEvent, NoticeLevel, Sequenced, TurnExit, TurnSummary};
+use hermes_core::event::{AgentEvent, NoticeLevel, SequencedEvent, TurnExit, TurnSummary};
 use hermes_core::figures;
 use hermes_core::ids::SessionId;
 use hermes_core::model::Route;
@@ -93,7 +93,7 @@ impl Renderer {
         self.route.as_ref()
     }
 
-    pub(super) fn event(&mut self, event: &Sequenced) -> io::Result<()> {
+    pub(super) fn event(&mut self, event: &SequencedEvent) -> io::Result<()> {
         match &event.event {
             AgentEvent::TurnStarted { route, .. } | AgentEvent::RouteChanged { to: route, .. } => {
                 self.route = Some(route.clone());
@@ -286,7 +286,7 @@ impl Renderer {
         }
     }
 
-    fn stream_json(&self, event: &Sequenced) -> io::Result<()> {
+    fn stream_json(&self, event: &SequencedEvent) -> io::Result<()> {
         let Some(mut line) = stream_line(&event.event, &self.session) else {
             return Ok(());
         };

@@ -5,7 +5,7 @@ use hermes_app::conversation::{Conversation, Surface};
 use hermes_app::conversation::{images, replay};
 use hermes_app::front::Follows;
 use hermes_app::slash_commands;
-use hermes_core::event::{AgentCommand, AgentEvent, Sequenced, TurnExit};
+use hermes_core::event::{AgentCommand, AgentEvent, SequencedEvent, TurnExit};
 use hermes_core::front_end::{DisplaySetting, Effect, ShownText, TextKind, TranscriptEntry};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -153,7 +153,7 @@ impl Repl<'_> {
 
     /// Something happens while the person writes: a background process has news, or subagents
     /// report. A turn that begins by itself is shown to its end.
-    async fn unasked(&mut self, event: Option<Sequenced>) -> Outcome {
+    async fn unasked(&mut self, event: Option<SequencedEvent>) -> Outcome {
         let Some(event) = event else {
             return Err(ended());
         };
@@ -166,7 +166,7 @@ impl Repl<'_> {
         Ok(())
     }
 
-    fn event(&mut self, event: &Sequenced) -> Outcome {
+    fn event(&mut self, event: &SequencedEvent) -> Outcome {
         self.conversation.observe(&event.event);
         self.renderer.event(event)?;
         self.questions.event(&event.event);

@@ -6,7 +6,8 @@ use hermes_config::edit::EditError;
 use hermes_core::approval::Rule;
 use hermes_policy::rules::{self, Meaning};
 use hermes_policy::{
-    Assessment, Class, CommandRequest, Confinement, Gate, Mode, PolicyConfig, Unattended,
+    ApprovalMode, Assessment, CommandClass, CommandRequest, Confinement, Gate, PolicyConfig,
+    UnattendedMode,
 };
 use serde_json::{Value, json};
 
@@ -218,7 +219,7 @@ fn add(cx: &Context, command: &str, prefix: bool, as_json: bool) -> Outcome {
     let gate = gate(cx)?;
     let here = std::env::current_dir()?;
     let assessment = gate.assess(&CommandRequest::terminal(command, &here));
-    if assessment.class == Class::Forbidden {
+    if assessment.class == CommandClass::Forbidden {
         return Err(Failure::new(
             Exit::Refused,
             format!("no rule lets this run: {}", assessment.reasons().join("; ")),
@@ -240,7 +241,7 @@ fn add(cx: &Context, command: &str, prefix: bool, as_json: bool) -> Outcome {
         cx.out
             .remark("what it runs is looked at no more: such a rule allows nearly everything");
     }
-    if !prefix && assessment.class < Class::Ask {
+    if !prefix && assessment.class < CommandClass::Ask {
         cx.out.remark("it would not have been asked about anyway");
     }
     cx.home
@@ -276,7 +277,7 @@ fn exact(command: &str, assessment: &Assessment) -> Result<Rule, Failure> {
     if let Some(rule) = &assessment.rule {
         return Ok(rule.clone());
     }
-    if assessment.class < Class::Ask {
+    if assessment.class < CommandClass::Ask {
         return Ok(rules::exact(command));
     }
     Err(Failure::usage(
@@ -373,13 +374,13 @@ impl<'a> Trial<'a> {
     }
 
     fn settled(&self) -> Option<Fate> {
-        if self.assessment.class == Class::Forbidden || self.denied.is_some() {
+        if self.assessment.class == CommandClass::Forbidden || self.denied.is_some() {
             return Some(Fate::Refused);
         }
-        (self.assessment.class < Class::Ask).then_some(Fate::Runs)
+        (self.assessment.class < CommandClass::Ask).then_some(Fate::Runs)
     }
 
-    fn with_mode(&self, mode: Mode) -> Fate {
+    fn with_mode(&self, mode: ApprovalMode) -> Fate {
         let personal = self
             .assessment
             .findings
@@ -387,9 +388,9 @@ impl<'a> Trial<'a> {
             .any(|finding| finding.category.needs_person());
         match (self.settled(), mode) {
             (Some(fate), _) => fate,
-            (None, Mode::Off) => Fate::Runs,
+            (None, ApprovalMode::Off) => Fate::Runs,
             (None, _) if self.allowed.is_some() => Fate::Runs,
-            (None, Mode::Smart) if !personal => Fate::Judged,
+            (None, ApprovalMode::Smart) if !personal => Fate::Judged,
             (None, _) => Fate::Asks,
         }
     }
@@ -403,10 +404,10 @@ impl<'a> Trial<'a> {
         let harmless = self.assessment.firm().next().is_none();
         match (self.settled(), self.gate.config().unattended) {
             (Some(fate), _) => fate,
-            (None, _) if alone || self.gate.config().mode == Mode::Off => Fate::Runs,
-            (None, Unattended::Allow) => Fate::Runs,
-            (None, Unattended::AllowWorkspace) if harmless => Fate::Runs,
-            (None, Unattended::Smart) => match self.with_mode(Mode::Smart) {
+            (None, _) if alone || self.gate.config().mode == ApprovalMode::Off => Fate::Runs,
+            (None, UnattendedMode::Allow) => Fate::Runs,
+            (None, UnattendedMode::AllowWorkspace) if harmless => Fate::Runs,
+            (None, UnattendedMode::Smart) => match self.with_mode(ApprovalMode::Smart) {
                 Fate::Judged => Fate::Judged,
                 _ => Fate::Refused,
             },
@@ -424,9 +425,9 @@ fn test(cx: &Context, command: &str, no_sandbox: bool, as_json: bool) -> Outcome
     };
     let trial = Trial::new(&gate, command, confinement)?;
     let modes = [
-        ("manual", trial.with_mode(Mode::Manual)),
-        ("smart", trial.with_mode(Mode::Smart)),
-        ("off", trial.with_mode(Mode::Off)),
+        ("manual", trial.with_mode(ApprovalMode::Manual)),
+        ("smart", trial.with_mode(ApprovalMode::Smart)),
+        ("off", trial.with_mode(ApprovalMode::Off)),
         ("unattended", trial.headless()),
     ];
     let now = trial.with_mode(gate.config().mode);

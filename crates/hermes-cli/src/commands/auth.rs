@@ -9,9 +9,9 @@ use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand, ValueEnum};
 use hermes_config::env::{EnvSource, writer};
 use hermes_core::clock::{Clock as _, SystemClock};
-use hermes_models::credentials::manage::Entry;
-use hermes_models::credentials::store::{AuthStore, StoreError};
-use hermes_models::credentials::{Status, is_usable_for};
+use hermes_models::credentials::manage::KeyEntry;
+use hermes_models::credentials::store::{AuthStore, AuthStoreError};
+use hermes_models::credentials::{KeyStatus, is_usable_for};
 use hermes_models::providers;
 use hermes_models::router::{Overrides, Router};
 use secrecy::ExposeSecret as _;
@@ -113,7 +113,7 @@ struct Desk<'a> {
 
 /// One key, wherever it is kept.
 struct Row {
-    entry: Entry,
+    entry: KeyEntry,
     /// It is in the environment and auth.json knows nothing of it.
     only_env: bool,
 }
@@ -177,12 +177,12 @@ impl<'a> Desk<'a> {
                 continue;
             }
             rows.push(Row {
-                entry: Entry {
+                entry: KeyEntry {
                     id: String::new(),
                     label: (*name).to_owned(),
                     kind: "api_key".to_owned(),
                     source,
-                    status: Status::Ready,
+                    status: KeyStatus::Ready,
                     error_code: None,
                     error_message: None,
                     request_count: 0,
@@ -196,9 +196,9 @@ impl<'a> Desk<'a> {
     }
 }
 
-fn store_failure(error: &StoreError) -> Failure {
+fn store_failure(error: &AuthStoreError) -> Failure {
     let exit = match error {
-        StoreError::Lock(hermes_config::fs::LockError::Busy(_)) => Exit::Busy,
+        AuthStoreError::Lock(hermes_config::fs::LockError::Busy(_)) => Exit::Busy,
         _ => Exit::Failed,
     };
     Failure::new(exit, error.to_string())

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use hermes_store::skills::{Bundle, Bundles, Library};
+use hermes_store::skills::{SkillBundle, SkillBundles, SkillLibrary};
 
 use crate::commands::{Context, counted};
 use crate::exit::{Failure, Outcome, skill_failure};
@@ -55,7 +55,7 @@ struct CreateArgs {
 }
 
 pub(crate) fn run(args: BundlesArgs, cx: &Context) -> Outcome {
-    let bundles = Bundles::of_home(&cx.home);
+    let bundles = SkillBundles::for_home(&cx.home);
     match args.action.unwrap_or(Action::List { json: false }) {
         Action::List { json } => list(cx, &bundles, json),
         Action::Reload => list(cx, &bundles, false),
@@ -75,17 +75,17 @@ fn missing(name: &str) -> Failure {
     Failure::not_found(format!("no bundle {name:?}; see: hermes bundles list"))
 }
 
-fn find(bundles: &Bundles, name: &str) -> Result<Bundle, Failure> {
+fn find(bundles: &SkillBundles, name: &str) -> Result<SkillBundle, Failure> {
     bundles.find(name).ok_or_else(|| missing(name))
 }
 
-fn list(cx: &Context, bundles: &Bundles, json: bool) -> Outcome {
+fn list(cx: &Context, bundles: &SkillBundles, json: bool) -> Outcome {
     let (found, problems) = bundles.scan();
     for problem in problems {
         cx.out.error(format!("not used: {problem}"));
     }
     if json {
-        let rows: Vec<_> = found.iter().map(Bundle::to_json).collect();
+        let rows: Vec<_> = found.iter().map(SkillBundle::to_json).collect();
         return Ok(cx.out.json(&rows)?);
     }
     if found.is_empty() {
@@ -104,7 +104,7 @@ fn list(cx: &Context, bundles: &Bundles, json: bool) -> Outcome {
     Ok(())
 }
 
-fn show(cx: &Context, bundle: &Bundle, json: bool) -> Outcome {
+fn show(cx: &Context, bundle: &SkillBundle, json: bool) -> Outcome {
     if json {
         return Ok(cx.out.json(&bundle.to_json())?);
     }
@@ -120,8 +120,8 @@ fn show(cx: &Context, bundle: &Bundle, json: bool) -> Outcome {
     Ok(cx.out.line(format!("  {}", bundle.path.display()))?)
 }
 
-fn create(cx: &Context, bundles: &Bundles, args: CreateArgs) -> Outcome {
-    let wish = Bundle {
+fn create(cx: &Context, bundles: &SkillBundles, args: CreateArgs) -> Outcome {
+    let wish = SkillBundle {
         name: args.name,
         description: args.description,
         skills: args.skills,
@@ -139,7 +139,7 @@ fn create(cx: &Context, bundles: &Bundles, args: CreateArgs) -> Outcome {
         failure
     })?;
     let config = cx.config()?;
-    let library = Library::of_home(&cx.home, &config, Some("cli"));
+    let library = SkillLibrary::of_home(&cx.home, &config, Some("cli"));
     for skill in &made.skills {
         if let Err(error) = library.view(skill, None, None) {
             cx.out

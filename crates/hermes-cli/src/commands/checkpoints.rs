@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use hermes_app::checkpoints::{changed, failure, listed, open, told};
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_tools::files::Checkpoints;
-use hermes_tools::files::checkpoints::{Bounds, Usage};
+use hermes_tools::files::checkpoints::{CheckpointUsage, PruneBounds};
 
 use crate::commands::sessions::{ago, confirm, size};
 use crate::commands::{Context, counted};
@@ -169,7 +169,7 @@ async fn look_after(cx: &Context, checkpoints: &Checkpoints, action: Whole) -> O
             keep_orphans,
             json,
         } => {
-            let bounds = Bounds {
+            let bounds = PruneBounds {
                 retention_days,
                 max_size_mb,
                 keep_orphans,
@@ -221,7 +221,7 @@ async fn clear(cx: &Context, checkpoints: &Checkpoints, upkeep: &Upkeep, legacy:
     Ok(cx.out.line(text)?)
 }
 
-fn described(usage: &Usage, limit: usize) -> String {
+fn described(usage: &CheckpointUsage, limit: usize) -> String {
     let now = SystemClock.epoch_seconds();
     let total = size(usage.total_size_bytes);
     let projects = counted(usage.project_count, "project");

@@ -6,7 +6,7 @@ mod show;
 
 use std::io::Read as _;
 
-use hermes_config::settings::{self, Change, SetOptions, SettingError, Target};
+use hermes_config::settings::{self, SetOptions, SettingChange, SettingError, SettingTarget};
 use hermes_config::{migrate, redact, secrets, yaml};
 use serde_json::{Value, json};
 
@@ -127,11 +127,11 @@ fn get(cx: &Context, key: &str, reveal: bool, json: bool) -> Outcome {
     let value = value.ok_or_else(|| Failure::failed(settings::absent(key)))?;
     let value = match settings::target(key).map_err(usage)? {
         _ if reveal => value,
-        Target::Env(name) if secrets::is_secret_name(&name) => {
+        SettingTarget::Env(name) if secrets::is_secret_name(&name) => {
             json!(redact::mask(value.as_str().unwrap_or_default()))
         }
-        Target::Env(_) => redact::redact(&value),
-        Target::Config(path) => redact::redact_below(path.parts(), &value),
+        SettingTarget::Env(_) => redact::redact(&value),
+        SettingTarget::Config(path) => redact::redact_below(path.parts(), &value),
     };
     if json {
         cx.out.json(&value)?;
@@ -180,7 +180,7 @@ fn unset(cx: &Context, key: &str) -> Outcome {
     report(cx, "unset", &change, "")
 }
 
-fn report(cx: &Context, done: &str, change: &Change, shown: &str) -> Outcome {
+fn report(cx: &Context, done: &str, change: &SettingChange, shown: &str) -> Outcome {
     let file = change.file.display();
     cx.out
         .line(format!("{done} {}{shown} in {file}", change.key))?;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use hermes_core::BoxFuture;
 use hermes_core::ask::{Answer, Asker, Question, Want};
+use hermes_http::{HttpSettings, Redirects};
 use hermes_mcp::actor::{CallOptions, ServerHandle};
 use hermes_mcp::behalf::Behalf;
 use hermes_mcp::config;
@@ -16,7 +17,6 @@ use hermes_mcp::naming;
 use hermes_mcp::oauth::{AuthPrompt, LoginPage};
 use hermes_mcp::op::Op;
 use hermes_mcp::toolbox::Toolbox;
-use hermes_models::http::{self, HttpSettings, Redirects};
 use serde_json::{Map, Value, json};
 
 use super::Context;
@@ -235,7 +235,8 @@ impl Robot {
             redirects: Redirects::Never,
             ..HttpSettings::default()
         };
-        let client = http::client(&settings).map_err(|error| Failure::failed(error.to_string()))?;
+        let client =
+            hermes_http::client(&settings).map_err(|error| Failure::failed(error.to_string()))?;
         Ok(Self {
             client,
             landed: Mutex::default(),

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_models::router::Overrides;
 use hermes_store::jobs::{Job, JobError};
-use hermes_tools::schedule::{Fields, Refused, ScheduleDeps};
+use hermes_tools::schedule::{ChangeRefused, JobFields, ScheduleDeps};
 
 use super::Context;
 use crate::exit::{Exit, Failure, Outcome};
@@ -201,13 +201,13 @@ struct FieldArgs {
 }
 
 impl FieldArgs {
-    fn fields(self, cx: &Context) -> Fields {
+    fn fields(self, cx: &Context) -> JobFields {
         let words = |words: Vec<String>| {
             let words = words.into_iter().map(|word| word.trim().to_owned());
             words.filter(|word| !word.is_empty()).collect::<Vec<_>>()
         };
         let given = |given: Vec<String>| (!given.is_empty()).then(|| words(given));
-        Fields {
+        JobFields {
             name: self.name,
             deliver: self.deliver,
             repeat: self.repeat.map(i64::from),
@@ -222,7 +222,7 @@ impl FieldArgs {
             enabled_toolsets: self.toolsets.map(words),
             context_from: given(self.context_from),
             attach_to_session: self.attach,
-            ..Fields::default()
+            ..JobFields::default()
         }
     }
 }
@@ -235,12 +235,12 @@ pub(crate) fn run(args: CronArgs, cx: &Context) -> Outcome {
         Some(CronCommand::Edit(args)) => edit(*args, cx),
         Some(CronCommand::Pause(args)) => {
             let change = |deps: &ScheduleDeps| {
-                deps.put_off(&args.job.job, args.reason.as_deref(), SystemClock.now())
+                deps.pause_job(&args.job.job, args.reason.as_deref(), SystemClock.now())
             };
             changed(cx, args.job.json, "is paused", change)
         }
         Some(CronCommand::Resume(args)) => {
-            let change = |deps: &ScheduleDeps| deps.take_up(&args.job, SystemClock.now());
+            let change = |deps: &ScheduleDeps| deps.resume_job(&args.job, SystemClock.now());
             changed(cx, args.json, "is scheduled again", change)
         }
         Some(CronCommand::Remove(args)) => {
@@ -265,14 +265,13 @@ fn jobs(cx: &Context, routed: bool) -> Result<ScheduleDeps, Failure> {
     Ok(deps)
 }
 
-fn refused(refused: &Refused) -> Failure {
+fn refused(refused: &ChangeRefused) -> Failure {
     let exit = match refused {
-        Refused::Job(JobError::NotFound(_)) => Exit::NotFound,
-        Refused::Job(JobError::Locked(_)) => Exit::Busy,
-        Refused::Job(JobError::Ambiguous { .. } | JobError::Schedule(_)) | Refused::Wrong(_) => {
-            Exit::Usage
-        }
-        Refused::Job(_) => Exit::Failed,
+        ChangeRefused::Job(JobError::NotFound(_)) => Exit::NotFound,
+        ChangeRefused::Job(JobError::Locked(_)) => Exit::Busy,
+        ChangeRefused::Job(JobError::Ambiguous { .. } | JobError::Schedule(_))
+        | ChangeRefused::Wrong(_) => Exit::Usage,
+        ChangeRefused::Job(_) => Exit::Failed,
     };
     Failure::new(exit, refused.to_string())
 }
@@ -281,7 +280,7 @@ fn changed(
     cx: &Context,
     json: bool,
     what: &str,
-    change: impl FnOnce(&ScheduleDeps) -> Result<Job, Refused>,
+    change: impl FnOnce(&ScheduleDeps) -> Result<Job, ChangeRefused>,
 ) -> Outcome {
     let job = change(&jobs(cx, false)?).map_err(|error| refused(&error))?;
     if json {
@@ -293,7 +292,7 @@ fn changed(
 
 fn create(args: CreateArgs, cx: &Context) -> Outcome {
     let deps = jobs(cx, true)?;
-    let fields = Fields {
+    let fields = JobFields {
         schedule: Some(args.schedule),
         prompt: args.prompt,
         no_agent: args.no_agent.then_some(true),
@@ -316,7 +315,7 @@ fn edit(args: EditArgs, cx: &Context) -> Outcome {
             skills.push(skill);
         }
     }
-    let mut fields = Fields {
+    let mut fields = JobFields {
         schedule: args.schedule,
         prompt: args.prompt,
         no_agent: match (args.no_agent, args.agent) {

@@ -8,8 +8,8 @@ use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_core::store::StoreError;
 use hermes_store::Store;
 use hermes_store::db::insights::{
-    Insights, Messages, ModelUse, Quarter, SessionUse, SkillUse, SourceUse, Spent, Tokens, ToolUse,
-    Unread, Window,
+    CostTotals, Insights, MessageCounts, ModelUse, QuarterHour, SessionUse, SkillUse, SourceUse,
+    TokenTotals, ToolUse, UnreadSessions, UsageWindow,
 };
 use serde::Serialize;
 
@@ -47,13 +47,13 @@ pub(crate) struct Report {
     pub(crate) source: Option<String>,
     pub(crate) session: Option<String>,
     pub(crate) sessions: i64,
-    pub(crate) messages: Messages,
+    pub(crate) messages: MessageCounts,
     pub(crate) tool_calls: i64,
     pub(crate) model_calls: i64,
-    pub(crate) tokens: Tokens,
+    pub(crate) tokens: TokenTotals,
     /// The part of the tokens that went to titles, compression and the like.
     pub(crate) side_tokens: i64,
-    pub(crate) cost: Spent,
+    pub(crate) cost: CostTotals,
     pub(crate) models: Vec<ModelUse>,
     pub(crate) tools: Vec<ToolUse>,
     pub(crate) skills: Vec<SkillUse>,
@@ -66,7 +66,7 @@ pub(crate) struct Report {
     pub(crate) per_weekday: [i64; 7],
     pub(crate) top_sessions: Vec<SessionUse>,
     /// What was not read message by message.
-    pub(crate) unread: Unread,
+    pub(crate) unread: UnreadSessions,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -102,7 +102,7 @@ pub(crate) fn run(args: InsightsArgs, cx: &Context) -> Outcome {
 /// Adds up what was used.
 pub(crate) async fn report(store: &Store, wanted: Wanted) -> Result<Report, StoreError> {
     let now = SystemClock.epoch_seconds();
-    let window = Window {
+    let window = UsageWindow {
         since: wanted.days.map(|days| now - f64::from(days) * 86_400.0),
         source: wanted.source.clone(),
         session: wanted.session.clone(),
@@ -140,7 +140,7 @@ impl Report {
     }
 
     /// Quarters come in order of time; the wall clock may go back an hour, never a day.
-    fn place(&mut self, quarter: &Quarter) {
+    fn place(&mut self, quarter: &QuarterHour) {
         let Some(time) = Local.timestamp_opt(quarter.start, 0).earliest() else {
             return;
         };

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use hermes_config::Config;
 use hermes_config::edit::{ConfigDoc, KeyPath};
 use hermes_config::fs::LockError;
-use hermes_store::memory::{MemoryError, MemoryFiles, Saved, Target};
+use hermes_store::memory::{MemoryError, MemoryFiles, MemoryStatus, MemoryTarget};
 use hermes_store::pending::{PendingWrites, Subsystem};
 use serde_json::json;
 
@@ -81,11 +81,11 @@ enum Which {
 }
 
 impl Which {
-    fn targets(self) -> &'static [Target] {
+    fn targets(self) -> &'static [MemoryTarget] {
         match self {
-            Self::All => &Target::ALL,
-            Self::Memory => &[Target::Memory],
-            Self::User => &[Target::User],
+            Self::All => &MemoryTarget::ALL,
+            Self::Memory => &[MemoryTarget::Memory],
+            Self::User => &[MemoryTarget::User],
         }
     }
 }
@@ -96,7 +96,7 @@ enum One {
     User,
 }
 
-impl From<One> for Target {
+impl From<One> for MemoryTarget {
     fn from(one: One) -> Self {
         match one {
             One::Memory => Self::Memory,
@@ -107,7 +107,7 @@ impl From<One> for Target {
 
 pub(crate) fn run(args: MemoryArgs, cx: &Context) -> Outcome {
     let config = cx.config()?;
-    let files = MemoryFiles::of_home(&cx.home, &config);
+    let files = MemoryFiles::for_home(&cx.home, &config);
     let pending = PendingWrites::new(cx.home.root());
     match args.action.unwrap_or(Action::Status { json: false }) {
         Action::Status { json } => status(cx, &config, &files, &pending, json),
@@ -142,10 +142,10 @@ fn status(
     });
     let mut lines = Vec::new();
     let mut broken = false;
-    for target in Target::ALL {
+    for target in MemoryTarget::ALL {
         let enabled = match target {
-            Target::Memory => settings.memory_enabled,
-            Target::User => settings.user_profile_enabled,
+            MemoryTarget::Memory => settings.memory_enabled,
+            MemoryTarget::User => settings.user_profile_enabled,
         };
         let mut row = json!({ "path": files.path(target), "enabled": enabled });
         let shown = match files.usage(target) {
@@ -259,7 +259,7 @@ fn off(cx: &Context, config: &Config) -> Outcome {
     ))?)
 }
 
-fn report(cx: &Context, result: Result<Saved, MemoryError>) -> Outcome {
+fn report(cx: &Context, result: Result<MemoryStatus, MemoryError>) -> Outcome {
     let saved = result.map_err(|error| failure(&error))?;
     let file = saved.target.file_name();
     Ok(cx

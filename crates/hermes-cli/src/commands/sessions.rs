@@ -12,7 +12,7 @@ use clap::Subcommand;
 use hermes_core::clock::SystemClock;
 use hermes_core::store::StoreError;
 use hermes_store::Store;
-use hermes_store::db::search::{SearchOptions, Sort};
+use hermes_store::db::search::{SearchOptions, SearchOrder};
 use hermes_store::db::{ListFilter, RepairOptions, SessionSummary, repair};
 use serde_json::json;
 
@@ -256,9 +256,9 @@ async fn search(args: SearchArgs, cx: &Context) -> Outcome {
         sources: args.source,
         limit: args.limit,
         sort: match args.sort.as_deref() {
-            Some("newest") => Sort::Newest,
-            Some(_) => Sort::Oldest,
-            None => Sort::Relevance,
+            Some("newest") => SearchOrder::Newest,
+            Some(_) => SearchOrder::Oldest,
+            None => SearchOrder::Relevance,
         },
         ..SearchOptions::default()
     };
@@ -334,7 +334,7 @@ async fn delete(args: &DeleteArgs, cx: &Context) -> Outcome {
 async fn stats(args: JsonArgs, cx: &Context) -> Outcome {
     let stats = match reader(cx)? {
         Some(store) => store.stats().await?,
-        None => hermes_store::db::Stats {
+        None => hermes_store::db::StoreStats {
             sessions: 0,
             messages: 0,
             by_source: Vec::new(),

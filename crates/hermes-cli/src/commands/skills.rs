@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::{Args, Subcommand, ValueEnum};
 use hermes_agent::tools::apply_pending_skill;
 use hermes_store::pending::Subsystem;
-use hermes_store::skills::{Library, Skill, View, manifest};
+use hermes_store::skills::{Skill, SkillLibrary, View, manifest};
 use serde_json::{Value, json};
 
 use crate::commands::{Context, waiting};
@@ -87,7 +87,7 @@ impl Source {
 
 pub(crate) fn run(args: SkillsArgs, cx: &Context) -> Outcome {
     let config = cx.config()?;
-    let library = Library::of_home(&cx.home, &config, Some("cli"));
+    let library = SkillLibrary::of_home(&cx.home, &config, Some("cli"));
     let all = ListArgs {
         category: None,
         source: Source::All,
@@ -108,7 +108,7 @@ pub(crate) fn run(args: SkillsArgs, cx: &Context) -> Outcome {
     }
 }
 
-fn list(cx: &Context, library: &Library, args: &ListArgs) -> Outcome {
+fn list(cx: &Context, library: &SkillLibrary, args: &ListArgs) -> Outcome {
     let origins = Origins::read(library)?;
     let mut rows: Vec<(Skill, Source)> = library
         .scan()
@@ -170,7 +170,13 @@ fn list(cx: &Context, library: &Library, args: &ListArgs) -> Outcome {
         .line(format!("{enabled} enabled, {disabled} disabled"))?)
 }
 
-fn view(cx: &Context, library: &Library, name: &str, file: Option<&str>, as_json: bool) -> Outcome {
+fn view(
+    cx: &Context,
+    library: &SkillLibrary,
+    name: &str,
+    file: Option<&str>,
+    as_json: bool,
+) -> Outcome {
     let view = library
         .view(name, file, None)
         .map_err(|error| skill_failure(&error))?;
@@ -197,7 +203,7 @@ struct Origins {
 }
 
 impl Origins {
-    fn read(library: &Library) -> Result<Self, Failure> {
+    fn read(library: &SkillLibrary) -> Result<Self, Failure> {
         let hub = std::fs::read(library.dir().join(".hub/lock.json")).unwrap_or_default();
         let hub: Value = serde_json::from_slice(&hub).unwrap_or_default();
         let installed = hub["installed"].as_object();
@@ -211,7 +217,7 @@ impl Origins {
         })
     }
 
-    fn of(&self, library: &Library, skill: &Skill) -> Source {
+    fn of(&self, library: &SkillLibrary, skill: &Skill) -> Source {
         let dir = skill.dir.file_name().unwrap_or_default().to_string_lossy();
         let known = |name: &str| name == skill.name || name == dir;
         if !skill.dir.starts_with(library.dir()) {

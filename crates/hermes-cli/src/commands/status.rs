@@ -7,13 +7,13 @@ use hermes_config::{Config, redact};
 use hermes_core::model::{ModelRouter as _, Route};
 use hermes_exec::backend;
 use hermes_exec::local::Declared;
-use hermes_exec::sandbox::{Sandbox, Settings};
+use hermes_exec::sandbox::{Sandbox, SandboxSettings};
 use hermes_models::local::machine::size;
 use hermes_models::local::weights::stem;
 use hermes_models::local::{PROVIDER, server};
 use hermes_models::router::{Overrides, Router};
-use hermes_store::memory::{MemoryFiles, Target};
-use hermes_store::skills::Library;
+use hermes_store::memory::{MemoryFiles, MemoryTarget};
+use hermes_store::skills::SkillLibrary;
 use serde_json::{Value, json};
 
 use super::{Context, counted, mcp, model, profile};
@@ -210,7 +210,7 @@ fn terminal(cx: &Context, config: &Config) -> Value {
             json!({"backend": info.kind, "posture": info.posture})
         }
         Ok(None) => {
-            let sandbox = Sandbox::detect(Settings::from_config(&cx.home, config));
+            let sandbox = Sandbox::detect(SandboxSettings::from_config(&cx.home, config));
             let posture = sandbox.describe();
             json!({"backend": "local", "posture": format!("local, {posture}"), "sandbox": posture})
         }
@@ -288,7 +288,7 @@ fn collect(cx: &Context, deep: bool) -> Result<Value, Failure> {
     let loaded = cx.load_config()?;
     let config = Arc::new(loaded.config);
     let router = wiring::router(cx, &config, Overrides::default());
-    let memory = MemoryFiles::of_home(&cx.home, &config);
+    let memory = MemoryFiles::for_home(&cx.home, &config);
     let used = |target| match memory.usage(target) {
         Ok(saved) => saved.usage(),
         Err(error) => format!("unreadable: {error}"),
@@ -316,8 +316,8 @@ fn collect(cx: &Context, deep: bool) -> Result<Value, Failure> {
         "fallbacks": fallbacks,
         "keys": keys(&router),
         "sessions": sessions,
-        "memory": {"memory": used(Target::Memory), "user": used(Target::User)},
-        "skills": Library::of_home(&cx.home, &config, Some("cli")).scan().len(),
+        "memory": {"memory": used(MemoryTarget::Memory), "user": used(MemoryTarget::User)},
+        "skills": SkillLibrary::of_home(&cx.home, &config, Some("cli")).scan().len(),
         "toolsets": toolsets_of(cx, &config)?,
         "terminal": terminal(cx, &config),
         "approvals": {

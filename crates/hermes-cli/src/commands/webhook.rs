@@ -2,9 +2,9 @@
 
 use clap::{Args, Subcommand};
 use hermes_core::clock::{Clock as _, SystemClock};
-use hermes_gateway::platforms::http::Http;
-use hermes_gateway::platforms::webhook::{self, Route, Subscriptions, parse_name};
-use hermes_gateway::settings::{GatewaySettings, PlatformSettings};
+use hermes_gateway::settings::GatewaySettings;
+use hermes_platforms::webhook::{self, Route, Subscriptions, parse_name};
+use hermes_platforms::{Http, PlatformSettings};
 use serde_json::{Map, Value, json};
 
 use super::Context;

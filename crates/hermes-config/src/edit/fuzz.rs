@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::place::{line_start, next_line};
 use super::{ConfigDoc, KeyPath, remove};
-use crate::yaml::{self, Document, Kind, NodeId, to_block, to_flow};
+use crate::yaml::{self, Document, NodeId, YamlNodeKind, to_block, to_flow};
 
-/// JSON nests deeper than we read YAML.
+/// JSON may nest deeper than our YAML limit.
 const MAX_DEPTH: usize = 60;
 
 /// The first line is a key, the second a value as JSON, the rest a config.yaml.
@@ -28,7 +28,7 @@ pub fn yaml(data: &[u8]) {
         let read = yaml::parse(&spelt).map(|(value, _)| value).ok();
         assert_eq!(read.as_ref(), Some(&value), "spelt {spelt:?}");
     }
-    let doc = ConfigDoc::of_text(Path::new("config.yaml"), text.to_owned());
+    let doc = ConfigDoc::from_text(Path::new("config.yaml"), text.to_owned());
     let (Ok(path), Ok(doc)) = (KeyPath::parse(path), doc) else {
         return;
     };
@@ -51,7 +51,7 @@ fn set(doc: &ConfigDoc, path: &KeyPath, value: &Value) {
         Err(_) => assert_eq!(edited.text, doc.text),
     }
     let changed = changed(&doc.text, &edited.text);
-    let place = Place::find(&doc.text, path);
+    let place = EditRegion::find(&doc.text, path);
     assert!(
         changed.is_empty() || place.lines.start <= changed.start && changed.end <= place.lines.end,
         "{:?} became {:?}: bytes {changed:?} changed, the entry has {:?}",
@@ -90,7 +90,7 @@ fn unset(doc: &ConfigDoc, path: &KeyPath) {
     assert_read_back(&edited);
     let mut expected = doc.tree.clone();
     remove(&mut expected, path.parts());
-    // Sections that became empty may have gone too.
+    // Sections that became empty may have been removed too.
     assert_eq!(
         without_empty(edited.tree.clone()),
         without_empty(expected),
@@ -101,7 +101,7 @@ fn unset(doc: &ConfigDoc, path: &KeyPath) {
     let mut keeping = doc.clone();
     if keeping.unset_keeping_comments(path).is_ok() {
         assert_eq!(keeping.tree, edited.tree);
-        if !Place::find(&doc.text, path).in_flow {
+        if !EditRegion::find(&doc.text, path).in_flow {
             assert_comments_stay(doc, &keeping);
         }
     }
@@ -112,7 +112,7 @@ fn assert_read_back(doc: &ConfigDoc) {
     assert_eq!(read.as_ref(), Some(&doc.tree), "{:?}", doc.text);
 }
 
-/// Every line that is only a comment is still there.
+/// Every comment-only line is still there.
 fn assert_comments_stay(before: &ConfigDoc, after: &ConfigDoc) {
     let comments = |text: &str| -> Vec<String> {
         let Ok(doc) = Document::parse(text) else {
@@ -137,7 +137,7 @@ fn assert_comments_stay(before: &ConfigDoc, after: &ConfigDoc) {
     }
 }
 
-/// The bytes of `old` that are not in `new`: all that lies between what both begin and end with.
+/// The bytes of `old` that are not in `new`: everything between the common prefix and suffix.
 fn changed(old: &str, new: &str) -> Range<usize> {
     let same = |pair: &(u8, u8)| pair.0 == pair.1;
     let start = old.bytes().zip(new.bytes()).take_while(same).count();
@@ -147,16 +147,16 @@ fn changed(old: &str, new: &str) -> Range<usize> {
     start..old.len() - end
 }
 
-/// What an edit may touch.
-struct Place {
-    /// Lines of the entry, or of the nearest one above it that exists and is null. Empty where lines
-    /// are only added.
+/// The region that an edit may touch.
+struct EditRegion {
+    /// Lines of the entry, or of the nearest existing null entry above it. Empty if lines are only
+    /// added.
     lines: Range<usize>,
-    /// Whether it stands in brackets, whose comments go with what they stand beside.
+    /// Whether it is in a flow collection, whose comments are removed with their entries.
     in_flow: bool,
 }
 
-impl Place {
+impl EditRegion {
     fn find(text: &str, path: &KeyPath) -> Self {
         let mut place = Self {
             lines: 0..0,
@@ -194,12 +194,14 @@ impl Place {
 
 fn entry(doc: &Document, node: NodeId, part: &str) -> Option<(Option<NodeId>, NodeId)> {
     match &doc.node(node).kind {
-        Kind::Mapping { entries, .. } => {
+        YamlNodeKind::Mapping { entries, .. } => {
             let mut entries = entries.iter().rev();
             let (key, value) = entries.find(|(key, _)| doc.key_text(*key) == Some(part))?;
             Some((Some(*key), *value))
         }
-        Kind::Sequence { items, .. } => Some((None, *items.get(part.parse::<usize>().ok()?)?)),
+        YamlNodeKind::Sequence { items, .. } => {
+            Some((None, *items.get(part.parse::<usize>().ok()?)?))
+        }
         _ => None,
     }
 }
@@ -207,7 +209,7 @@ fn entry(doc: &Document, node: NodeId, part: &str) -> Option<(Option<NodeId>, No
 fn is_flow(doc: &Document, node: NodeId) -> bool {
     matches!(
         doc.node(node).kind,
-        Kind::Mapping { flow: true, .. } | Kind::Sequence { flow: true, .. }
+        YamlNodeKind::Mapping { flow: true, .. } | YamlNodeKind::Sequence { flow: true, .. }
     )
 }
 

@@ -1,7 +1,7 @@
-//! Changing single settings of config.yaml and leaving every other byte alone.
+//! Changes single settings of config.yaml and leaves every other byte unchanged.
 //!
-//! An edit splices text. Before it counts, the new text is read again and must mean exactly what
-//! was intended; otherwise the edit is refused and nothing changes.
+//! An edit splices text. The new text is then parsed again and must mean exactly what was intended;
+//! otherwise the edit is refused and nothing changes.
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
@@ -51,7 +51,7 @@ pub enum EditError {
 #[derive(Clone, Debug)]
 pub struct ConfigDoc {
     path: PathBuf,
-    /// What the file held when it was opened.
+    /// The content of the file when it was opened.
     original: String,
     /// Without the byte order mark, which `original` may start with.
     text: String,
@@ -59,13 +59,13 @@ pub struct ConfigDoc {
 }
 
 impl ConfigDoc {
-    /// Opens the file; a missing one is empty. One that cannot be parsed is an error that shows
-    /// where, and stays as it is.
+    /// Opens the file; a missing one is empty. One that cannot be parsed is an error with its
+    /// position, and is left unchanged.
     pub fn open(path: &Path) -> Result<Self, EditError> {
-        Self::of_text(path, read_text(path)?)
+        Self::from_text(path, read_text(path)?)
     }
 
-    fn of_text(path: &Path, original: String) -> Result<Self, EditError> {
+    fn from_text(path: &Path, original: String) -> Result<Self, EditError> {
         let text = original.trim_start_matches('\u{feff}').to_owned();
         let tree = read(&text).map_err(|source| ConfigError::Yaml {
             path: path.to_path_buf(),
@@ -87,7 +87,7 @@ impl ConfigDoc {
         })
     }
 
-    /// The settings as they stand now; null for an empty file.
+    /// The current settings; null for an empty file.
     pub fn tree(&self) -> &Value {
         &self.tree
     }
@@ -100,7 +100,7 @@ impl ConfigDoc {
         self.original.trim_start_matches('\u{feff}') != self.text
     }
 
-    /// Whether the file was missing or said nothing.
+    /// Whether the file was missing or empty.
     pub fn was_empty(&self) -> bool {
         self.original
             .trim_start_matches('\u{feff}')
@@ -108,7 +108,7 @@ impl ConfigDoc {
             .is_empty()
     }
 
-    /// Sets `path`, creating the sections on the way. Says whether anything changed.
+    /// Sets `path`, creating sections as needed. Returns whether anything changed.
     pub fn set(&mut self, path: &KeyPath, value: &Value) -> Result<bool, EditError> {
         if path.get(&self.tree) == Some(value) {
             return Ok(false);
@@ -121,7 +121,7 @@ impl ConfigDoc {
         Ok(true)
     }
 
-    /// Adds `value` at the end of the list at `path`, which is made where there is none.
+    /// Appends `value` to the list at `path`, which is created if missing.
     pub fn push(&mut self, path: &KeyPath, value: &Value) -> Result<(), EditError> {
         let mut items = match path.get(&self.tree) {
             Some(Value::Array(items)) => items.clone(),
@@ -139,12 +139,12 @@ impl ConfigDoc {
         self.set(path, &list).map(drop)
     }
 
-    /// Removes `path`, and sections that become empty by it. Says whether it was there.
+    /// Removes `path`, and sections that become empty. Returns whether it existed.
     pub fn unset(&mut self, path: &KeyPath) -> Result<bool, EditError> {
         self.remove(path, splice::Comments::Drop)
     }
 
-    /// Like [`Self::unset`], but comments within what goes are left as lines of their own.
+    /// Like [`Self::unset`], but comments within the removed part are kept as separate lines.
     pub fn unset_keeping_comments(&mut self, path: &KeyPath) -> Result<bool, EditError> {
         self.remove(path, splice::Comments::Keep)
     }
@@ -167,7 +167,7 @@ impl ConfigDoc {
             let (splices, target) = splice::unset(&doc, path, comments)?;
             let mut expected = self.tree.clone();
             match target {
-                // A key that stands there twice must not come back with its first value.
+                // A key that occurs twice must not reappear with its first value.
                 splice::Removed::Entry(target) if splice::is_duplicate(&doc, &target) => {
                     self.apply_or_duplicate(path, splices, &expected, Some(&target))?;
                     continue;
@@ -181,7 +181,7 @@ impl ConfigDoc {
         }
     }
 
-    /// Writes the file if anything changed: at once, with its mode, owner and symlinks kept.
+    /// Writes the file if anything changed: atomically, keeping its mode, owner and symlinks.
     pub fn save(&mut self) -> Result<bool, EditError> {
         if !self.is_changed() {
             return Ok(false);
@@ -222,8 +222,8 @@ impl ConfigDoc {
         self.apply_or_duplicate(path, splices, expected, None)
     }
 
-    /// Puts the new text in place if it means what it should. While a duplicate is being taken out, what
-    /// is left of it is what the text then says; everything else stays.
+    /// Applies the new text if it has the intended meaning. While a duplicate key is removed, its
+    /// remaining occurrence determines the value; everything else must be unchanged.
     fn apply_or_duplicate(
         &mut self,
         path: &KeyPath,
@@ -271,7 +271,7 @@ fn below(at: &str, part: &str) -> String {
     }
 }
 
-/// Sets a value in a tree: what an edit of the text must amount to.
+/// Sets a value in a tree: the expected result of a text edit.
 pub(crate) fn put(
     tree: &mut Value,
     parts: &[String],

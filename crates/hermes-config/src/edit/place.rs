@@ -1,8 +1,8 @@
-//! Where things stand in the text: lines, colons, dashes, the end of an entry.
+//! Positions in the text: lines, colons, dashes, the end of an entry.
 
 use saphyr_parser::ScalarStyle;
 
-use crate::yaml::{Document, Kind, NodeId};
+use crate::yaml::{Document, NodeId, YamlNodeKind};
 
 pub(super) fn line_start(text: &str, at: usize) -> usize {
     text[..at].rfind('\n').map_or(0, |newline| newline + 1)
@@ -23,7 +23,7 @@ pub(super) fn newline(text: &str) -> &'static str {
     }
 }
 
-/// One past the colon after a key. `None`: the key stands without one (`{z}`), or far from it.
+/// One past the colon after a key. `None`: the key has no colon (`{z}`), or not next to it.
 pub(super) fn after_colon(doc: &Document, key: NodeId) -> Option<usize> {
     let end = doc.node(key).span.end;
     let rest = &doc.text()[end..];
@@ -35,14 +35,14 @@ pub(super) fn after_colon(doc: &Document, key: NodeId) -> Option<usize> {
 pub(super) fn is_block_collection(doc: &Document, id: NodeId) -> bool {
     matches!(
         doc.node(id).kind,
-        Kind::Mapping { flow: false, .. } | Kind::Sequence { flow: false, .. }
+        YamlNodeKind::Mapping { flow: false, .. } | YamlNodeKind::Sequence { flow: false, .. }
     )
 }
 
 pub(super) fn is_block_scalar(doc: &Document, id: NodeId) -> bool {
     matches!(
         doc.node(id).kind,
-        Kind::Scalar {
+        YamlNodeKind::Scalar {
             style: ScalarStyle::Literal | ScalarStyle::Folded,
             ..
         }
@@ -60,14 +60,14 @@ pub(super) fn after_entry(doc: &Document, key: Option<NodeId>, value: NodeId) ->
         return next_line(text, at);
     }
     match &doc.node(value).kind {
-        Kind::Mapping {
+        YamlNodeKind::Mapping {
             entries,
             flow: false,
         } if !entries.is_empty() => {
             let (key, value) = entries[entries.len() - 1];
             after_entry(doc, Some(key), value)
         }
-        Kind::Sequence { items, flow: false } if !items.is_empty() => {
+        YamlNodeKind::Sequence { items, flow: false } if !items.is_empty() => {
             after_entry(doc, None, items[items.len() - 1])
         }
         // It ends with the newline of its last line.
@@ -89,19 +89,19 @@ pub(super) fn dash(doc: &Document, item: NodeId) -> Option<usize> {
     before.ends_with('-').then(|| before.len() - 1)
 }
 
-/// How far `at` is from the start of its line.
+/// The column of `at` in bytes.
 pub(super) fn column(text: &str, at: usize) -> usize {
     at - line_start(text, at)
 }
 
-/// Whether only blanks stand before `at` on its line.
+/// Whether only spaces precede `at` on its line.
 pub(super) fn starts_line(text: &str, at: usize) -> bool {
     text[line_start(text, at)..at].bytes().all(|c| c == b' ')
 }
 
 /// The indentation this document uses for a level below the root.
 pub(super) fn step(doc: &Document) -> usize {
-    let Some(Kind::Mapping {
+    let Some(YamlNodeKind::Mapping {
         entries,
         flow: false,
     }) = doc.root().map(|root| &doc.node(root).kind)
@@ -111,7 +111,7 @@ pub(super) fn step(doc: &Document) -> usize {
     entries
         .iter()
         .find_map(|&(key, value)| {
-            let Kind::Mapping {
+            let YamlNodeKind::Mapping {
                 entries,
                 flow: false,
             } = &doc.node(value).kind

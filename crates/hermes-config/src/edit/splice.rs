@@ -1,4 +1,4 @@
-//! Which bytes to replace by which.
+//! Computes the byte ranges to replace.
 
 use std::ops::Range;
 
@@ -10,7 +10,9 @@ use super::place::{
     line_start, newline, next_line, starts_line, step,
 };
 use super::{EditError, KeyPath};
-use crate::yaml::{Document, Kind, NodeId, Quotes, block_lines, emit_key, emit_scalar, flow};
+use crate::yaml::{
+    Document, NodeId, Quotes, YamlNodeKind, block_lines, emit_key, emit_scalar, flow,
+};
 
 /// Replace the bytes of `range` by `with`.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,15 +58,15 @@ pub(super) fn apply(text: &str, mut splices: Vec<Splice>) -> String {
     out
 }
 
-/// How far a path leads into the document.
-struct Found<'p> {
-    /// The nodes passed, from the root: (node, key within its mapping).
+/// How far a path matches the document.
+struct PathMatch<'p> {
+    /// The nodes on the path, from the root: (node, key within its mapping).
     chain: Vec<(NodeId, Option<NodeId>)>,
-    /// What is left of the path.
+    /// The rest of the path.
     rest: &'p [String],
 }
 
-fn walk<'p>(doc: &Document, path: &'p KeyPath) -> Result<Option<Found<'p>>, EditError> {
+fn walk<'p>(doc: &Document, path: &'p KeyPath) -> Result<Option<PathMatch<'p>>, EditError> {
     let Some(root) = doc.root() else {
         return Ok(None);
     };
@@ -73,30 +75,30 @@ fn walk<'p>(doc: &Document, path: &'p KeyPath) -> Result<Option<Found<'p>>, Edit
     let mut at = root;
     while let Some((part, after)) = rest.split_first() {
         let next = match &doc.node(at).kind {
-            Kind::Mapping { entries, .. } => {
-                // The last of equal keys is the one that counts.
+            YamlNodeKind::Mapping { entries, .. } => {
+                // The last of duplicate keys counts.
                 let entry = entries
                     .iter()
                     .rev()
                     .find(|(key, _)| doc.key_text(*key) == Some(part));
                 entry.map(|&(key, value)| (value, Some(key)))
             }
-            Kind::Sequence { items, .. } => {
+            YamlNodeKind::Sequence { items, .. } => {
                 let item = part
                     .parse::<usize>()
                     .ok()
                     .and_then(|index| items.get(index));
                 item.map(|&item| (item, None))
             }
-            Kind::Alias(_) => return Err(EditError::Shared(path.to_string())),
-            Kind::Scalar { .. } => None,
+            YamlNodeKind::Alias(_) => return Err(EditError::Shared(path.to_string())),
+            YamlNodeKind::Scalar { .. } => None,
         };
         let Some((node, key)) = next else { break };
         chain.push((node, key));
         at = node;
         rest = after;
     }
-    Ok(Some(Found { chain, rest }))
+    Ok(Some(PathMatch { chain, rest }))
 }
 
 pub(super) fn set(doc: &Document, path: &KeyPath, value: &Value) -> Result<Vec<Splice>, EditError> {
@@ -117,11 +119,11 @@ pub(super) fn set(doc: &Document, path: &KeyPath, value: &Value) -> Result<Vec<S
     };
     let entry = Map::from_iter([(name.clone(), nested(below, value))]);
     match &doc.node(node).kind {
-        Kind::Mapping {
+        YamlNodeKind::Mapping {
             entries,
             flow: true,
         } => Ok(vec![insert_flow(doc, node, entries, &entry)]),
-        Kind::Mapping {
+        YamlNodeKind::Mapping {
             entries,
             flow: false,
         } => insert_block(doc, entries, &entry)
@@ -131,13 +133,13 @@ pub(super) fn set(doc: &Document, path: &KeyPath, value: &Value) -> Result<Vec<S
         _ if doc.is_null(node) => {
             replace(doc, parent, key, node, &Value::Object(entry)).ok_or_else(refused)
         }
-        Kind::Alias(_) => Err(EditError::Shared(path.to_string())),
+        YamlNodeKind::Alias(_) => Err(EditError::Shared(path.to_string())),
         _ => Err(refused()),
     }
 }
 
-/// One more entry at the end of the list at `path`, whose other entries keep their comments. `None`:
-/// there is no list of lines to add to.
+/// Appends an entry to the list at `path`, whose other entries keep their comments. `None`: there
+/// is no block list to append to.
 pub(super) fn push(
     doc: &Document,
     path: &KeyPath,
@@ -150,7 +152,7 @@ pub(super) fn push(
         return Ok(None);
     };
     let text = doc.text();
-    let Kind::Sequence { items, flow: false } = &doc.node(node).kind else {
+    let YamlNodeKind::Sequence { items, flow: false } = &doc.node(node).kind else {
         return Ok(None);
     };
     let Some(&last) = items.last() else {
@@ -165,7 +167,7 @@ pub(super) fn push(
     Ok(Some(vec![insert_lines(text, at, &lines)]))
 }
 
-/// `value` below mappings for each of `parts`.
+/// `value` nested in mappings for each of `parts`.
 fn nested(parts: &[String], value: &Value) -> Value {
     parts.iter().rev().fold(value.clone(), |inner, part| {
         Value::Object(Map::from_iter([(part.clone(), inner)]))
@@ -238,7 +240,7 @@ fn flow_entry_end(doc: &Document, key: NodeId, value: NodeId) -> usize {
     }
 }
 
-/// Puts `value` where `node` is.
+/// Replaces `node` with `value`.
 fn replace(
     doc: &Document,
     parent: Option<NodeId>,
@@ -249,7 +251,7 @@ fn replace(
     let text = doc.text();
     let in_flow = matches!(
         parent.map(|id| &doc.node(id).kind),
-        Some(Kind::Mapping { flow: true, .. } | Kind::Sequence { flow: true, .. })
+        Some(YamlNodeKind::Mapping { flow: true, .. } | YamlNodeKind::Sequence { flow: true, .. })
     );
     let block = !in_flow && matches!(value, Value::Object(map) if !map.is_empty());
     let block = block || (!in_flow && matches!(value, Value::Array(items) if !items.is_empty()));
@@ -270,7 +272,7 @@ fn replace(
     Some(vec![Splice::replace(doc.node(node).span.clone(), spelt)])
 }
 
-/// Gives a value to a key (or list item) that has none.
+/// Sets the value of a key (or list item) that has none.
 fn fill(doc: &Document, key: Option<NodeId>, node: NodeId, value: &Value, block: bool) -> Splice {
     let text = doc.text();
     let spelt = flow_or_scalar(value, false);
@@ -291,7 +293,7 @@ fn fill(doc: &Document, key: Option<NodeId>, node: NodeId, value: &Value, block:
     Splice::insert(colon, format!(" {spelt}"))
 }
 
-/// Replaces a list or mapping in block style. Comment lines within it stay.
+/// Replaces a block list or mapping. Comment lines within it are kept.
 fn replace_block(
     doc: &Document,
     key: Option<NodeId>,
@@ -325,14 +327,14 @@ fn replace_block(
     ])
 }
 
-/// The value in the quotes that the old one had.
+/// The value with the quotes of the old one.
 fn spell(doc: &Document, node: NodeId, value: &Value, in_flow: bool) -> String {
     let quotes = match &doc.node(node).kind {
-        Kind::Scalar {
+        YamlNodeKind::Scalar {
             style: ScalarStyle::SingleQuoted,
             ..
         } => Quotes::Single,
-        Kind::Scalar {
+        YamlNodeKind::Scalar {
             style: ScalarStyle::DoubleQuoted,
             ..
         } => Quotes::Double,
@@ -351,15 +353,15 @@ fn flow_or_scalar(value: &Value, in_flow: bool) -> String {
     }
 }
 
-/// What an [`unset`] took away.
+/// What an [`unset`] removed.
 pub(super) enum Removed {
-    /// The entry at this path, which may be a section above the one asked for.
+    /// The entry at this path, which may be a section above the requested one.
     Entry(KeyPath),
     /// The collection at this path lost its last entry; this is left.
     Emptied(KeyPath, Value),
 }
 
-/// Whether the last key of `path` stands more than once in its mapping.
+/// Whether the last key of `path` occurs more than once in its mapping.
 pub(super) fn is_duplicate(doc: &Document, path: &KeyPath) -> bool {
     let Some((last, parents)) = path.parts().split_last() else {
         return false;
@@ -369,7 +371,7 @@ pub(super) fn is_duplicate(doc: &Document, path: &KeyPath) -> bool {
         return false;
     };
     match found.chain.last().map(|&(node, _)| &doc.node(node).kind) {
-        Some(Kind::Mapping { entries, .. }) if found.rest.is_empty() => {
+        Some(YamlNodeKind::Mapping { entries, .. }) if found.rest.is_empty() => {
             entries
                 .iter()
                 .filter(|(key, _)| doc.key_text(*key) == Some(last))
@@ -380,7 +382,7 @@ pub(super) fn is_duplicate(doc: &Document, path: &KeyPath) -> bool {
     }
 }
 
-/// What becomes of comments within an entry that is removed.
+/// What happens to comments within a removed entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comments {
     Drop,
@@ -404,21 +406,21 @@ pub(super) fn unset(
         let target = KeyPath::new(path.parts()[..depth].iter().cloned());
         let above = KeyPath::new(path.parts()[..depth - 1].iter().cloned());
         match &doc.node(parent).kind {
-            Kind::Mapping { entries, .. } if entries.len() == 1 && depth > 1 => {
+            YamlNodeKind::Mapping { entries, .. } if entries.len() == 1 && depth > 1 => {
                 let holder = found.chain[depth - 1].1;
                 // Comments in the section are worth more than a tidy file.
                 if holder.is_some() && has_comments(doc, holder, parent) {
                     let splices =
                         remove_entry(doc, parent, entries, key, node).ok_or_else(refused)?;
                     let left = match &doc.node(parent).kind {
-                        Kind::Mapping { flow: true, .. } => Value::Object(Map::new()),
+                        YamlNodeKind::Mapping { flow: true, .. } => Value::Object(Map::new()),
                         _ => Value::Null,
                     };
                     return Ok((splices, Removed::Emptied(above, left)));
                 }
                 depth -= 1;
             }
-            Kind::Mapping { entries, .. } => {
+            YamlNodeKind::Mapping { entries, .. } => {
                 let mut splices =
                     remove_entry(doc, parent, entries, key, node).ok_or_else(refused)?;
                 if comments == Comments::Keep && is_block_collection(doc, parent) {
@@ -435,7 +437,7 @@ pub(super) fn unset(
                     },
                 ));
             }
-            Kind::Sequence { items, flow } => {
+            YamlNodeKind::Sequence { items, flow } => {
                 if items.len() == 1 {
                     let grandparent = found.chain.get(depth.wrapping_sub(2)).map(|&(id, _)| id);
                     let holder = found.chain[depth - 1].1;
@@ -458,7 +460,7 @@ pub(super) fn unset(
                 };
                 return Ok((splices, Removed::Entry(target)));
             }
-            Kind::Alias(_) | Kind::Scalar { .. } => return Err(refused()),
+            YamlNodeKind::Alias(_) | YamlNodeKind::Scalar { .. } => return Err(refused()),
         }
     }
 }
@@ -484,7 +486,7 @@ fn comments_in(doc: &Document, range: Range<usize>) -> String {
 
 fn emptied_root(doc: &Document, root: NodeId) -> Value {
     match &doc.node(root).kind {
-        Kind::Mapping { flow: true, .. } => Value::Object(Map::new()),
+        YamlNodeKind::Mapping { flow: true, .. } => Value::Object(Map::new()),
         _ => Value::Null,
     }
 }
@@ -522,7 +524,7 @@ fn remove_entry(
     if starts_line(text, start) {
         return Some(vec![Splice::delete(line_start(text, start)..end)]);
     }
-    // The first key beside a list's dash: the next one takes its place.
+    // The first key after a list's dash: the next one replaces it.
     let &(next, _) = entries.get(index + 1)?;
     let next = doc.node(next).span.start;
     let between = &text[end.min(next)..next];

@@ -1,11 +1,11 @@
-//! Reading `.env` files as python-dotenv does, since that is how the original reads them.
+//! Parses `.env` files like python-dotenv, which the original uses.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The text of a `.env` file from its bytes, whatever editor saved it.
+/// Decodes a `.env` file in any common encoding.
 ///
-/// `None` for UTF-32, which nothing else on the machine would read either.
+/// `None` for UTF-32, which no other program would read either.
 pub(super) fn decode(bytes: &[u8]) -> Option<String> {
     if bytes.starts_with(&[0xFF, 0xFE, 0, 0]) || bytes.starts_with(&[0, 0, 0xFE, 0xFF]) {
         return None;
@@ -33,19 +33,19 @@ pub(super) fn decode(bytes: &[u8]) -> Option<String> {
 
 /// The assignments of a `.env` text in order. `export NAME` without a value is left out.
 ///
-/// `${NAME}` and `${NAME:-default}` are expanded with `outer` and the assignments above;
-/// `first` decides which of the two has the word.
+/// `${NAME}` and `${NAME:-default}` are expanded with `outer` and the assignments above; `first`
+/// decides which of the two takes precedence.
 pub(super) fn parse(
     text: &str,
     outer: &dyn Fn(&str) -> Option<String>,
     first: Precedence,
-) -> Parsed {
+) -> ParsedDotenv {
     let text = split_glued(text);
-    let mut reader = Reader {
+    let mut reader = DotenvReader {
         rest: &text,
         line: 1,
     };
-    let mut parsed = Parsed::default();
+    let mut parsed = ParsedDotenv::default();
     let mut seen: BTreeMap<String, String> = BTreeMap::new();
     while !reader.rest.is_empty() {
         match reader.binding() {
@@ -64,19 +64,19 @@ pub(super) fn parse(
     parsed
 }
 
-/// An assignment and where it stands.
+/// An assignment and its position.
 pub(super) struct Assignment {
     pub(super) name: String,
-    /// Without quotes and escapes, references not expanded. `None`: it cannot be read, but this is what
-    /// it was meant for.
+    /// Without quotes and escapes, references not expanded. `None`: it cannot be parsed, but the
+    /// name is recognisable.
     pub(super) value: Option<String>,
-    /// Whole lines, several where a quoted value has them. The end of the last one is left out.
+    /// Whole lines, several for a multi-line quoted value. Without the last line break.
     pub(super) range: Range<usize>,
 }
 
-/// The assignments of a text whose glued lines came apart.
+/// The assignments of a text after splitting glued lines.
 pub(super) fn assignments(text: &str) -> Vec<Assignment> {
-    let mut reader = Reader {
+    let mut reader = DotenvReader {
         rest: text,
         line: 1,
     };
@@ -121,9 +121,9 @@ pub(super) enum Precedence {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Parsed {
+pub(super) struct ParsedDotenv {
     pub(super) values: Vec<(String, String)>,
-    /// Lines (from 1) that are no assignment.
+    /// Lines (from 1) that are not assignments.
     pub(super) bad_lines: Vec<usize>,
 }
 
@@ -134,12 +134,12 @@ enum Binding {
     Assign(String, String),
 }
 
-struct Reader<'a> {
+struct DotenvReader<'a> {
     rest: &'a str,
     line: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> DotenvReader<'a> {
     fn take(&mut self, bytes: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at(bytes);
         self.line += taken.matches('\n').count();
@@ -323,10 +323,10 @@ fn expand(raw: &str, lookup: &dyn Fn(&str) -> Option<String>) -> String {
     out
 }
 
-/// Puts assignments that share a line on lines of their own.
+/// Splits assignments that share a line.
 ///
 /// A lost newline once produced `A_KEY=xB_KEY=y` in real files. Only known names are split off,
-/// only when the line starts with one, and never inside a value that looks like a URL or prose.
+/// only if the line starts with one, and never inside a value that looks like a URL or prose.
 pub(super) fn split_glued(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -378,7 +378,7 @@ fn glued_parts(line: &str) -> Option<Vec<&str>> {
     parts[..parts.len() - 1].iter().all(plain).then_some(parts)
 }
 
-/// A value that ends within its quotes is half of one.
+/// A value that ends inside its quotes is incomplete.
 fn closes_its_quote(value: &str) -> bool {
     ['"', '\'']
         .iter()

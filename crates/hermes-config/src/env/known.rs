@@ -1,5 +1,5 @@
-//! Names of variables that a home's `.env` may hold. Only used to take apart lines on which two
-//! assignments were glued together, so a missing name costs nothing else.
+//! Known variable names of a home's `.env`. Only used to split lines on which two assignments were
+//! glued together, so a missing name costs nothing else.
 
 /// Sorted.
 #[rustfmt::skip]

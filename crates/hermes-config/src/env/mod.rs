@@ -16,12 +16,12 @@ use secrecy::SecretString;
 use crate::home::Home;
 use dotenv::Precedence;
 
-/// A snapshot of the process environment, so that tests choose it and nothing changes underway.
+/// A snapshot of the process environment, so that tests can set it and nothing changes meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessEnv(BTreeMap<String, String>);
 
 impl ProcessEnv {
-    /// What this process was started with. Names and values that are not UTF-8 are left out.
+    /// The environment of this process. Names and values that are not UTF-8 are skipped.
     pub fn current() -> Self {
         Self(
             std::env::vars_os()
@@ -94,7 +94,7 @@ pub enum EnvError {
     Read { path: PathBuf, source: io::Error },
 }
 
-/// Something in a `.env` file that was passed over.
+/// Something in a `.env` file that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EnvWarning {
     BadLine {
@@ -104,7 +104,7 @@ pub enum EnvWarning {
     Encoding {
         path: PathBuf,
     },
-    /// A credential held characters that cannot be sent in a header; they were left out.
+    /// A credential contained characters that cannot be sent in a header; they were removed.
     NonAscii {
         name: String,
         stripped: usize,
@@ -133,25 +133,25 @@ impl fmt::Display for EnvWarning {
 }
 
 #[derive(Clone)]
-struct Entry {
+struct EnvEntry {
     value: String,
     source: EnvSource,
-    /// What this one replaced.
-    beneath: Option<Box<Entry>>,
+    /// The value that this one overrides.
+    beneath: Option<Box<EnvEntry>>,
 }
 
 /// The variables Hermes sees: process environment ← `.env` ← (`.op.env` fills gaps) ← managed.
 ///
-/// The home's `.env` beats the shell: a key changed there takes effect although some profile
+/// The home's `.env` overrides the shell: a key changed there takes effect although some profile
 /// script still exports the old one.
 #[derive(Clone, Default)]
 pub struct Env {
-    values: BTreeMap<String, Entry>,
+    values: BTreeMap<String, EnvEntry>,
     warnings: Vec<EnvWarning>,
     managed_dir: Option<PathBuf>,
 }
 
-/// Values are secrets more often than not: only names are shown.
+/// Values are often secrets: only names are shown.
 impl fmt::Debug for Env {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Env")
@@ -161,7 +161,7 @@ impl fmt::Debug for Env {
 }
 
 impl Env {
-    /// Reads the files. Nothing is rewritten, even where a line is broken.
+    /// Reads the files. Nothing is rewritten, even if a line is invalid.
     pub fn load(home: &Home, process: &ProcessEnv) -> Result<Self, EnvError> {
         let mut env = Self::from_process(process);
         env.layer(&home.env_path(), EnvSource::DotEnv)?;
@@ -180,7 +180,7 @@ impl Env {
 
     /// The process environment alone.
     pub fn from_process(process: &ProcessEnv) -> Self {
-        let entry = |value: &str| Entry {
+        let entry = |value: &str| EnvEntry {
             value: value.to_owned(),
             source: EnvSource::Shell,
             beneath: None,
@@ -203,8 +203,8 @@ impl Env {
         self.values.get(name).map(|entry| entry.source)
     }
 
-    /// The value of a key or token, when it is one. The leftover of a template is passed over for
-    /// the value that it hides; an empty value says that there is none.
+    /// The value of a key or token, if it is usable. A template placeholder is skipped for the
+    /// value that it overrides; an empty value means that there is none.
     pub fn credential(&self, name: &str) -> Option<(SecretString, EnvSource)> {
         let mut entry = self.values.get(name)?;
         while !is_usable_secret(&entry.value) {
@@ -271,7 +271,7 @@ impl Env {
                 continue;
             }
             let beneath = self.values.remove(&name).map(Box::new);
-            let entry = Entry {
+            let entry = EnvEntry {
                 value,
                 source,
                 beneath,
@@ -296,7 +296,7 @@ impl Env {
     }
 }
 
-/// Whether a configured secret can be meant: not empty, not a stand-in from a template.
+/// Whether a configured secret is usable: not empty, not a template placeholder.
 pub fn is_usable_secret(value: &str) -> bool {
     const PLACEHOLDERS: [&str; 13] = [
         "changeme",

@@ -1,4 +1,4 @@
-//! Changing one variable of a `.env` file and nothing else.
+//! Changes one variable of a `.env` file and nothing else.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,12 +24,12 @@ pub enum EnvWriteError {
     Io { path: PathBuf, source: io::Error },
 }
 
-/// What a change did.
+/// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EnvWritten {
-    /// The variable was there before.
+    /// The variable existed before.
     pub existed: bool,
-    /// Characters outside ASCII were left out of the value: a key with them cannot be sent.
+    /// Non-ASCII characters were removed from the value: a key with them cannot be sent.
     pub stripped: usize,
 }
 
@@ -44,7 +44,8 @@ pub fn set(path: &Path, name: &str, value: &str) -> Result<EnvWritten, EnvWriteE
     Ok(written)
 }
 
-/// Removes every assignment of `name`. Says whether there was one; without one nothing is written.
+/// Removes every assignment of `name`. Returns whether there was one; without one nothing is
+/// written.
 pub fn unset(path: &Path, name: &str) -> Result<bool, EnvWriteError> {
     check_name(name)?;
     let text = dotenv::split_glued(&read_text(path)?);
@@ -63,16 +64,16 @@ fn not_closed(path: &Path) -> EnvWriteError {
     EnvWriteError::NotClosed(path.to_path_buf())
 }
 
-/// The text with `name` set. Where it is assigned more than once, every time: the last one counts, and
-/// the original changes the first. `None`: it would be read as something else, because a quote
-/// before it is not closed.
+/// The text with `name` set. If it is assigned more than once, every assignment is changed: the
+/// last one counts, and the original changes the first. `None`: the rest would be parsed
+/// differently, because a quote before it is not closed.
 pub(super) fn with(text: &str, name: &str, value: &str) -> Option<(String, EnvWritten)> {
     let clean: String = value
         .chars()
         .filter(|c| c.is_ascii() && !matches!(c, '\n' | '\r' | '\0'))
         .collect();
     let assignment = assignment(name, &clean);
-    // Glued lines come apart, else a variable among them could not be found.
+    // Glued lines are split, otherwise a variable among them could not be found.
     let text = dotenv::split_glued(text);
     let assigned = dotenv::assignments(&text);
     let mut changed = String::with_capacity(text.len() + assignment.len() + 1);
@@ -98,7 +99,7 @@ pub(super) fn with(text: &str, name: &str, value: &str) -> Option<(String, EnvWr
     reads_as(&changed, &assigned, name, Some(&clean)).then_some((changed, written))
 }
 
-/// The text without `name`. `None`: the rest would be read as something else.
+/// The text without `name`. `None`: the rest would be parsed differently.
 pub(super) fn without(text: &str, name: &str) -> Option<String> {
     let text = dotenv::split_glued(text);
     let assigned = dotenv::assignments(&text);
@@ -132,7 +133,7 @@ fn reads_as(text: &str, before: &[dotenv::Assignment], name: &str, value: Option
         && others(&after) == others(before)
 }
 
-/// Whether the writer refuses `name` because it steers how programs start.
+/// Whether the writer refuses `name` because it affects how programs start.
 pub fn is_denied(name: &str) -> bool {
     const NAMES: [&str; 11] = [
         "PATH",
@@ -151,7 +152,7 @@ pub fn is_denied(name: &str) -> bool {
     NAMES.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Splits glued lines in the file itself (`config migrate`). Says how many lines were added.
+/// Splits glued lines in the file itself (`config migrate`). Returns how many lines were added.
 pub fn repair(path: &Path, dry_run: bool) -> Result<usize, EnvWriteError> {
     let old = read_text(path)?;
     let new = dotenv::split_glued(&old);
@@ -171,7 +172,7 @@ fn check_name(name: &str) -> Result<(), EnvWriteError> {
     }
 }
 
-/// `name=value`, in quotes where the value needs them.
+/// `name=value`, quoted if necessary.
 fn assignment(name: &str, value: &str) -> String {
     let plain = format!("{name}={value}");
     let special = value.contains(['#', '"', '\'', '$']) || value.contains(char::is_whitespace);

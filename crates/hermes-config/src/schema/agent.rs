@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::field::{Field, Named, Secret, Shape, Word, section};
+use super::field::{ConfigField, ConfigShape, ConfigWord, Named, Secret, section};
 use crate::warning::ConfigWarning;
 
 section! {
@@ -13,20 +13,20 @@ section! {
         api_max_retries: u32 = 3,
         service_tier: String = String::new(),
         tool_use_enforcement: Value = json!("auto"),
-        intent_ack_continuation: Word = "auto".into(),
+        intent_ack_continuation: ConfigWord = "auto".into(),
         task_completion_guidance: bool = true,
         parallel_tool_call_guidance: bool = true,
         environment_probe: bool = true,
         environment_hint: String = String::new(),
-        coding_context: Word = "auto".into(),
+        coding_context: ConfigWord = "auto".into(),
         coding_instructions: String = String::new(),
         verify_guidance: bool = true,
         max_verify_nudges: u32 = 3,
-        verify_on_stop: Word = "auto".into(),
-        image_input_mode: Word = "auto".into(),
+        verify_on_stop: ConfigWord = "auto".into(),
+        image_input_mode: ConfigWord = "auto".into(),
         disabled_toolsets: Vec<String> = Vec::new(),
         /// Model name → effort.
-        reasoning_overrides: Named<Word> = Named::default(),
+        reasoning_overrides: Named<ConfigWord> = Named::default(),
         clarify_timeout: u64 = 3600,
         local_stream_stale_timeout: u64 = 900,
         restart_drain_timeout: u64 = 0,
@@ -39,7 +39,7 @@ section! {
     }
     optional {
         /// `off` (also written as a boolean) turns reasoning off.
-        reasoning_effort: Word,
+        reasoning_effort: ConfigWord,
         personalities: Map<String, Value>,
         system_prompt: String,
         prefill_messages_file: String,
@@ -59,7 +59,7 @@ section! {
         abort_on_summary_failure: bool = false,
         codex_gpt55_autoraise: bool = true,
         codex_gpt55_autoraise_notice: bool = true,
-        codex_app_server_auto: Word = "native".into(),
+        codex_app_server_auto: ConfigWord = "native".into(),
         in_place: bool = true,
     }
     optional {
@@ -83,7 +83,7 @@ section! {
         nudge_interval: u32,
         flush_min_turns: u32,
         provider_config: Map<String, Value>,
-        write_mode: Word,
+        write_mode: ConfigWord,
     }
 }
 
@@ -104,7 +104,7 @@ section! {
         /// Settings of single skills.
         config: Map<String, Value>,
         creation_nudge_interval: u32,
-        write_mode: Word,
+        write_mode: ConfigWord,
         hub: Map<String, Value>,
     }
 }
@@ -146,7 +146,7 @@ pub struct LoopLimits {
     pub idempotent_no_progress: u32,
 }
 
-impl Field for LoopLimits {
+impl ConfigField for LoopLimits {
     const EXPECTED: &'static str = "a mapping";
 
     /// A field that is left out reads as 0: unset. [`ToolLoopGuardrails`] sits on merged values, so
@@ -175,8 +175,8 @@ impl Field for LoopLimits {
         })
     }
 
-    fn shape() -> Shape {
-        Shape::Section(vec![
+    fn shape() -> ConfigShape {
+        ConfigShape::Section(vec![
             ("exact_failure", u32::shape),
             ("same_tool_failure", u32::shape),
             ("idempotent_no_progress", u32::shape),
@@ -196,7 +196,7 @@ section! {
         max_iterations: u32 = 50,
         max_summary_chars: u64 = 24_000,
         child_timeout_seconds: u64 = 0,
-        reasoning_effort: Word = Word::default(),
+        reasoning_effort: ConfigWord = ConfigWord::default(),
         max_concurrent_children: u32 = 3,
         max_spawn_depth: u32 = 1,
         orchestrator_enabled: bool = true,
@@ -213,7 +213,7 @@ section! {
     struct CodeExecution {
         /// `project` (the session's directory and its virtual environment) or `strict` (a directory
         /// of its own and the system's interpreter).
-        mode: Word = "project".into(),
+        mode: ConfigWord = "project".into(),
         /// Seconds.
         timeout: u64 = 300,
         max_tool_calls: u32 = 50,
@@ -241,7 +241,7 @@ section! {
         api_key: Secret = Secret::default(),
         timeout: u64 = 30,
         extra_body: Map<String, Value> = Map::new(),
-        reasoning_effort: Word = Word::default(),
+        reasoning_effort: ConfigWord = ConfigWord::default(),
     }
     optional {
         enabled: bool,
@@ -317,7 +317,7 @@ impl Default for Auxiliary {
     }
 }
 
-impl Field for Auxiliary {
+impl ConfigField for Auxiliary {
     const EXPECTED: &'static str = "a mapping";
 
     fn read(value: &Value, at: &str, warnings: &mut Vec<ConfigWarning>) -> Option<Self> {
@@ -340,7 +340,7 @@ impl Field for Auxiliary {
     }
 
     /// `transient_retries` stands among the tasks; it has a row of its own in the rules.
-    fn shape() -> Shape {
-        Shape::Names(AuxTask::shape)
+    fn shape() -> ConfigShape {
+        ConfigShape::Names(AuxTask::shape)
     }
 }

@@ -1,12 +1,11 @@
-//! Keys of the original that do nothing here. They are kept in the file; `config check` and
-//! `doctor` name those that are set.
+//! Keys of the original that have no effect here. They are kept in the file; `config check` and
+//! `doctor` list those that are set.
 
 use serde_json::{Map, Value};
 
-/// Dotted paths; everything below counts as well, `*` stands for one part.
+/// Dotted paths; everything below is included, `*` stands for one part.
 ///
-/// A test compares this list with what the code reads: a key that nobody reads and that is not
-/// listed fails it.
+/// A test compares this list with what the code reads: an unused key that is not listed fails it.
 pub(crate) const WITHOUT_EFFECT: &[&str] = &[
     "agent.coding_context",
     "agent.coding_instructions",
@@ -217,7 +216,7 @@ pub(crate) const WITHOUT_EFFECT: &[&str] = &[
     "yuanbao",
 ];
 
-/// Whether a key at this path does nothing here.
+/// Whether a key at this path has no effect.
 pub(crate) fn is_without_effect(path: &[String]) -> bool {
     WITHOUT_EFFECT.iter().any(|listed| {
         let mut parts = listed.split('.');
@@ -229,8 +228,8 @@ pub(crate) fn is_without_effect(path: &[String]) -> bool {
     })
 }
 
-/// The leaves of the file that do nothing here. What is left empty says nothing.
-pub(crate) fn set_in_vain(file: &Map<String, Value>) -> Vec<String> {
+/// The leaves of the file that have no effect. Empty values are ignored.
+pub(crate) fn ineffective_keys(file: &Map<String, Value>) -> Vec<String> {
     let mut found = Vec::new();
     for (key, value) in file {
         collect(&mut vec![key.clone()], value, &mut found);

@@ -1,4 +1,4 @@
-//! How one value of config.yaml becomes a typed one.
+//! Conversion of config.yaml values to types.
 //!
 //! Reading never fails as a whole: a leaf of the wrong type is reported and keeps its default.
 
@@ -8,13 +8,13 @@ use std::ops::Deref;
 
 use serde_json::{Map, Number, Value};
 
-use crate::warning::{ConfigWarning, Problem};
+use crate::warning::{ConfigProblem, ConfigWarning};
 
 /// A type that config.yaml can hold.
-pub(crate) trait Field: Sized {
+pub(crate) trait ConfigField: Sized {
     /// For warnings: "expected …".
     const EXPECTED: &'static str;
-    /// A list of these may be written as the bare item.
+    /// A list of these may be written as a single item.
     const ALONE_IN_LIST: bool = false;
     /// Fields of a section that have no default, so that the default tree does not show them.
     const OPTIONAL: &'static [&'static str] = &[];
@@ -25,33 +25,33 @@ pub(crate) trait Field: Sized {
     /// The value as config.yaml would spell it.
     fn write(&self) -> Value;
 
-    /// What may stand below and what it may be.
-    fn shape() -> Shape;
+    /// The schema of the value and what is below it.
+    fn shape() -> ConfigShape;
 }
 
 /// A key, and what is below it.
-pub(crate) type Entry = (&'static str, fn() -> Shape);
+pub(crate) type Entry = (&'static str, fn() -> ConfigShape);
 
-/// The schema of a part of config.yaml, for those who walk it: unknown keys, secrets, tests.
+/// The schema of a part of config.yaml, for unknown keys, secrets and tests.
 #[derive(Clone, Debug)]
-pub(crate) enum Shape {
-    /// One value, and what it must be (for tests that draw values).
+pub(crate) enum ConfigShape {
+    /// A single value and its type (for tests that generate values).
     #[cfg_attr(not(test), expect(dead_code, reason = "tests draw values by it"))]
     Leaf(&'static str),
-    /// One value that is never shown.
+    /// A single value that is never shown.
     Secret,
-    /// The keys that mean something, and what is below each.
+    /// The valid keys and their schemas.
     Section(Vec<Entry>),
-    /// Any names, with the same below each.
-    Names(fn() -> Shape),
-    /// The same again and again.
-    List(fn() -> Shape),
-    /// Whatever somebody else defines.
+    /// Any names, with the same schema for each.
+    Names(fn() -> ConfigShape),
+    /// A list of one schema.
+    List(fn() -> ConfigShape),
+    /// Defined elsewhere.
     Open,
 }
 
 /// Reads `value` into `slot`. Null means "not set"; a wrong type is reported.
-pub(crate) fn read_leaf<T: Field>(
+pub(crate) fn read_leaf<T: ConfigField>(
     value: &Value,
     at: &str,
     slot: &mut T,
@@ -64,7 +64,7 @@ pub(crate) fn read_leaf<T: Field>(
         Some(read) => *slot = read,
         None => warnings.push(ConfigWarning::new(
             at,
-            Problem::WrongType {
+            ConfigProblem::WrongType {
                 expected: T::EXPECTED,
                 found: kind(value),
             },
@@ -83,7 +83,7 @@ pub(crate) fn kind(value: &Value) -> &'static str {
     }
 }
 
-impl Field for bool {
+impl ConfigField for bool {
     const EXPECTED: &'static str = "true or false";
 
     fn read(value: &Value, _: &str, _: &mut Vec<ConfigWarning>) -> Option<Self> {
@@ -107,8 +107,8 @@ impl Field for bool {
         Value::Bool(*self)
     }
 
-    fn shape() -> Shape {
-        Shape::Leaf(Self::EXPECTED)
+    fn shape() -> ConfigShape {
+        ConfigShape::Leaf(Self::EXPECTED)
     }
 }
 
@@ -123,7 +123,7 @@ fn number(value: &Value) -> Option<f64> {
 
 macro_rules! whole_number {
     ($($ty:ty: $expected:literal),*) => {$(
-        impl Field for $ty {
+        impl ConfigField for $ty {
             const EXPECTED: &'static str = $expected;
 
             fn read(value: &Value, _: &str, _: &mut Vec<ConfigWarning>) -> Option<Self> {
@@ -133,7 +133,7 @@ macro_rules! whole_number {
                     return exact.try_into().ok();
                 }
                 let number = number(value)?;
-                // Beyond 2^53 a float does not say which whole number it is.
+                // Beyond 2^53 a float does not identify an integer.
                 let whole = number.fract().abs() < f64::EPSILON && number.abs() < 9e15;
                 whole.then_some(number as i64)?.try_into().ok()
             }
@@ -142,8 +142,8 @@ macro_rules! whole_number {
                 Value::from(*self)
             }
 
-            fn shape() -> Shape {
-                Shape::Leaf(Self::EXPECTED)
+            fn shape() -> ConfigShape {
+                ConfigShape::Leaf(Self::EXPECTED)
             }
         }
     )*};
@@ -155,7 +155,7 @@ whole_number!(
     i64: "a whole number"
 );
 
-impl Field for f64 {
+impl ConfigField for f64 {
     const EXPECTED: &'static str = "a number";
 
     fn read(value: &Value, _: &str, _: &mut Vec<ConfigWarning>) -> Option<Self> {
@@ -166,8 +166,8 @@ impl Field for f64 {
         Number::from_f64(*self).map_or(Value::Null, Value::Number)
     }
 
-    fn shape() -> Shape {
-        Shape::Leaf(Self::EXPECTED)
+    fn shape() -> ConfigShape {
+        ConfigShape::Leaf(Self::EXPECTED)
     }
 }
 
@@ -179,7 +179,7 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-impl Field for String {
+impl ConfigField for String {
     const EXPECTED: &'static str = "text";
     const ALONE_IN_LIST: bool = true;
 
@@ -191,17 +191,17 @@ impl Field for String {
         Value::String(self.clone())
     }
 
-    fn shape() -> Shape {
-        Shape::Leaf(Self::EXPECTED)
+    fn shape() -> ConfigShape {
+        ConfigShape::Leaf(Self::EXPECTED)
     }
 }
 
-/// One word out of a few. `off`, `no`, `on` and `yes`, which YAML reads as booleans, arrive as
-/// `off` and `on`. Always lower case.
+/// A keyword. `off`, `no`, `on` and `yes`, which YAML reads as booleans, become `off` and `on`.
+/// Always lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Word(String);
+pub struct ConfigWord(String);
 
-impl Word {
+impl ConfigWord {
     pub fn new(word: &str) -> Self {
         Self(word.trim().to_lowercase())
     }
@@ -211,7 +211,7 @@ impl Word {
     }
 }
 
-impl Deref for Word {
+impl Deref for ConfigWord {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -219,25 +219,25 @@ impl Deref for Word {
     }
 }
 
-impl From<&str> for Word {
+impl From<&str> for ConfigWord {
     fn from(word: &str) -> Self {
         Self::new(word)
     }
 }
 
-impl PartialEq<&str> for Word {
+impl PartialEq<&str> for ConfigWord {
     fn eq(&self, other: &&str) -> bool {
         self.0 == *other
     }
 }
 
-impl fmt::Display for Word {
+impl fmt::Display for ConfigWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Field for Word {
+impl ConfigField for ConfigWord {
     const EXPECTED: &'static str = "a word";
 
     fn read(value: &Value, _: &str, _: &mut Vec<ConfigWarning>) -> Option<Self> {
@@ -251,8 +251,8 @@ impl Field for Word {
         Value::String(self.0.clone())
     }
 
-    fn shape() -> Shape {
-        Shape::Leaf(Self::EXPECTED)
+    fn shape() -> ConfigShape {
+        ConfigShape::Leaf(Self::EXPECTED)
     }
 }
 
@@ -284,7 +284,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-impl Field for Secret {
+impl ConfigField for Secret {
     const EXPECTED: &'static str = "text";
 
     fn read(value: &Value, _: &str, _: &mut Vec<ConfigWarning>) -> Option<Self> {
@@ -295,13 +295,13 @@ impl Field for Secret {
         Value::String(self.0.clone())
     }
 
-    fn shape() -> Shape {
-        Shape::Secret
+    fn shape() -> ConfigShape {
+        ConfigShape::Secret
     }
 }
 
-/// Anything: read by whoever knows what it means.
-impl Field for Value {
+/// Any value, interpreted by its reader.
+impl ConfigField for Value {
     const EXPECTED: &'static str = "a value";
 
     fn read(value: &Value, _: &str, _: &mut Vec<ConfigWarning>) -> Option<Self> {
@@ -312,13 +312,13 @@ impl Field for Value {
         self.clone()
     }
 
-    fn shape() -> Shape {
-        Shape::Open
+    fn shape() -> ConfigShape {
+        ConfigShape::Open
     }
 }
 
-/// A mapping whose content is somebody else's.
-impl Field for Map<String, Value> {
+/// A mapping whose content is defined elsewhere.
+impl ConfigField for Map<String, Value> {
     const EXPECTED: &'static str = "a mapping";
 
     fn read(value: &Value, _: &str, _: &mut Vec<ConfigWarning>) -> Option<Self> {
@@ -329,12 +329,12 @@ impl Field for Map<String, Value> {
         Value::Object(self.clone())
     }
 
-    fn shape() -> Shape {
-        Shape::Open
+    fn shape() -> ConfigShape {
+        ConfigShape::Open
     }
 }
 
-impl<T: Field> Field for Option<T> {
+impl<T: ConfigField> ConfigField for Option<T> {
     const EXPECTED: &'static str = T::EXPECTED;
 
     fn read(value: &Value, at: &str, warnings: &mut Vec<ConfigWarning>) -> Option<Self> {
@@ -345,12 +345,12 @@ impl<T: Field> Field for Option<T> {
         self.as_ref().map_or(Value::Null, T::write)
     }
 
-    fn shape() -> Shape {
+    fn shape() -> ConfigShape {
         T::shape()
     }
 }
 
-impl<T: Field> Field for Vec<T> {
+impl<T: ConfigField> ConfigField for Vec<T> {
     const EXPECTED: &'static str = "a list";
 
     fn read(value: &Value, at: &str, warnings: &mut Vec<ConfigWarning>) -> Option<Self> {
@@ -372,8 +372,8 @@ impl<T: Field> Field for Vec<T> {
         self.iter().map(T::write).collect()
     }
 
-    fn shape() -> Shape {
-        Shape::List(T::shape)
+    fn shape() -> ConfigShape {
+        ConfigShape::List(T::shape)
     }
 }
 
@@ -413,7 +413,7 @@ impl<T> FromIterator<(String, T)> for Named<T> {
     }
 }
 
-impl<T: Field> Field for Named<T> {
+impl<T: ConfigField> ConfigField for Named<T> {
     const EXPECTED: &'static str = "a mapping";
 
     fn read(value: &Value, at: &str, warnings: &mut Vec<ConfigWarning>) -> Option<Self> {
@@ -434,8 +434,8 @@ impl<T: Field> Field for Named<T> {
         )
     }
 
-    fn shape() -> Shape {
-        Shape::Names(T::shape)
+    fn shape() -> ConfigShape {
+        ConfigShape::Names(T::shape)
     }
 }
 
@@ -475,7 +475,7 @@ macro_rules! section {
             }
         }
 
-        impl $crate::schema::field::Field for $name {
+        impl $crate::schema::field::ConfigField for $name {
             const EXPECTED: &'static str = "a mapping";
             const OPTIONAL: &'static [&'static str] = &[$($(stringify!($opt),)*)?];
             const ALONE_IN_LIST: bool = section!(@alone $($alone)?);
@@ -508,10 +508,10 @@ macro_rules! section {
                 serde_json::Value::Object(map)
             }
 
-            fn shape() -> $crate::schema::field::Shape {
-                $crate::schema::field::Shape::Section(vec![
-                    $((stringify!($field), <$ty as $crate::schema::field::Field>::shape),)*
-                    $($((stringify!($opt), <$oty as $crate::schema::field::Field>::shape),)*)?
+            fn shape() -> $crate::schema::field::ConfigShape {
+                $crate::schema::field::ConfigShape::Section(vec![
+                    $((stringify!($field), <$ty as $crate::schema::field::ConfigField>::shape),)*
+                    $($((stringify!($opt), <$oty as $crate::schema::field::ConfigField>::shape),)*)?
                 ])
             }
         }

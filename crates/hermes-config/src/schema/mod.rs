@@ -18,7 +18,7 @@ pub use agent::{
     Agent, AuxTask, Auxiliary, CodeExecution, Compression, Delegation, LoopLimits, Memory, Moa,
     PromptCaching, Skills, ToolLoopGuardrails, ToolOutput,
 };
-pub use field::{Named, Secret, Word};
+pub use field::{ConfigWord, Named, Secret};
 pub use model::{Endpoint, EndpointModel, Fallback, Local, Model};
 pub use surface::{
     Approvals, Checkpoints, Cron, Curator, CuratorBackup, Display, Gateway, Logging, Network,
@@ -27,7 +27,7 @@ pub use surface::{
 pub use tui::Tui;
 
 use crate::warning::ConfigWarning;
-use field::{Field as _, Shape, section};
+use field::{ConfigField as _, ConfigShape, section};
 
 /// The newest config version whose meaning we know; what `config migrate` writes.
 pub const CONFIG_VERSION: u64 = 33;
@@ -44,7 +44,7 @@ section! {
         providers: Named<Endpoint> = Named::default(),
         fallback_providers: Vec<Fallback> = Vec::new(),
         /// Provider → `fill_first`, `round_robin`, `least_used` or `random`.
-        credential_pool_strategies: Named<Word> = Named::default(),
+        credential_pool_strategies: Named<ConfigWord> = Named::default(),
         toolsets: Vec<String> = vec!["hermes-cli".to_owned()],
         max_concurrent_sessions: Option<u32> = None,
         max_live_sessions: u32 = 16,
@@ -110,22 +110,22 @@ impl Config {
 }
 
 /// The shape of everything typed.
-pub(crate) fn shape() -> &'static Shape {
-    static SHAPE: LazyLock<Shape> = LazyLock::new(Config::shape);
+pub(crate) fn shape() -> &'static ConfigShape {
+    static SHAPE: LazyLock<ConfigShape> = LazyLock::new(Config::shape);
     &SHAPE
 }
 
 /// What is below `path`; `None`: the path leads to a key that is not typed here.
-pub(crate) fn shape_at(path: &[String]) -> Option<Shape> {
+pub(crate) fn shape_at(path: &[String]) -> Option<ConfigShape> {
     path.iter()
         .try_fold(shape().clone(), |shape, part| match shape {
-            Shape::Section(keys) => keys
+            ConfigShape::Section(keys) => keys
                 .iter()
                 .find(|(name, _)| name == part)
                 .map(|(_, below)| below()),
-            Shape::Names(below) | Shape::List(below) => Some(below()),
-            Shape::Open => Some(Shape::Open),
-            Shape::Leaf(_) | Shape::Secret => None,
+            ConfigShape::Names(below) | ConfigShape::List(below) => Some(below()),
+            ConfigShape::Open => Some(ConfigShape::Open),
+            ConfigShape::Leaf(_) | ConfigShape::Secret => None,
         })
 }
 

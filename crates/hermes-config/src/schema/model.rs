@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use super::field::{Field as _, Named, Secret, Word, as_mapping, section};
+use super::field::{ConfigField as _, ConfigWord, Named, Secret, as_mapping, section};
 
 section! {
     /// `model`: the primary model. May be written as the bare name.
@@ -57,7 +57,7 @@ section! {
         /// Tokens of a conversation, as far as the model has them.
         context: u32 = 8_192,
         /// `auto` (as trying the model showed), `on` or `off`.
-        tools: Word = Word::from("auto"),
+        tools: ConfigWord = ConfigWord::from("auto"),
         /// Without a question for so long, its server ends.
         idle_seconds: u64 = 600,
         /// When nobody uses it any more, its server ends so much later.
@@ -128,7 +128,7 @@ section! {
         extra_headers: Named<String>,
         extra_body: Map<String, Value>,
         max_tokens: u32,
-        reasoning_effort: Word,
+        reasoning_effort: ConfigWord,
     }
 }
 

@@ -1,9 +1,8 @@
-//! What a value must be beyond its type: one of a few words, within a range, an address, a name
-//! that exists.
+//! Constraints beyond the type: one of several keywords, a range, an address, an existing name.
 //!
-//! One table for everybody who looks at a value: loading, `config set`, `config check`, `doctor`.
-//! A value that breaks its rule is reported, and the default counts instead, except where another
-//! value would run things elsewhere than the person said (see [`Row::kept`]).
+//! One table for loading, `config set`, `config check` and `doctor`. An invalid value is reported
+//! and replaced by the default, except where another value would run things elsewhere than the
+//! person configured (see [`RuleRow::kept`]).
 
 use std::path::Path;
 
@@ -12,21 +11,21 @@ use serde_json::{Map, Value};
 use super::names;
 use crate::edit::{KeyPath, put};
 use crate::home::Home;
-use crate::warning::{ConfigWarning, Problem};
+use crate::warning::{ConfigProblem, ConfigWarning};
 use crate::zone::Zone;
 
-/// What a leaf of config.yaml takes.
+/// The constraint of a leaf of config.yaml.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Rule {
-    /// One of these words, in any case. Booleans count as `on` and `off`.
+pub(crate) enum ValueRule {
+    /// One of these keywords, ignoring case. Booleans count as `on` and `off`.
     Words(&'static [&'static str]),
-    /// A number from the first to the second.
+    /// A number in this range.
     Range(f64, f64),
-    /// A number, 0 or more, where no type asks for one.
+    /// A number, 0 or more, for untyped keys.
     Seconds,
-    /// A number from the first to the second, where no type asks for one.
+    /// A number in this range, for untyped keys.
     Number(f64, f64),
-    /// True or false, where no type asks for it.
+    /// A boolean, for untyped keys.
     Flag,
     /// `http://…` or `https://…`.
     Address,
@@ -40,38 +39,39 @@ pub(crate) enum Rule {
     Directory,
     /// The name of an environment variable.
     Variable,
-    /// Who speaks or listens: built in, or an entry of `providers` in this section.
+    /// A speech provider: built in, or an entry of `providers` in this section.
     Voice(&'static str, &'static [&'static str]),
 }
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row {
+pub(crate) struct RuleRow {
     /// Dotted path; `*` stands for one part.
     pub(crate) path: &'static str,
-    pub(crate) rule: Rule,
-    /// Whoever uses the value refuses it: a default would be another place or another payer.
+    pub(crate) rule: ValueRule,
+    /// The value is kept and refused by its user: a default would mean another host or another
+    /// account.
     pub(crate) kept: bool,
 }
 
-const fn words(path: &'static str, words: &'static [&'static str]) -> Row {
-    row(path, Rule::Words(words))
+const fn words(path: &'static str, words: &'static [&'static str]) -> RuleRow {
+    row(path, ValueRule::Words(words))
 }
 
-const fn range(path: &'static str, low: f64, high: f64) -> Row {
-    row(path, Rule::Range(low, high))
+const fn range(path: &'static str, low: f64, high: f64) -> RuleRow {
+    row(path, ValueRule::Range(low, high))
 }
 
-const fn row(path: &'static str, rule: Rule) -> Row {
-    Row {
+const fn row(path: &'static str, rule: ValueRule) -> RuleRow {
+    RuleRow {
         path,
         rule,
         kept: false,
     }
 }
 
-const fn kept(path: &'static str, rule: Rule) -> Row {
-    Row {
+const fn kept(path: &'static str, rule: ValueRule) -> RuleRow {
+    RuleRow {
         path,
         rule,
         kept: true,
@@ -80,7 +80,7 @@ const fn kept(path: &'static str, rule: Rule) -> Row {
 
 const SWITCH: &[&str] = &["auto", "on", "off", "true", "false"];
 const BOOLEAN: &[&str] = &["on", "off", "true", "false", "yes", "no", "1", "0"];
-/// Who speaks. In place of `edge` a program of this machine does.
+/// Text-to-speech providers. A local program replaces `edge`.
 const VOICES: &[&str] = &[
     "auto",
     "edge",
@@ -92,7 +92,7 @@ const VOICES: &[&str] = &[
     "none",
     "off",
 ];
-/// Who listens.
+/// Speech-to-text providers.
 const LISTENERS: &[&str] = &[
     "auto",
     "local",
@@ -160,35 +160,38 @@ const BACKENDS: &[&str] = &[
 ];
 const PROGRESS: &[&str] = &["off", "new", "all", "verbose", "log"];
 
-/// As many seconds, bytes or characters as anybody means.
+/// More seconds, bytes or characters than anyone configures.
 const MANY: f64 = 1e12;
 /// Ten years.
 const YEARS_IN_SECONDS: f64 = 315_360_000.0;
 const YEARS_IN_HOURS: f64 = 87_600.0;
 
-pub(crate) const ROWS: &[Row] = &[
-    kept("model.provider", Rule::Provider),
-    kept("model.base_url", Rule::Address),
-    kept("model.api_mode", Rule::Words(WIRE_FORMATS)),
-    row("model.key_env", Rule::Variable),
+pub(crate) const ROWS: &[RuleRow] = &[
+    kept("model.provider", ValueRule::Provider),
+    kept("model.base_url", ValueRule::Address),
+    kept("model.api_mode", ValueRule::Words(WIRE_FORMATS)),
+    row("model.key_env", ValueRule::Variable),
     range("model.context_length", 1.0, 1e9),
     range("model.max_tokens", 1.0, 1e9),
     range("model.ollama_num_ctx", 1.0, 1e9),
-    kept("providers.*.base_url", Rule::Address),
-    kept("providers.*.api_mode", Rule::Words(WIRE_FORMATS)),
-    kept("custom_providers.*.base_url", Rule::Address),
-    kept("custom_providers.*.api_mode", Rule::Words(WIRE_FORMATS)),
-    kept("fallback_providers.*.provider", Rule::Provider),
-    kept("fallback_providers.*.base_url", Rule::Address),
-    kept("fallback_model.provider", Rule::Provider),
-    kept("fallback_model.*.provider", Rule::Provider),
+    kept("providers.*.base_url", ValueRule::Address),
+    kept("providers.*.api_mode", ValueRule::Words(WIRE_FORMATS)),
+    kept("custom_providers.*.base_url", ValueRule::Address),
+    kept(
+        "custom_providers.*.api_mode",
+        ValueRule::Words(WIRE_FORMATS),
+    ),
+    kept("fallback_providers.*.provider", ValueRule::Provider),
+    kept("fallback_providers.*.base_url", ValueRule::Address),
+    kept("fallback_model.provider", ValueRule::Provider),
+    kept("fallback_model.*.provider", ValueRule::Provider),
     words(
         "credential_pool_strategies.*",
         &["fill_first", "round_robin", "least_used", "random"],
     ),
-    kept("toolsets.*", Rule::Toolset),
-    kept("platform_toolsets.*.*", Rule::Toolset),
-    kept("agent.disabled_toolsets.*", Rule::Toolset),
+    kept("toolsets.*", ValueRule::Toolset),
+    kept("platform_toolsets.*.*", ValueRule::Toolset),
+    kept("agent.disabled_toolsets.*", ValueRule::Toolset),
     range("max_concurrent_sessions", 1.0, 1e6),
     range("max_live_sessions", 1.0, 1e6),
     range("agent.max_turns", 1.0, 1e6),
@@ -216,10 +219,10 @@ pub(crate) const ROWS: &[Row] = &[
     words("auxiliary.*.reasoning_effort", EFFORTS),
     words("delegation.api_mode", WIRE_FORMATS),
     words("auxiliary.*.api_mode", WIRE_FORMATS),
-    kept("delegation.provider", Rule::Provider),
-    kept("delegation.base_url", Rule::Address),
-    kept("auxiliary.*.provider", Rule::Provider),
-    kept("auxiliary.*.base_url", Rule::Address),
+    kept("delegation.provider", ValueRule::Provider),
+    kept("delegation.base_url", ValueRule::Address),
+    kept("auxiliary.*.provider", ValueRule::Provider),
+    kept("auxiliary.*.base_url", ValueRule::Address),
     range("auxiliary.*.timeout", 1.0, YEARS_IN_SECONDS),
     range("auxiliary.*.temperature", 0.0, 2.0),
     range("auxiliary.transient_retries", 0.0, 100.0),
@@ -227,31 +230,34 @@ pub(crate) const ROWS: &[Row] = &[
     range("delegation.max_concurrent_children", 1.0, 1000.0),
     range("delegation.max_spawn_depth", 0.0, 16.0),
     range("delegation.child_timeout_seconds", 0.0, YEARS_IN_SECONDS),
-    kept("terminal.backend", Rule::Words(BACKENDS)),
-    kept("terminal.cwd", Rule::Directory),
+    kept("terminal.backend", ValueRule::Words(BACKENDS)),
+    kept("terminal.cwd", ValueRule::Directory),
     words("terminal.modal_mode", &["auto", "direct", "managed"]),
     words("terminal.home_mode", &["auto", "real", "profile"]),
     kept(
         "terminal.sandbox",
-        Rule::Words(&["auto", "landlock", "bubblewrap", "off"]),
+        ValueRule::Words(&["auto", "landlock", "bubblewrap", "off"]),
     ),
     range("terminal.timeout", 1.0, YEARS_IN_SECONDS),
     range("terminal.daemon_term_grace_seconds", 0.0, 3600.0),
     range("terminal.container_cpu", 0.01, 4096.0),
     range("terminal.container_memory", 16.0, 1e9),
     range("terminal.container_disk", 0.0, 1e9),
-    kept("terminal.ssh_port", Rule::Range(1.0, 65535.0)),
+    kept("terminal.ssh_port", ValueRule::Range(1.0, 65535.0)),
     range("terminal.max_foreground_timeout", 1.0, YEARS_IN_SECONDS),
     range("terminal.lifetime_seconds", 0.0, YEARS_IN_SECONDS),
-    // What is not known asks, or denies.
-    kept("approvals.mode", Rule::Words(&["smart", "manual", "off"])),
+    // An unknown value asks, or denies.
+    kept(
+        "approvals.mode",
+        ValueRule::Words(&["smart", "manual", "off"]),
+    ),
     kept(
         "approvals.cron_mode",
-        Rule::Words(&["deny", "approve", "allow"]),
+        ValueRule::Words(&["deny", "approve", "allow"]),
     ),
     kept(
         "approvals.unattended",
-        Rule::Words(&["deny", "allow_workspace", "smart", "allow"]),
+        ValueRule::Words(&["deny", "allow_workspace", "smart", "allow"]),
     ),
     range("approvals.timeout", 0.0, YEARS_IN_SECONDS),
     range("approvals.gateway_timeout", 0.0, YEARS_IN_SECONDS),
@@ -263,38 +269,41 @@ pub(crate) const ROWS: &[Row] = &[
     words("code_execution.mode", &["project", "strict"]),
     range("code_execution.timeout", 1.0, YEARS_IN_SECONDS),
     range("code_execution.max_tool_calls", 1.0, 1e6),
-    kept("mcp_servers.*.url", Rule::Address),
+    kept("mcp_servers.*.url", ValueRule::Address),
     kept(
         "mcp_servers.*.transport",
-        Rule::Words(&["sse", "http", "streamable-http", "streamable_http", "stdio"]),
+        ValueRule::Words(&["sse", "http", "streamable-http", "streamable_http", "stdio"]),
     ),
-    kept("mcp_servers.*.enabled", Rule::Words(BOOLEAN)),
-    kept("platforms.*.enabled", Rule::Words(BOOLEAN)),
-    kept("gateway.platforms.*.enabled", Rule::Words(BOOLEAN)),
-    kept("_config_version", Rule::Number(0.0, 1e6)),
+    kept("mcp_servers.*.enabled", ValueRule::Words(BOOLEAN)),
+    kept("platforms.*.enabled", ValueRule::Words(BOOLEAN)),
+    kept("gateway.platforms.*.enabled", ValueRule::Words(BOOLEAN)),
+    kept("_config_version", ValueRule::Number(0.0, 1e6)),
     row(
         "gateway.api_server.max_concurrent_runs",
-        Rule::Number(1.0, 1e6),
+        ValueRule::Number(1.0, 1e6),
     ),
-    row("moa.presets.*.max_tokens", Rule::Number(1.0, 1e9)),
-    row("moa.presets.*.enabled", Rule::Flag),
-    row("display.platforms.*.streaming", Rule::Flag),
-    row("discord.history_backfill_limit", Rule::Number(0.0, 1e6)),
-    row("discord.max_attachment_bytes", Rule::Number(0.0, MANY)),
+    row("moa.presets.*.max_tokens", ValueRule::Number(1.0, 1e9)),
+    row("moa.presets.*.enabled", ValueRule::Flag),
+    row("display.platforms.*.streaming", ValueRule::Flag),
+    row(
+        "discord.history_backfill_limit",
+        ValueRule::Number(0.0, 1e6),
+    ),
+    row("discord.max_attachment_bytes", ValueRule::Number(0.0, MANY)),
     row(
         "discord.missed_message_backfill.window_seconds",
-        Rule::Number(0.0, YEARS_IN_SECONDS),
+        ValueRule::Number(0.0, YEARS_IN_SECONDS),
     ),
     row(
         "discord.missed_message_backfill.limit",
-        Rule::Number(0.0, 1e6),
+        ValueRule::Number(0.0, 1e6),
     ),
     row(
         "discord.missed_message_backfill.max_dispatches",
-        Rule::Number(0.0, 1e6),
+        ValueRule::Number(0.0, 1e6),
     ),
-    row("mcp_servers.*.timeout", Rule::Seconds),
-    row("mcp_servers.*.connect_timeout", Rule::Seconds),
+    row("mcp_servers.*.timeout", ValueRule::Seconds),
+    row("mcp_servers.*.connect_timeout", ValueRule::Seconds),
     range("mcp_discovery_timeout", 0.0, 3600.0),
     range("file_read_max_chars", 1.0, MANY),
     range("context_file_max_chars", 1.0, MANY),
@@ -322,7 +331,7 @@ pub(crate) const ROWS: &[Row] = &[
     ),
     range("logging.max_size_mb", 1.0, 1e6),
     range("logging.backup_count", 0.0, 1000.0),
-    row("timezone", Rule::TimeZone),
+    row("timezone", ValueRule::TimeZone),
     words("web.backend", WEB),
     words("web.search_backend", SEARCH),
     words("web.extract_backend", WEB),
@@ -382,8 +391,8 @@ pub(crate) const ROWS: &[Row] = &[
     range("local.context", 256.0, 1e8),
     range("local.idle_seconds", 0.0, YEARS_IN_SECONDS),
     range("local.grace_seconds", 0.0, YEARS_IN_SECONDS),
-    kept("tts.provider", Rule::Voice("tts", VOICES)),
-    kept("stt.provider", Rule::Voice("stt", LISTENERS)),
+    kept("tts.provider", ValueRule::Voice("tts", VOICES)),
+    kept("stt.provider", ValueRule::Voice("stt", LISTENERS)),
     words("human_delay.mode", &["off", "natural", "custom"]),
     range("human_delay.min_ms", 0.0, 3_600_000.0),
     range("human_delay.max_ms", 0.0, 3_600_000.0),
@@ -403,8 +412,8 @@ pub(crate) const ROWS: &[Row] = &[
 
 /// The rule of a path, if it has one.
 #[cfg(test)]
-pub(crate) fn rule_of(path: &[String]) -> Option<Rule> {
-    let fits = |row: &&Row| {
+pub(crate) fn rule_of(path: &[String]) -> Option<ValueRule> {
+    let fits = |row: &&RuleRow| {
         let parts: Vec<&str> = row.path.split('.').collect();
         parts.len() == path.len()
             && parts
@@ -415,16 +424,16 @@ pub(crate) fn rule_of(path: &[String]) -> Option<Rule> {
     ROWS.iter().find(fits).map(|row| row.rule)
 }
 
-/// What the rules need to know of the configuration and the machine.
+/// What the rules need to know about the configuration and the machine.
 pub(crate) struct RuleCheck<'a> {
-    /// Everything that is set: own providers, servers and the backend are read from it.
+    /// The whole configuration: custom providers, servers and the backend are read from it.
     pub(crate) tree: &'a Map<String, Value>,
     pub(crate) home: &'a Home,
 }
 
 impl RuleCheck<'_> {
-    /// Reports the values of `tree` that break a rule, and puts the default in their place where
-    /// that is safe.
+    /// Reports the values of `tree` that break a rule, and replaces them with the default if that
+    /// is safe.
     pub(crate) fn settle(&self, tree: &mut Value, warnings: &mut Vec<ConfigWarning>) {
         let mut broken = Vec::new();
         for row in ROWS {
@@ -446,20 +455,23 @@ impl RuleCheck<'_> {
                     format!("{why}; it has no effect")
                 }
             };
-            warnings.push(ConfigWarning::new(path.join("."), Problem::Invalid { why }));
+            warnings.push(ConfigWarning::new(
+                path.join("."),
+                ConfigProblem::Invalid { why },
+            ));
         }
     }
 
     fn visit(
         &self,
-        row: &'static Row,
+        row: &'static RuleRow,
         parts: &[&str],
         value: &Value,
         path: &mut Vec<String>,
-        broken: &mut Vec<(&'static Row, Vec<String>, String)>,
+        broken: &mut Vec<(&'static RuleRow, Vec<String>, String)>,
     ) {
         let Some((part, rest)) = parts.split_first() else {
-            let why = self.complaint(row.rule, value);
+            let why = self.violation(row.rule, value);
             if let Some(why) = why.or_else(|| about_empty(row.rule, path, value)) {
                 broken.push((row, path.clone(), why));
             }
@@ -471,15 +483,16 @@ impl RuleCheck<'_> {
             path.pop();
         };
         match (*part, value) {
-            // What should be a list is reported as such.
-            ("*", Value::Object(_)) if rest.is_empty() && matches!(row.rule, Rule::Toolset) => {}
+            // A value that should be a list is reported as such.
+            ("*", Value::Object(_))
+                if rest.is_empty() && matches!(row.rule, ValueRule::Toolset) => {}
             ("*", Value::Object(map)) => map.iter().for_each(|(name, value)| step(name, value)),
             ("*", Value::Array(items)) => {
                 for (index, item) in items.iter().enumerate() {
                     step(&index.to_string(), item);
                 }
             }
-            // A list of one may be written as the item alone.
+            // A list of one may be written as a single item.
             ("*", Value::String(_)) if rest.is_empty() => {
                 self.visit(row, rest, value, path, broken);
             }
@@ -492,9 +505,9 @@ impl RuleCheck<'_> {
         }
     }
 
-    /// Why the value breaks the rule. A value of another type is the business of its reader;
-    /// nothing and empty text mean "not set".
-    pub(crate) fn complaint(&self, rule: Rule, value: &Value) -> Option<String> {
+    /// Why the value breaks the rule. A wrong type is reported by its reader; null and empty text
+    /// mean "not set".
+    pub(crate) fn violation(&self, rule: ValueRule, value: &Value) -> Option<String> {
         let text = match value {
             Value::Bool(flag) => (if *flag { "on" } else { "off" }).to_owned(),
             Value::String(text) => text.trim().to_owned(),
@@ -502,26 +515,26 @@ impl RuleCheck<'_> {
             Value::Null => return None,
             Value::Array(_) | Value::Object(_) => return not_one(rule, value),
         };
-        // A reference to a variable that is not set is reported where it is expanded.
+        // A reference to an unset variable is reported on expansion.
         if text.is_empty() || text.contains("${") {
             return None;
         }
         match rule {
-            Rule::Words(words) => {
+            ValueRule::Words(words) => {
                 let given = text.to_lowercase();
                 (!words.contains(&given.as_str()))
                     .then(|| format!("{text:?} is not one of {}", words.join(", ")))
             }
-            Rule::Range(low, high) => {
+            ValueRule::Range(low, high) => {
                 let number: f64 = text.parse().ok()?;
                 (!(low..=high).contains(&number))
                     .then(|| format!("{text} is not between {} and {}", plain(low), plain(high)))
             }
-            Rule::Seconds => {
+            ValueRule::Seconds => {
                 let good = text.parse::<f64>().is_ok_and(|number| number >= 0.0);
                 (!good).then(|| format!("{text:?} is not a number of seconds"))
             }
-            Rule::Number(low, high) => {
+            ValueRule::Number(low, high) => {
                 let number = text.parse::<f64>().ok().filter(|it| it.is_finite());
                 match number.filter(|_| !value.is_boolean()) {
                     None => Some(format!("{text:?} is not a number")),
@@ -530,19 +543,19 @@ impl RuleCheck<'_> {
                     }),
                 }
             }
-            Rule::Flag => {
+            ValueRule::Flag => {
                 let good = BOOLEAN.contains(&text.to_lowercase().as_str());
                 (!good).then(|| format!("{text:?} is neither true nor false"))
             }
-            Rule::Address => address(&text),
-            Rule::TimeZone => Zone::parse(&text).is_none().then(|| {
+            ValueRule::Address => address(&text),
+            ValueRule::TimeZone => Zone::parse(&text).is_none().then(|| {
                 format!("{text:?} is not a time zone; write it like Europe/Berlin, or UTC")
             }),
-            Rule::Provider => self.provider(&text),
-            Rule::Toolset => self.toolset(&text),
-            Rule::Directory => self.directory(&text),
-            Rule::Voice(section, known) => self.voice(section, known, &text),
-            Rule::Variable => {
+            ValueRule::Provider => self.provider(&text),
+            ValueRule::Toolset => self.toolset(&text),
+            ValueRule::Directory => self.directory(&text),
+            ValueRule::Voice(section, known) => self.voice(section, known, &text),
+            ValueRule::Variable => {
                 let good = text
                     .bytes()
                     .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -619,7 +632,7 @@ impl RuleCheck<'_> {
         ))
     }
 
-    /// Only where commands run on this machine can it be looked up.
+    /// It can be checked only if commands run on this machine.
     fn directory(&self, text: &str) -> Option<String> {
         let here = match self.tree.get("terminal").and_then(|it| it.get("backend")) {
             Some(Value::String(backend)) => matches!(backend.trim(), "" | "local"),
@@ -640,28 +653,31 @@ impl RuleCheck<'_> {
     }
 }
 
-/// A list or a mapping where no type asks for one value.
-fn not_one(rule: Rule, value: &Value) -> Option<String> {
+/// A list or a mapping for an untyped key that takes a single value.
+fn not_one(rule: ValueRule, value: &Value) -> Option<String> {
     let expected = match rule {
-        Rule::Number(..) | Rule::Seconds => "a number",
-        Rule::Flag => "true or false",
-        Rule::Voice(..) => "a name",
+        ValueRule::Number(..) | ValueRule::Seconds => "a number",
+        ValueRule::Flag => "true or false",
+        ValueRule::Voice(..) => "a name",
         _ => return None,
     };
     let found = super::field::kind(value);
     Some(format!("expected {expected}, found {found}"))
 }
 
-/// Empty text in place of a choice or a number. Where nothing is the default it says just that.
-fn about_empty(rule: Rule, path: &[String], value: &Value) -> Option<String> {
+/// Empty text for a keyword or a number. If the default is empty, it means just that.
+fn about_empty(rule: ValueRule, path: &[String], value: &Value) -> Option<String> {
     let is_empty = |value: &Value| value.as_str().is_some_and(|text| text.trim().is_empty());
-    // An empty directory is the one in which the program stands.
-    if !is_empty(value) || matches!(rule, Rule::Directory) {
+    // An empty directory means the current one.
+    if !is_empty(value) || matches!(rule, ValueRule::Directory) {
         return None;
     }
     let default = super::default_of(path);
     let says_nothing = default.is_none_or(|default| default.is_null() || is_empty(&default));
-    let is_typed = !matches!(rule, Rule::Number(..) | Rule::Flag | Rule::Seconds);
+    let is_typed = !matches!(
+        rule,
+        ValueRule::Number(..) | ValueRule::Flag | ValueRule::Seconds
+    );
     (!(says_nothing && is_typed)).then(|| {
         let key = path.join(".");
         format!("it is empty; hermes config unset {key} takes it out of the file")
@@ -676,7 +692,7 @@ fn remove(tree: &mut Value, path: &[String]) {
     }
 }
 
-/// `None`: it is an address that can be called.
+/// `None`: it is a valid address.
 fn address(text: &str) -> Option<String> {
     let host = ["http://", "https://"]
         .iter()

@@ -2,32 +2,32 @@
 
 use serde_json::{Map, Value, json};
 
-use super::field::{Named, Word, section};
+use super::field::{ConfigWord, Named, section};
 
 section! {
     /// `display`
     struct Display {
         compact: bool = false,
         personality: String = String::new(),
-        resume_display: Word = "full".into(),
+        resume_display: ConfigWord = "full".into(),
         resume_exchanges: u32 = 10,
         resume_max_user_chars: u32 = 300,
         resume_max_assistant_chars: u32 = 200,
         resume_max_assistant_lines: u32 = 3,
         resume_skip_tool_only: bool = true,
-        busy_input_mode: Word = "interrupt".into(),
+        busy_input_mode: ConfigWord = "interrupt".into(),
         busy_steer_ack_enabled: bool = true,
-        interface: Word = "cli".into(),
+        interface: ConfigWord = "cli".into(),
         tui_auto_resume_recent: bool = false,
         tui_agents_nudge: bool = true,
         bell_on_complete: bool = false,
         show_reasoning: bool = true,
         reasoning_full: bool = false,
-        memory_notifications: Word = "on".into(),
+        memory_notifications: ConfigWord = "on".into(),
         streaming: bool = false,
         timestamps: bool = false,
         timestamp_format: String = "%H:%M".to_owned(),
-        final_response_markdown: Word = "strip".into(),
+        final_response_markdown: ConfigWord = "strip".into(),
         persistent_output: bool = true,
         persistent_output_max_lines: u32 = 200,
         persist_prompts: bool = true,
@@ -38,7 +38,7 @@ section! {
         show_cost: bool = false,
         skin: String = "default".to_owned(),
         language: String = "en".to_owned(),
-        tui_status_indicator: Word = "kaomoji".into(),
+        tui_status_indicator: ConfigWord = "kaomoji".into(),
         cli_refresh_interval: f64 = 1.0,
         user_message_preview: Value = json!({"first_lines": 2, "last_lines": 2}),
         interim_assistant_messages: bool = true,
@@ -47,9 +47,9 @@ section! {
         tool_progress_overrides: Map<String, Value> = Map::new(),
         tool_preview_length: u32 = 0,
         friendly_tool_labels: bool = true,
-        tool_progress_grouping: Word = "accumulate".into(),
+        tool_progress_grouping: ConfigWord = "accumulate".into(),
         status_phrases: Map<String, Value> = Map::new(),
-        reasoning_style: Word = "code".into(),
+        reasoning_style: ConfigWord = "code".into(),
         ephemeral_system_ttl: u64 = 0,
         /// Platform → its own values of the fields above.
         platforms: Named<Value> = [
@@ -57,12 +57,12 @@ section! {
             ("discord".to_owned(), json!({"streaming": false})),
         ].into_iter().collect(),
         runtime_footer: Value = json!({"enabled": false, "fields": ["model", "context_pct", "cwd"]}),
-        copy_shortcut: Word = "auto".into(),
+        copy_shortcut: ConfigWord = "auto".into(),
         pet: Value = json!({"enabled": false, "slug": "", "render_mode": "auto", "scale": 0.33, "unicode_cols": 0}),
     }
     optional {
         /// `off`, `new`, `all` or `verbose`.
-        tool_progress: Word,
+        tool_progress: ConfigWord,
         /// Plain characters instead of symbols. Ours alone.
         ascii: bool,
         sections: Value,
@@ -70,26 +70,26 @@ section! {
         tui_mouse: Value,
         mouse_tracking: Value,
         generic_status_phrases: Value,
-        background_process_notifications: Word,
-        busy_text_mode: Word,
+        background_process_notifications: ConfigWord,
+        busy_text_mode: ConfigWord,
         theme: Value,
         tui_compact: bool,
-        details_mode: Word,
+        details_mode: ConfigWord,
     }
 }
 
 section! {
     /// `terminal`: where commands run.
     struct Terminal {
-        backend: Word = "local".into(),
-        modal_mode: Word = "auto".into(),
+        backend: ConfigWord = "local".into(),
+        modal_mode: ConfigWord = "auto".into(),
         cwd: String = ".".to_owned(),
         timeout: u64 = 180,
         daemon_term_grace_seconds: f64 = 2.0,
         env_passthrough: Vec<String> = Vec::new(),
         /// Commands get every variable of the process but the keys of Hermes, not only the usual ones.
         env_inherit: bool = false,
-        home_mode: Word = "auto".into(),
+        home_mode: ConfigWord = "auto".into(),
         shell_init_files: Vec<String> = Vec::new(),
         auto_source_bashrc: bool = true,
         docker_image: String = "nikolaik/python-nodejs:python3.11-nodejs20".to_owned(),
@@ -111,7 +111,7 @@ section! {
         /// What confines commands on this machine: `auto` (the kernel's Landlock, else bubblewrap, else
         /// nothing with a warning), `landlock`, `bubblewrap`, `off`. One that is named and missing
         /// refuses to run commands.
-        sandbox: Word = "auto".into(),
+        sandbox: ConfigWord = "auto".into(),
         /// Whether confined commands reach the network.
         sandbox_network: bool = true,
         /// Directories that confined commands may write to, besides the workspace and temporary ones.
@@ -131,7 +131,7 @@ section! {
         sandbox_max_file_mb: u64 = 65536,
     }
     optional {
-        env_type: Word,
+        env_type: ConfigWord,
         ssh_host: String,
         ssh_user: String,
         ssh_port: u32,
@@ -150,11 +150,11 @@ section! {
     /// `approvals`
     struct Approvals {
         /// `smart`, `manual` or `off`.
-        mode: Word = "smart".into(),
+        mode: ConfigWord = "smart".into(),
         /// Seconds until an approval at a terminal is taken for a no. The default is the original's
         /// and means nothing here: only what the file says counts, and 0 is for ever.
         timeout: u64 = 60,
-        cron_mode: Word = "deny".into(),
+        cron_mode: ConfigWord = "deny".into(),
         /// Command patterns that are always refused.
         deny: Vec<String> = Vec::new(),
         mcp_reload_confirm: bool = true,
@@ -163,7 +163,7 @@ section! {
     optional {
         /// What needs asking when nobody is there: `deny` (default), `allow_workspace`, `smart` or
         /// `allow`. Ours alone.
-        unattended: Word,
+        unattended: ConfigWord,
         discord_prompt_timeout: u64,
         gateway_timeout: u64,
     }
@@ -193,10 +193,10 @@ section! {
     /// `web`: who searches and who reads pages.
     struct Web {
         /// For both, unless the next two say otherwise.
-        backend: Word = Word::default(),
-        search_backend: Word = Word::default(),
+        backend: ConfigWord = ConfigWord::default(),
+        search_backend: ConfigWord = ConfigWord::default(),
         /// `native` is the built-in reader.
-        extract_backend: Word = Word::default(),
+        extract_backend: ConfigWord = ConfigWord::default(),
         /// Characters of a page that go into the conversation.
         extract_char_limit: u64 = 15_000,
     }
@@ -294,10 +294,10 @@ section! {
         quick_commands: Map<String, Value>,
         profile_routes: Value,
         multiplex_profiles: Value,
-        unauthorized_dm_behavior: Word,
+        unauthorized_dm_behavior: ConfigWord,
         max_concurrent_sessions: u32,
         max_live_sessions: u32,
-        busy_input_mode: Word,
+        busy_input_mode: ConfigWord,
         group_sessions_per_user: bool,
         thread_sessions_per_user: bool,
         reset_triggers: Value,
@@ -319,7 +319,7 @@ section! {
 section! {
     /// `session_reset`: when a chat starts afresh.
     struct SessionReset {
-        mode: Word = "none".into(),
+        mode: ConfigWord = "none".into(),
         at_hour: u32 = 4,
         idle_minutes: u64 = 1440,
         notify: bool = true,
@@ -334,7 +334,7 @@ section! {
     /// `streaming`: edits of a message while the answer arrives.
     struct Streaming {
         enabled: bool = false,
-        transport: Word = "auto".into(),
+        transport: ConfigWord = "auto".into(),
         edit_interval: f64 = 0.8,
         buffer_threshold: u32 = 24,
         cursor: String = " ▉".to_owned(),

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::field::Shape;
-use super::rules::{ROWS, Rule, rule_of};
+use super::field::ConfigShape;
+use super::rules::{ROWS, ValueRule, rule_of};
 use super::{default_of, effect, shape};
 use crate::edit::put;
 use crate::settings::{self, SetOptions};
@@ -32,17 +32,17 @@ fn leaves() -> Vec<Leaf> {
     found
 }
 
-fn walk(shape: &Shape, path: &mut Vec<String>, found: &mut Vec<Leaf>) {
+fn walk(shape: &ConfigShape, path: &mut Vec<String>, found: &mut Vec<Leaf>) {
     match shape {
-        Shape::Leaf(expected) => found.push(Leaf {
+        ConfigShape::Leaf(expected) => found.push(Leaf {
             path: path.clone(),
             expected,
         }),
-        Shape::Secret => found.push(Leaf {
+        ConfigShape::Secret => found.push(Leaf {
             path: path.clone(),
             expected: "text",
         }),
-        Shape::Section(keys) => {
+        ConfigShape::Section(keys) => {
             for (name, below) in keys {
                 path.push((*name).to_owned());
                 walk(&below(), path, found);
@@ -50,13 +50,13 @@ fn walk(shape: &Shape, path: &mut Vec<String>, found: &mut Vec<Leaf>) {
             }
         }
         // Any name; tasks and platforms of the original are as good as others.
-        Shape::Names(below) => {
+        ConfigShape::Names(below) => {
             path.push("vision".to_owned());
             walk(&below(), path, found);
             path.pop();
         }
         // Lists take indices of what is there: see the test on lists.
-        Shape::List(_) | Shape::Open => {}
+        ConfigShape::List(_) | ConfigShape::Open => {}
     }
 }
 
@@ -74,22 +74,24 @@ fn invalid(leaf: &Leaf) -> Vec<Value> {
         other => panic!("{}: {other} is not known to this test", leaf.key()),
     }
     match rule_of(&leaf.path) {
-        Some(Rule::Words(_)) => values.extend([json!("banana"), json!(4711), json!("of f")]),
-        Some(Rule::Range(low, high)) => values.extend([json!(high + 1.0), json!(low - 1.0)]),
-        Some(Rule::Address) => values.extend([json!("moon"), json!("ftp://x"), json!("http://")]),
-        Some(Rule::TimeZone) => values.extend([json!("Mars/Olympus"), json!("1:30")]),
-        Some(Rule::Provider) => values.extend([json!("nosuch"), json!("bedrock")]),
-        Some(Rule::Toolset) => values.push(json!("nosuch")),
-        Some(Rule::Voice(..)) => values.extend([json!("nosuch"), json!("gemini")]),
-        Some(Rule::Directory) => values.extend([json!("/no/such/place"), json!("relative/x")]),
-        Some(Rule::Variable) => values.extend([json!("a b"), json!("1X"), json!("K=V")]),
-        Some(Rule::Seconds) => values.extend([json!("soon"), json!(-1)]),
-        Some(Rule::Number(low, _)) => values.extend([json!("many"), json!(low - 1.0)]),
-        Some(Rule::Flag) => values.extend([json!("banana"), json!(7)]),
+        Some(ValueRule::Words(_)) => values.extend([json!("banana"), json!(4711), json!("of f")]),
+        Some(ValueRule::Range(low, high)) => values.extend([json!(high + 1.0), json!(low - 1.0)]),
+        Some(ValueRule::Address) => {
+            values.extend([json!("moon"), json!("ftp://x"), json!("http://")])
+        }
+        Some(ValueRule::TimeZone) => values.extend([json!("Mars/Olympus"), json!("1:30")]),
+        Some(ValueRule::Provider) => values.extend([json!("nosuch"), json!("bedrock")]),
+        Some(ValueRule::Toolset) => values.push(json!("nosuch")),
+        Some(ValueRule::Voice(..)) => values.extend([json!("nosuch"), json!("gemini")]),
+        Some(ValueRule::Directory) => values.extend([json!("/no/such/place"), json!("relative/x")]),
+        Some(ValueRule::Variable) => values.extend([json!("a b"), json!("1X"), json!("K=V")]),
+        Some(ValueRule::Seconds) => values.extend([json!("soon"), json!(-1)]),
+        Some(ValueRule::Number(low, _)) => values.extend([json!("many"), json!(low - 1.0)]),
+        Some(ValueRule::Flag) => values.extend([json!("banana"), json!(7)]),
         None => {}
     }
     let is_free = ["text", "a word"].contains(&leaf.expected);
-    let is_judged = !matches!(rule_of(&leaf.path), None | Some(Rule::Directory));
+    let is_judged = !matches!(rule_of(&leaf.path), None | Some(ValueRule::Directory));
     let has_default = default_of(&leaf.path).is_some_and(|default| !is_unset(&default));
     if !is_free || is_judged && has_default {
         values.extend([json!(""), json!("  ")]);
@@ -108,25 +110,25 @@ fn valid(leaf: &Leaf) -> Vec<Value> {
         .filter(|value| !value.is_null())
         .collect();
     match rule_of(&leaf.path) {
-        Some(Rule::Words(words)) => {
+        Some(ValueRule::Words(words)) => {
             values.extend(words.iter().map(|word| json!(word)));
             values.extend(words.iter().map(|word| json!(word.to_uppercase())));
         }
-        Some(Rule::Range(low, high)) if leaf.expected.starts_with("a whole") => {
+        Some(ValueRule::Range(low, high)) if leaf.expected.starts_with("a whole") => {
             values.extend([json!(low.ceil() as i64), json!(high.min(4e9) as i64)]);
         }
-        Some(Rule::Range(low, high) | Rule::Number(low, high)) => {
+        Some(ValueRule::Range(low, high) | ValueRule::Number(low, high)) => {
             values.extend([json!(low), json!(high)]);
         }
-        Some(Rule::Address) => values.push(json!("https://host.example:8443/v1")),
-        Some(Rule::TimeZone) => values.push(json!("Europe/Berlin")),
-        Some(Rule::Provider) => values.extend([json!("openrouter"), json!("Mine")]),
-        Some(Rule::Toolset) => values.push(json!("web")),
-        Some(Rule::Directory) => values.extend([json!("/"), json!("~"), json!(".")]),
-        Some(Rule::Variable) => values.push(json!("MY_KEY")),
-        Some(Rule::Seconds) => values.extend([json!(0), json!(2.5)]),
-        Some(Rule::Flag) => values.extend([json!(true), json!("no")]),
-        Some(Rule::Voice(_, known)) => values.extend(known.iter().map(|name| json!(name))),
+        Some(ValueRule::Address) => values.push(json!("https://host.example:8443/v1")),
+        Some(ValueRule::TimeZone) => values.push(json!("Europe/Berlin")),
+        Some(ValueRule::Provider) => values.extend([json!("openrouter"), json!("Mine")]),
+        Some(ValueRule::Toolset) => values.push(json!("web")),
+        Some(ValueRule::Directory) => values.extend([json!("/"), json!("~"), json!(".")]),
+        Some(ValueRule::Variable) => values.push(json!("MY_KEY")),
+        Some(ValueRule::Seconds) => values.extend([json!(0), json!(2.5)]),
+        Some(ValueRule::Flag) => values.extend([json!(true), json!("no")]),
+        Some(ValueRule::Voice(_, known)) => values.extend(known.iter().map(|name| json!(name))),
         None => match leaf.expected {
             "true or false" => values.extend([json!(true), json!(false)]),
             "text" | "a word" => values.push(json!("anything at all")),
@@ -197,7 +199,10 @@ fn invalid_values_are_refused_and_reported_and_valid_ones_are_not() {
     for leaf in leaves() {
         let key = leaf.key();
         // Variables of .env and old spellings of it are settings of another file.
-        if !matches!(settings::target(&key), Ok(settings::Target::Config(_))) {
+        if !matches!(
+            settings::target(&key),
+            Ok(settings::SettingTarget::Config(_))
+        ) {
             continue;
         }
         for value in invalid(&leaf) {

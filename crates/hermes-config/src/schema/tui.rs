@@ -1,33 +1,33 @@
-//! `tui`: the terminal interface. A section of ours alone, so that a home without it reads as the
-//! original's.
+//! `tui`: the terminal interface. Only used by this program, so that a home without it reads like
+//! the original's.
 
 use serde_json::Value;
 
 use super::Config;
-use super::field::{Named, Word, section};
+use super::field::{ConfigWord, Named, section};
 
 section! {
-    /// `tui`. What is not set here may be said by a key of `display` that means the same: see
-    /// [`Tui::of`].
+    /// `tui`. Unset fields may be given by an equivalent key of `display`: see
+    /// [`Tui::from_config`].
     struct Tui {}
     optional {
         /// `inline`: below the shell's own lines; `full`: the alternate screen.
-        screen: Word,
+        screen: ConfigWord,
         /// `full`: after a resize everything is printed anew, which also erases what the shell had
         /// printed before; `off`: old lines stay as the terminal breaks them.
-        reflow: Word,
+        reflow: ConfigWord,
         /// The spinner and the clock of a running turn.
         animations: bool,
         /// `auto`, or a name of `/theme`.
-        theme: Word,
+        theme: ConfigWord,
         /// Plain characters instead of symbols.
         ascii: bool,
         /// Action → its key, or a list of them.
         keys: Named<Vec<String>>,
         /// How a person who looks elsewhere is called: `auto`, `bell`, `osc9`, `off`.
-        notifications: Word,
+        notifications: ConfigWord,
         /// What Enter does while a turn runs: `steer`, `queue`, `interrupt`.
-        busy: Word,
+        busy: ConfigWord,
         /// Whether widths that terminals disagree about count as two columns.
         wide_ambiguous: bool,
         /// Lets the terminal tell keys apart that look alike otherwise (the kitty protocol).
@@ -36,12 +36,12 @@ section! {
 }
 
 impl Tui {
-    /// The section with what `display` says filled in. `file` is the tree of config.yaml alone:
-    /// there only counts what somebody wrote, because the original's defaults are not ours.
-    pub fn of(config: &Config, file: &Value) -> Self {
+    /// The section with equivalent `display` keys filled in. `file` is the tree of config.yaml
+    /// alone: only explicit values count, because the original's defaults differ.
+    pub fn from_config(config: &Config, file: &Value) -> Self {
         let mut tui = config.tui.clone().unwrap_or_default();
         let display = |key: &str| file.get("display").and_then(|section| section.get(key));
-        let word = |key: &str| display(key).and_then(Value::as_str).map(Word::new);
+        let word = |key: &str| display(key).and_then(Value::as_str).map(ConfigWord::new);
         tui.ascii = tui.ascii.or(config.display.ascii);
         tui.busy = tui.busy.or_else(|| word("busy_input_mode"));
         tui.theme = tui.theme.or_else(|| word("theme"));
@@ -51,18 +51,18 @@ impl Tui {
         tui
     }
 
-    /// Everything in the alternate screen.
-    pub fn fills_the_screen(&self) -> bool {
+    /// Everything is in the alternate screen.
+    pub fn is_full_screen(&self) -> bool {
         self.screen.as_deref() == Some("full")
     }
 
-    /// Old rows are erased and printed anew for another width. Only where it was asked for: what the
-    /// shell had printed before goes with them.
-    pub fn reflows(&self) -> bool {
+    /// Old rows are erased and printed again for another width. Only on request, because earlier
+    /// output of the shell is erased too.
+    pub fn is_reflow_on(&self) -> bool {
         self.reflow.as_deref() == Some("full")
     }
 
-    pub fn animates(&self) -> bool {
+    pub fn is_animated(&self) -> bool {
         self.animations.unwrap_or(true)
     }
 }
@@ -83,7 +83,7 @@ mod tests {
         };
         judge.settle(&mut tree.clone(), &mut warnings);
         let warnings = warnings.iter().map(ToString::to_string).collect();
-        (Tui::of(&config, tree), warnings)
+        (Tui::from_config(&config, tree), warnings)
     }
 
     #[test]
@@ -109,14 +109,14 @@ mod tests {
     fn a_default_of_the_original_is_not_a_wish() {
         let (tui, _) = read(&json!({}));
         assert_eq!(tui, Tui::default());
-        assert!(!tui.fills_the_screen() && !tui.reflows() && tui.animates());
+        assert!(!tui.is_full_screen() && !tui.is_reflow_on() && tui.is_animated());
     }
 
     /// What `config get` prints for a key that nobody set is what the interface does.
     #[test]
     fn shown_defaults_are_the_ones_that_count() {
         let path = |key: &str| ["tui".to_owned(), key.to_owned()];
-        let crate::schema::field::Shape::Section(keys) =
+        let crate::schema::field::ConfigShape::Section(keys) =
             crate::schema::shape_at(&path("")[..1]).unwrap()
         else {
             panic!("tui is a section");
@@ -131,9 +131,9 @@ mod tests {
         }
         let (said, _) = read(&json!({ "tui": shown }));
         let silent = Tui::default();
-        assert_eq!(said.reflows(), silent.reflows());
-        assert_eq!(said.fills_the_screen(), silent.fills_the_screen());
-        assert_eq!(said.animates(), silent.animates());
+        assert_eq!(said.is_reflow_on(), silent.is_reflow_on());
+        assert_eq!(said.is_full_screen(), silent.is_full_screen());
+        assert_eq!(said.is_animated(), silent.is_animated());
         assert_eq!(said.keyboard_protocol, Some(true));
         assert_eq!(said.wide_ambiguous, Some(false));
     }
@@ -150,7 +150,7 @@ mod tests {
                 "tui.screen: \"ful\" is not one of inline, full; inline is used",
             ]
         );
-        assert!(!tui.reflows());
+        assert!(!tui.is_reflow_on());
         let keys = tui.keys.unwrap();
         assert_eq!(keys.get("submit"), Some(&vec!["ctrl+s".to_owned()]));
     }

@@ -1,14 +1,14 @@
-//! Sections that no struct reads: their defaults say which type each key takes.
+//! Sections without a struct: their defaults define the type of each key.
 
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-use super::field::Field as _;
-use crate::warning::{ConfigWarning, Problem};
+use super::field::ConfigField as _;
+use crate::warning::{ConfigProblem, ConfigWarning};
 
-/// Defaults of sections that are not typed here: they decide how `config set` reads a value, which
-/// keys are known and what type each takes.
+/// Defaults of untyped sections: they determine how `config set` parses a value, which keys are
+/// known and their types.
 const SECTIONS: &str = include_str!("untyped.json");
 
 pub(crate) fn sections() -> &'static Map<String, Value> {
@@ -17,7 +17,7 @@ pub(crate) fn sections() -> &'static Map<String, Value> {
     &PARSED
 }
 
-/// Reports values of another type than the default's, and puts the default in their place.
+/// Reports values whose type differs from the default's, and replaces them with the default.
 pub(crate) fn settle(tree: &mut Value, warnings: &mut Vec<ConfigWarning>) {
     for (name, default) in sections() {
         if let Some(value) = tree.get_mut(name) {
@@ -38,7 +38,7 @@ fn settle_below(at: &str, value: &mut Value, default: &Value, warnings: &mut Vec
     if value.is_null() || default.is_null() || fits(at, value, default) {
         return;
     }
-    let problem = Problem::WrongType {
+    let problem = ConfigProblem::WrongType {
         expected: expected(default),
         found: super::field::kind(value),
     };
@@ -50,7 +50,8 @@ fn fits(at: &str, value: &Value, default: &Value) -> bool {
     match default {
         Value::Bool(_) => bool::read(value, "", &mut Vec::new()).is_some(),
         Value::Number(_) => f64::read(value, "", &mut Vec::new()).is_some(),
-        // Words such as `off` arrive as booleans; channels are often written as numbers or lists.
+        // Keywords such as `off` arrive as booleans; channels are often written as numbers or
+        // lists.
         Value::String(_) => {
             let is_one = at.starts_with("tts.") || at.starts_with("stt.");
             !(value.is_object() || is_one && value.is_array())

@@ -1,12 +1,12 @@
-//! Spelling values so that PyYAML (and YAML 1.2) read them back as the same values.
+//! Writes values so that PyYAML (and YAML 1.2) read them back unchanged.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::scalar::{Plain, resolve};
+use super::scalar::{PlainScalar, resolve};
 
-/// The quotes a replaced scalar had, kept where the new value allows it.
+/// The quotes of a replaced scalar, kept if the new value allows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Quotes {
     Plain,
@@ -68,7 +68,7 @@ pub(crate) fn block_lines(value: &Value, indent: usize, step: usize) -> Vec<Stri
             for item in items {
                 let inner = is_block(item).then(|| block_lines(item, indent + 2, step));
                 match inner {
-                    // The item's first line goes beside its dash.
+                    // The item's first line follows its dash.
                     Some(mut inner) => {
                         if let Some(first) = inner.first_mut() {
                             *first = format!("{pad}- {}", first.trim_start());
@@ -110,7 +110,7 @@ fn is_block(value: &Value) -> bool {
 }
 
 pub(crate) fn key(name: &str) -> String {
-    // A key may stand in either style, so it avoids what is special in any.
+    // A key may be in either style, so it avoids the special characters of both.
     scalar(&Value::String(name.to_owned()), Quotes::Plain, true)
 }
 
@@ -146,7 +146,7 @@ fn string(text: &str, quotes: Quotes, in_flow: bool) -> String {
     }
 }
 
-/// Characters that YAML does not take as they are, or takes for the end of a line.
+/// Characters that YAML does not allow, or treats as line breaks.
 fn needs_escape(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -178,7 +178,7 @@ fn double_quoted(text: &str) -> String {
     out
 }
 
-/// Whether `text` without quotes is read as this very text by everyone.
+/// Whether `text` without quotes is always read as this text.
 fn is_plain(text: &str, in_flow: bool) -> bool {
     let Some(first) = text.chars().next() else {
         return false;
@@ -204,9 +204,9 @@ fn is_plain(text: &str, in_flow: bool) -> bool {
         && !looks_like_a_value(text)
 }
 
-/// Text that some YAML reads as a number, a date, a boolean or null.
+/// Text that some YAML parsers read as a number, a date, a boolean or null.
 fn looks_like_a_value(text: &str) -> bool {
-    if resolve(text) != Plain::Text {
+    if resolve(text) != PlainScalar::Text {
         return true;
     }
     let core = text.trim_start_matches(['+', '-']);

@@ -1,4 +1,4 @@
-//! Where a YAML text goes wrong, shown so that a person can find it.
+//! YAML errors with their position.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ pub struct YamlError {
     /// From 1, in characters.
     pub column: usize,
     pub message: String,
-    /// The line itself, with a caret below the place.
+    /// The line itself, with a caret below the position.
     pub snippet: String,
 }
 
@@ -23,7 +23,8 @@ impl YamlError {
     }
 
     pub(super) fn new(text: &str, line: usize, column: usize, message: impl Into<String>) -> Self {
-        // The parser notices an open bracket at the end of the file: show the last line with text.
+        // The parser reports an unclosed bracket at the end of the file: show the last line with
+        // text.
         let lines: Vec<&str> = text.lines().collect();
         let blank = |number: usize| {
             lines
@@ -49,7 +50,7 @@ impl YamlError {
     }
 }
 
-/// Long lines are cut around the place.
+/// Long lines are cut around the position.
 fn snippet(line: usize, column: usize, source: &str) -> String {
     const BEFORE: usize = 60;
     const SHOWN: usize = 100;
@@ -60,7 +61,7 @@ fn snippet(line: usize, column: usize, source: &str) -> String {
         .take(SHOWN)
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();
-    // A line that cannot be read may hold a key all the same.
+    // A line that cannot be parsed may still contain a key.
     let shown = hermes_core::redact::secrets(&shown).into_owned();
     let number = line.to_string();
     let caret = " ".repeat(column - 1 - start);

@@ -1,6 +1,6 @@
-//! YAML as the original reads it: the syntax by saphyr, the meaning by PyYAML's rules.
+//! YAML as the original reads it: syntax by saphyr, semantics of PyYAML.
 //!
-//! A [`Document`] keeps where each node stands in the text, which is what editing needs.
+//! A [`Document`] keeps the position of each node, which editing needs.
 
 mod emit;
 mod error;
@@ -16,7 +16,7 @@ pub(crate) use emit::{Quotes, block_lines, flow, key as emit_key, scalar as emit
 pub use emit::{to_block, to_flow};
 pub use error::YamlError;
 
-/// Values that one document may grow to through its aliases.
+/// Maximum number of values after alias expansion.
 const MAX_VALUES: usize = 200_000;
 const MAX_DEPTH: usize = 100;
 
@@ -24,16 +24,16 @@ const MAX_DEPTH: usize = 100;
 pub(crate) type NodeId = usize;
 
 #[derive(Debug)]
-pub(crate) struct Node {
-    /// Bytes of the text. Exact for scalars, aliases and flow collections; for block collections
-    /// from the first child's start to the last one's end.
+pub(crate) struct YamlNode {
+    /// Byte range. Exact for scalars, aliases and flow collections; for block collections from the
+    /// first child's start to the last one's end.
     pub(crate) span: Range<usize>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: YamlNodeKind,
     tag: Option<Tag>,
 }
 
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum YamlNodeKind {
     Scalar {
         text: String,
         style: ScalarStyle,
@@ -49,31 +49,31 @@ pub(crate) enum Kind {
     Alias(NodeId),
 }
 
-/// A key that stands twice in one mapping. The later one counts.
+/// A key that occurs twice in one mapping. The later one counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Duplicate {
+pub struct DuplicateKey {
     /// Dotted path.
     pub key: String,
     pub line: usize,
 }
 
-/// A parsed text with the place of every node.
+/// A parsed text with the position of every node.
 #[derive(Debug)]
 pub(crate) struct Document {
     text: String,
-    nodes: Vec<Node>,
+    nodes: Vec<YamlNode>,
     root: Option<NodeId>,
 }
 
 /// The value of a text. An empty one is null.
-pub fn parse(text: &str) -> Result<(Value, Vec<Duplicate>), YamlError> {
+pub fn parse(text: &str) -> Result<(Value, Vec<DuplicateKey>), YamlError> {
     Document::parse(text)?.to_value()
 }
 
 impl Document {
     /// Reads `text`, which has no byte order mark.
     pub(crate) fn parse(text: &str) -> Result<Self, YamlError> {
-        Builder::new(text).run()
+        DocumentBuilder::new(text).run()
     }
 
     pub(crate) fn text(&self) -> &str {
@@ -84,41 +84,42 @@ impl Document {
         self.root
     }
 
-    pub(crate) fn node(&self, id: NodeId) -> &Node {
+    pub(crate) fn node(&self, id: NodeId) -> &YamlNode {
         &self.nodes[id]
     }
 
-    /// Whether the node is a plain scalar that means nothing: `key:` or `key: ~`.
+    /// Whether the node is a plain null scalar: `key:` or `key: ~`.
     pub(crate) fn is_null(&self, id: NodeId) -> bool {
         let node = self.node(id);
-        matches!(&node.kind, Kind::Scalar { text, style: ScalarStyle::Plain }
-            if node.tag.is_none() && scalar::resolve(text) == scalar::Plain::Null)
+        matches!(&node.kind, YamlNodeKind::Scalar { text, style: ScalarStyle::Plain }
+            if node.tag.is_none() && scalar::resolve(text) == scalar::PlainScalar::Null)
     }
 
-    /// Whether the node is null by leaving the value out.
+    /// Whether the node is null because the value is missing.
     pub(crate) fn is_absent(&self, id: NodeId) -> bool {
         let node = self.node(id);
         node.span.is_empty()
-            && matches!(&node.kind, Kind::Scalar { text, style: ScalarStyle::Plain } if text.is_empty())
+            && matches!(&node.kind, YamlNodeKind::Scalar { text, style: ScalarStyle::Plain } if text.is_empty())
     }
 
-    /// Whether `offset` is part of a scalar, where a `#` is no comment.
+    /// Whether `offset` is inside a scalar, where a `#` is not a comment.
     pub(crate) fn is_in_scalar(&self, offset: usize) -> bool {
-        let inside =
-            |node: &Node| matches!(node.kind, Kind::Scalar { .. }) && node.span.contains(&offset);
+        let inside = |node: &YamlNode| {
+            matches!(node.kind, YamlNodeKind::Scalar { .. }) && node.span.contains(&offset)
+        };
         self.nodes.iter().any(inside)
     }
 
     /// The text of a scalar node, which is what a mapping's key is known by.
     pub(crate) fn key_text(&self, id: NodeId) -> Option<&str> {
         match &self.node(id).kind {
-            Kind::Scalar { text, .. } => Some(text),
-            Kind::Alias(target) => self.key_text(*target),
+            YamlNodeKind::Scalar { text, .. } => Some(text),
+            YamlNodeKind::Alias(target) => self.key_text(*target),
             _ => None,
         }
     }
 
-    pub(crate) fn to_value(&self) -> Result<(Value, Vec<Duplicate>), YamlError> {
+    pub(crate) fn to_value(&self) -> Result<(Value, Vec<DuplicateKey>), YamlError> {
         let mut reader = ValueReader {
             doc: self,
             left: MAX_VALUES,
@@ -136,8 +137,8 @@ impl Document {
 struct ValueReader<'a> {
     doc: &'a Document,
     left: usize,
-    duplicates: Vec<Duplicate>,
-    /// Nodes whose value is being read, to notice one that contains itself.
+    duplicates: Vec<DuplicateKey>,
+    /// Nodes whose value is being read, to detect cycles.
     open: Vec<NodeId>,
 }
 
@@ -152,28 +153,28 @@ impl ValueReader<'_> {
         }
         self.left -= 1;
         let node = self.doc.node(id);
-        if let Kind::Scalar { text, style } = &node.kind {
+        if let YamlNodeKind::Scalar { text, style } = &node.kind {
             return self.scalar(id, text, *style, node.tag.as_ref());
         }
         if self.open.contains(&id) {
             return Err(self.error(id, "this value contains itself"));
         }
-        // Aliases nest what is flat in the text.
+        // Aliases can nest what is flat in the text.
         if self.open.len() > 2 * MAX_DEPTH {
             return Err(self.error(id, "nested too deeply"));
         }
         self.open.push(id);
         let value = match &node.kind {
-            Kind::Scalar { .. } => Value::Null,
-            Kind::Alias(target) => self.value(*target, at)?,
-            Kind::Sequence { items, .. } => {
+            YamlNodeKind::Scalar { .. } => Value::Null,
+            YamlNodeKind::Alias(target) => self.value(*target, at)?,
+            YamlNodeKind::Sequence { items, .. } => {
                 let mut values = Vec::with_capacity(items.len());
                 for (index, item) in items.iter().enumerate() {
                     values.push(self.value(*item, &join(at, &index.to_string()))?);
                 }
                 Value::Array(values)
             }
-            Kind::Mapping { entries, .. } => Value::Object(self.mapping(entries, at)?),
+            YamlNodeKind::Mapping { entries, .. } => Value::Object(self.mapping(entries, at)?),
         };
         self.open.pop();
         Ok(value)
@@ -204,7 +205,7 @@ impl ValueReader<'_> {
                     .matches('\n')
                     .count()
                     + 1;
-                self.duplicates.push(Duplicate {
+                self.duplicates.push(DuplicateKey {
                     key: path.clone(),
                     line,
                 });
@@ -215,7 +216,7 @@ impl ValueReader<'_> {
         Ok(map)
     }
 
-    /// `<<` takes in another mapping, or several, of which the first to have a key counts.
+    /// `<<` merges one or more mappings; the first one with a key wins.
     fn merge(
         &mut self,
         value: NodeId,
@@ -244,7 +245,7 @@ impl ValueReader<'_> {
     fn is_merge(&self, key: NodeId) -> bool {
         let node = self.doc.node(key);
         node.tag.is_none()
-            && matches!(&node.kind, Kind::Scalar { text, style: ScalarStyle::Plain } if text == "<<")
+            && matches!(&node.kind, YamlNodeKind::Scalar { text, style: ScalarStyle::Plain } if text == "<<")
     }
 
     fn scalar(
@@ -268,7 +269,7 @@ impl ValueReader<'_> {
         };
         if !tag.is_yaml_core_schema() {
             return match (tag.handle.as_str(), tag.suffix.as_str()) {
-                // The tag `!` alone says nothing.
+                // The tag `!` alone has no meaning.
                 ("" | "!", "" | "!") => self.scalar(id, text, style, None),
                 _ => Err(self.error(id, format!("the tag {tag} means nothing here"))),
             };
@@ -277,7 +278,7 @@ impl ValueReader<'_> {
             "str" | "binary" => Ok(Value::String(text.to_owned())),
             "null" => Ok(Value::Null),
             "bool" => match scalar::resolve(&text.to_lowercase()) {
-                scalar::Plain::Bool(flag) => Ok(Value::Bool(flag)),
+                scalar::PlainScalar::Bool(flag) => Ok(Value::Bool(flag)),
                 _ => Err(bad()),
             },
             "int" => Ok(scalar::integer(text).ok_or_else(bad)?.into_value(text)),
@@ -301,8 +302,8 @@ fn join(at: &str, key: &str) -> String {
     }
 }
 
-/// A collection whose end has not come yet.
-struct Open {
+/// A collection whose end has not been parsed yet.
+struct OpenCollection {
     id: NodeId,
     anchor: usize,
     children: Vec<NodeId>,
@@ -310,17 +311,17 @@ struct Open {
     flow: bool,
 }
 
-struct Builder<'t> {
+struct DocumentBuilder<'t> {
     text: &'t str,
     /// Byte offset of each character; empty when every character is one byte.
     offsets: Vec<usize>,
-    nodes: Vec<Node>,
+    nodes: Vec<YamlNode>,
     anchors: HashMap<usize, NodeId>,
-    open: Vec<Open>,
+    open: Vec<OpenCollection>,
     root: Option<NodeId>,
 }
 
-impl<'t> Builder<'t> {
+impl<'t> DocumentBuilder<'t> {
     fn new(text: &'t str) -> Self {
         let offsets = if text.is_ascii() {
             Vec::new()
@@ -391,7 +392,7 @@ impl<'t> Builder<'t> {
         })
     }
 
-    fn push(&mut self, node: Node) -> NodeId {
+    fn push(&mut self, node: YamlNode) -> NodeId {
         self.nodes.push(node);
         self.nodes.len() - 1
     }
@@ -415,16 +416,16 @@ impl<'t> Builder<'t> {
         let end = self.offset(span.end.index());
         let bare = anchor == 0 && tag.is_none();
         let span = match style {
-            // The parser's idea of an absent value's place varies; only the start is meant.
+            // The parser's position of an absent value varies; only its start is used.
             ScalarStyle::Plain if text.is_empty() && bare => start..start,
             ScalarStyle::Plain => start..start + self.text[start..end].trim_end().len(),
             ScalarStyle::SingleQuoted => start..self.quoted_end(start, '\''),
             ScalarStyle::DoubleQuoted => start..self.quoted_end(start, '"'),
             ScalarStyle::Literal | ScalarStyle::Folded => self.block_scalar(start, end),
         };
-        let id = self.push(Node {
+        let id = self.push(YamlNode {
             span,
-            kind: Kind::Scalar { text, style },
+            kind: YamlNodeKind::Scalar { text, style },
             tag: tag.cloned(),
         });
         if anchor != 0 {
@@ -453,8 +454,8 @@ impl<'t> Builder<'t> {
         self.text.len()
     }
 
-    /// From the `|` or `>` to the end of the last line that belongs to the text. Blank lines at the
-    /// end only belong to it when the header keeps them (`|+`).
+    /// From the `|` or `>` to the end of the last line of the text. Trailing blank lines belong to
+    /// it only if the header keeps them (`|+`).
     fn block_scalar(&self, start: usize, end: usize) -> Range<usize> {
         let header = self.text[..start].rfind(['|', '>']).unwrap_or(start);
         let keeps = self.text[header..]
@@ -488,9 +489,9 @@ impl<'t> Builder<'t> {
             self.anchors.get(&anchor).copied().ok_or_else(|| {
                 YamlError::at(self.text, range.start, "this value contains itself")
             })?;
-        let id = self.push(Node {
+        let id = self.push(YamlNode {
             span: range,
-            kind: Kind::Alias(target),
+            kind: YamlNodeKind::Alias(target),
 
             tag: None,
         });
@@ -503,22 +504,22 @@ impl<'t> Builder<'t> {
         // A flow collection's first event covers its bracket (after the properties, if any).
         let flow = self.text[start..self.offset(span.end.index())].ends_with(['[', '{']);
         let kind = if is_mapping {
-            Kind::Mapping {
+            YamlNodeKind::Mapping {
                 entries: Vec::new(),
                 flow,
             }
         } else {
-            Kind::Sequence {
+            YamlNodeKind::Sequence {
                 items: Vec::new(),
                 flow,
             }
         };
-        let id = self.push(Node {
+        let id = self.push(YamlNode {
             span: start..start,
             kind,
             tag: tag.cloned(),
         });
-        self.open.push(Open {
+        self.open.push(OpenCollection {
             id,
             anchor,
             children: Vec::new(),
@@ -548,12 +549,12 @@ impl<'t> Builder<'t> {
                 .0
                 .iter()
                 .map(|&[key, value]| (key, value));
-            Kind::Mapping {
+            YamlNodeKind::Mapping {
                 entries: entries.collect(),
                 flow: open.flow,
             }
         } else {
-            Kind::Sequence {
+            YamlNodeKind::Sequence {
                 items: open.children,
                 flow: open.flow,
             }

@@ -1,21 +1,21 @@
-//! What a plain scalar means, by the rules PyYAML follows (YAML 1.1 with its own regexes).
+//! The meaning of plain scalars by PyYAML's rules (YAML 1.1 with its own regexes).
 
 use serde_json::{Number, Value};
 
 /// The meaning of a plain (unquoted, untagged) scalar.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Plain {
+pub(crate) enum PlainScalar {
     Null,
     Bool(bool),
     Number(Number),
-    /// Infinity, NaN or an integer beyond 64 bits: a number that JSON cannot hold.
+    /// Infinity, NaN or an integer beyond 64 bits, which JSON cannot represent.
     Unrepresentable,
     /// A date or time, in ISO form.
     Time(String),
     Text,
 }
 
-impl Plain {
+impl PlainScalar {
     pub(crate) fn into_value(self, source: &str) -> Value {
         match self {
             Self::Null => Value::Null,
@@ -27,24 +27,24 @@ impl Plain {
     }
 }
 
-pub(crate) fn resolve(text: &str) -> Plain {
+pub(crate) fn resolve(text: &str) -> PlainScalar {
     match text {
-        "" | "~" | "null" | "Null" | "NULL" => return Plain::Null,
+        "" | "~" | "null" | "Null" | "NULL" => return PlainScalar::Null,
         "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
-            return Plain::Bool(true);
+            return PlainScalar::Bool(true);
         }
         "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
-            return Plain::Bool(false);
+            return PlainScalar::Bool(false);
         }
         _ => {}
     }
     if !text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.')) {
-        return Plain::Text;
+        return PlainScalar::Text;
     }
     integer(text)
         .or_else(|| float(text))
         .or_else(|| timestamp(text))
-        .unwrap_or(Plain::Text)
+        .unwrap_or(PlainScalar::Text)
 }
 
 fn signed(text: &str) -> (bool, &str) {
@@ -59,7 +59,7 @@ fn all(text: &str, want: impl Fn(u8) -> bool) -> bool {
     !text.is_empty() && text.bytes().all(want)
 }
 
-pub(super) fn integer(text: &str) -> Option<Plain> {
+pub(super) fn integer(text: &str) -> Option<PlainScalar> {
     let (negative, body) = signed(text);
     let digits = |text: &str| text.replace('_', "");
     let magnitude = if let Some(bits) = body.strip_prefix("0b") {
@@ -69,7 +69,7 @@ pub(super) fn integer(text: &str) -> Option<Plain> {
     } else if body == "0" {
         Some(Some(0))
     } else if let Some(octal) = body.strip_prefix('0') {
-        // `0_` is zero, as Python sees it.
+        // `0_` is zero in Python.
         all(octal, |c| matches!(c, b'0'..=b'7' | b'_')).then(|| match digits(octal).as_str() {
             "" => Some(0),
             octal => radix(octal, 8),
@@ -92,11 +92,11 @@ pub(super) fn integer(text: &str) -> Option<Plain> {
     });
     Some(match value {
         Some(value) => match (i64::try_from(value), u64::try_from(value)) {
-            (Ok(value), _) => Plain::Number(value.into()),
-            (_, Ok(value)) => Plain::Number(value.into()),
-            _ => Plain::Unrepresentable,
+            (Ok(value), _) => PlainScalar::Number(value.into()),
+            (_, Ok(value)) => PlainScalar::Number(value.into()),
+            _ => PlainScalar::Unrepresentable,
         },
-        None => Plain::Unrepresentable,
+        None => PlainScalar::Unrepresentable,
     })
 }
 
@@ -129,10 +129,10 @@ fn is_sixtieth(part: &str) -> bool {
     }
 }
 
-pub(super) fn float(text: &str) -> Option<Plain> {
+pub(super) fn float(text: &str) -> Option<PlainScalar> {
     let (negative, body) = signed(text);
     if matches!(body, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") {
-        return Some(Plain::Unrepresentable);
+        return Some(PlainScalar::Unrepresentable);
     }
     let magnitude = if body.contains(':') {
         sexagesimal_float(body)?
@@ -140,7 +140,7 @@ pub(super) fn float(text: &str) -> Option<Plain> {
         decimal(body, body.len() == text.len())?
     };
     let value = if negative { -magnitude } else { magnitude };
-    Some(Number::from_f64(value).map_or(Plain::Unrepresentable, Plain::Number))
+    Some(Number::from_f64(value).map_or(PlainScalar::Unrepresentable, PlainScalar::Number))
 }
 
 /// A float needs a dot, and a sign in its exponent: `1e3` and `1.0e3` are text.
@@ -192,14 +192,14 @@ fn sexagesimal_float(body: &str) -> Option<f64> {
 }
 
 /// `2026-01-02` and date-times. One that does not exist (February 30) stays text.
-pub(super) fn timestamp(text: &str) -> Option<Plain> {
+pub(super) fn timestamp(text: &str) -> Option<PlainScalar> {
     let (year, rest) = digits(text, 4, 4)?;
     let (month, rest) = digits(rest.strip_prefix('-')?, 1, 2)?;
     let (day, rest) = digits(rest.strip_prefix('-')?, 1, 2)?;
     let date = chrono::NaiveDate::from_ymd_opt(year as i32, month, day);
     if rest.is_empty() {
         // A bare date needs its zeros.
-        return (text.len() == 10).then(|| date.map(|date| Plain::Time(date.to_string())))?;
+        return (text.len() == 10).then(|| date.map(|date| PlainScalar::Time(date.to_string())))?;
     }
     let rest = match rest.strip_prefix(['T', 't']) {
         Some(rest) => rest,
@@ -227,7 +227,7 @@ pub(super) fn timestamp(text: &str) -> Option<Plain> {
     } else {
         "%Y-%m-%dT%H:%M:%S%.6f"
     });
-    Some(Plain::Time(format!("{base}{offset}")))
+    Some(PlainScalar::Time(format!("{base}{offset}")))
 }
 
 fn digits(text: &str, least: usize, most: usize) -> Option<(u32, &str)> {

@@ -117,7 +117,7 @@ fn errors_point_at_the_place() {
 fn spans_cover_what_they_should() {
     let text = "é: \"dq\"  # c\nb: 'it''s' # c\nc: {a: 1}  # c\nd: plain  # c\ne: |\n  x\n\nf: &a v\ng: *a\n";
     let doc = Document::parse(text).unwrap();
-    let Kind::Mapping { entries, .. } = &doc.node(doc.root().unwrap()).kind else {
+    let YamlNodeKind::Mapping { entries, .. } = &doc.node(doc.root().unwrap()).kind else {
         panic!()
     };
     let spans: Vec<&str> = entries

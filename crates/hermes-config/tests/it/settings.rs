@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::TestHome;
 
-fn set(home: &TestHome, key: &str, text: &str) -> Result<settings::Change, SettingError> {
+fn set(home: &TestHome, key: &str, text: &str) -> Result<settings::SettingChange, SettingError> {
     settings::set(&home.home, &home.env(), key, text, SetOptions::default())
 }
 

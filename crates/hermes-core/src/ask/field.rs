@@ -1,12 +1,12 @@
-//! From what a person typed to the value of a field.
+//! Converts typed text to the value of a field.
 
 use serde_json::{Value, json};
 
 use super::{Choice, Field, FieldKind};
 
 impl Field {
-    /// The value of what was typed. Nothing typed gives the default; `None`: the field stays empty.
-    /// The error says what is wanted instead.
+    /// The value of the typed text. An empty text gives the default; `None`: the field stays empty.
+    /// The error states what is expected.
     pub fn read(&self, typed: &str) -> Result<Option<Value>, String> {
         let typed = typed.trim();
         if typed.is_empty() {
@@ -49,7 +49,7 @@ impl Field {
         Ok(Some(value))
     }
 
-    /// Whether a value may stand in this field; the error says what is wanted instead.
+    /// Whether a value is valid for this field; the error states what is expected.
     pub fn check(&self, value: &Value) -> Result<(), String> {
         match &self.kind {
             FieldKind::Text {
@@ -134,7 +134,7 @@ fn within(count: usize, min: Option<u64>, max: Option<u64>, what: &str) -> Resul
     }
 }
 
-/// Catches slips; whoever asked checks the rest.
+/// Catches typos only; the asker validates the rest.
 fn of_format(text: &str, format: &str) -> Result<(), String> {
     let fits = match format {
         "email" => text

@@ -1,31 +1,31 @@
-//! Fitting a new text to the place where the old one was found loosely.
+//! Adapts new text to the place where the old text was found loosely.
 
 use super::similarity::{Work, opcodes_within};
 use super::strategy::{Strategy, plain_of, unescaped};
 
-/// What finding out which characters stay may take.
+/// Work limit for finding the characters to keep.
 const WORK: u64 = 2_000_000;
 
-/// A `\'` or `\"` that old and new text have but the place does not: writing it would put
-/// backslashes into the file that nobody meant.
+/// A `\'` or `\"` that old and new text have but the place does not: writing it would put unwanted
+/// backslashes into the file.
 pub(super) fn stray_backslash(place: &str, old: &str, new: &str) -> Option<&'static str> {
     ["\\'", "\\\""].into_iter().find(|sequence| {
         new.contains(sequence) && old.contains(sequence) && !place.contains(sequence)
     })
 }
 
-/// `new` as it belongs into `place`, which `strategy` found for `old`.
+/// `new` adapted to `place`, which `strategy` found for `old`.
 pub(super) fn adapted(place: &str, old: &str, new: &str, strategy: Strategy) -> String {
     let mut text = decoded(place, new, strategy);
     if strategy == Strategy::UnicodeNormalized {
         text = with_typography(place, old, &text);
     }
-    // Indentation that was written out counts as indentation.
+    // Escaped indentation counts as indentation.
     reindented(place, &decoded(place, old, strategy), &text)
 }
 
-/// Tabs and carriage returns that were written out, where the place has real ones. When the old
-/// text itself was written out, line ends are as well.
+/// Converts escaped tabs and carriage returns if the place has real ones. If the old text itself
+/// was escaped, line breaks are converted as well.
 fn decoded(place: &str, text: &str, strategy: Strategy) -> String {
     if strategy == Strategy::EscapeNormalized && place.contains('\n') {
         return unescaped(text);
@@ -68,7 +68,7 @@ fn with_typography(place: &str, old: &str, new: &str) -> String {
         if code.equal {
             let place = |end: usize| starts.partition_point(|(at, _)| *at < end);
             let kept = &starts[place(code.old.start)..place(code.old.end)];
-            // A stretch that begins or ends inside a dash or dots is written plainly.
+            // A range that begins or ends inside a dash or ellipsis is written plainly.
             let whole =
                 boundary(&starts, at, code.old.start) && boundary(&starts, at, code.old.end);
             if whole {
@@ -90,7 +90,8 @@ fn boundary(starts: &[(usize, char)], end: usize, at: usize) -> bool {
             .is_ok()
 }
 
-/// Shifts the lines of `new` by what separates the indentation of the place from that of `old`.
+/// Shifts the lines of `new` by the difference between the indentation of the place and that of
+/// `old`.
 fn reindented(place: &str, old: &str, new: &str) -> String {
     let (Some(theirs), Some(ours)) = (first_indent(old), first_indent(place)) else {
         return new.to_owned();
@@ -112,7 +113,7 @@ fn reindented(place: &str, old: &str, new: &str) -> String {
         .join("\n")
 }
 
-/// Blanks and tabs in front of the first line that says something.
+/// Leading spaces and tabs of the first non-empty line.
 fn first_indent(text: &str) -> Option<&str> {
     let line = text.split('\n').find(|line| !line.trim().is_empty())?;
     let rest = line.trim_start_matches([' ', '\t']);

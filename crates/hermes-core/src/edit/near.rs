@@ -1,17 +1,17 @@
-//! What a text that was not found may have meant.
+//! Suggestions for a text that was not found.
 
 use super::similarity::{Work, ratio_within};
 
 const MAX_PLACES: usize = 3;
 const AROUND: usize = 2;
 const LEAST: f64 = 0.3;
-/// Lines looked at; a larger file is not worth the time.
+/// Maximum number of lines searched; a larger file takes too long.
 const MAX_LINES: usize = 20_000;
 const MAX_LINE_CHARS: usize = 400;
-/// What the search for a hint may take.
+/// Work limit of the search for a hint.
 const WORK: u64 = 10_000_000;
 
-/// Up to three places that begin like `old`, with line numbers; `None` when nothing is near.
+/// Up to three places that begin like `old`, with line numbers; `None` if nothing is similar.
 pub fn nearest(content: &str, old: &str) -> Option<String> {
     let anchor = old.lines().map(str::trim).find(|line| !line.is_empty())?;
     let height = old.lines().count();

@@ -1,15 +1,15 @@
-//! How alike two texts are, by Ratcliff and Obershelp, as Python's `difflib` counts: the
-//! thresholds of the strategies are figures of that measure.
+//! Similarity of two texts by Ratcliff and Obershelp, as in Python's `difflib`, from which the
+//! thresholds of the strategies come.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::Range;
 
-/// From this length on, what is frequent in the second text is no anchor.
+/// From this length on, frequent items of the second text are not used as anchors.
 const POPULAR_FROM: usize = 200;
 
-/// How many steps comparing may still take. A step looks at one character (or line) of one text
-/// against one place in the other; the time of a search is bounded by them, whatever the texts.
+/// Remaining steps for comparisons. A step compares one character (or line) of one text with one
+/// position in the other; this bounds the time of a search for any input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
     left: u64,
@@ -20,12 +20,12 @@ impl Work {
         Self { left: steps }
     }
 
-    /// Whether nothing more may be compared.
+    /// Whether the limit is reached.
     pub fn is_used_up(&self) -> bool {
         self.left == 0
     }
 
-    /// What is left of it.
+    /// Remaining steps.
     pub fn left(&self) -> u64 {
         self.left
     }
@@ -35,7 +35,7 @@ impl Work {
     }
 }
 
-/// A stretch of both texts: equal, or replaced (either side may be empty).
+/// A range of both texts: equal, or replaced (either side may be empty).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opcode {
     pub equal: bool,
@@ -43,14 +43,14 @@ pub struct Opcode {
     pub new: Range<usize>,
 }
 
-/// 0 (nothing in common) to 1 (the same), over characters.
+/// 0 (nothing in common) to 1 (equal), over characters.
 pub fn ratio(a: &str, b: &str) -> f64 {
     ratio_within(a, b, &mut Work::of(u64::MAX))
 }
 
-/// The same, too low once the work is used up.
+/// Like [`ratio`], but too low once the work is used up.
 pub(super) fn ratio_within(a: &str, b: &str, work: &mut Work) -> f64 {
-    // Taking the texts apart is work, too.
+    // Splitting the texts counts as work, too.
     work.spend(a.len());
     if work.is_used_up() {
         return 0.0;
@@ -66,7 +66,7 @@ pub(super) fn ratio_within(a: &str, b: &str, work: &mut Work) -> f64 {
     2.0 * same as f64 / total as f64
 }
 
-/// A line whose characters were counted: it is compared with many others.
+/// A line with its character counts, to compare with many others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CountedLine<'a> {
     text: &'a str,
@@ -74,7 +74,7 @@ pub(super) struct CountedLine<'a> {
 }
 
 impl<'a> CountedLine<'a> {
-    /// Without the white space around it.
+    /// Without surrounding whitespace.
     pub(super) fn trimmed(text: &'a str) -> Self {
         let text = text.trim();
         let chars = text.chars().count();
@@ -82,7 +82,7 @@ impl<'a> CountedLine<'a> {
     }
 }
 
-/// Whether [`ratio`] reaches `least`, mostly without computing it.
+/// Whether [`ratio`] reaches `least`, usually without computing it.
 pub(super) fn at_least(
     a: CountedLine<'_>,
     b: CountedLine<'_>,
@@ -102,7 +102,7 @@ pub(super) fn at_least(
     reaches(common_characters(a.text, b.text)) && ratio_within(a.text, b.text, work) >= least
 }
 
-/// Characters in common, wherever they stand: never less than what matches in order.
+/// Number of common characters in any order: an upper bound for those that match in order.
 fn common_characters(a: &str, b: &str) -> usize {
     let mut counts: HashMap<char, usize> = HashMap::new();
     for c in b.chars() {
@@ -124,7 +124,7 @@ pub fn opcodes<T: Copy + Eq + Hash>(a: &[T], b: &[T]) -> Vec<Opcode> {
     opcodes_within(a, b, &mut Work::of(u64::MAX))
 }
 
-/// The same with so much work: right in any case, coarser once it is used up.
+/// Like [`opcodes`] with this much work: always correct, but coarser once it is used up.
 pub(super) fn opcodes_within<T: Copy + Eq + Hash>(
     a: &[T],
     b: &[T],
@@ -199,8 +199,8 @@ fn places<T: Copy + Eq + Hash>(b: &[T]) -> HashMap<T, Vec<usize>> {
     places
 }
 
-/// The longest common run inside the bounds; of equals the earliest. It is then widened over
-/// frequent items, which do not count as anchors.
+/// The longest common run inside the bounds; the earliest of equal ones. It is then extended over
+/// frequent items, which are not used as anchors.
 fn longest<T: Copy + Eq + Hash>(
     a: &[T],
     b: &[T],

@@ -1,4 +1,4 @@
-//! The nine ways of finding a text, strictest first.
+//! The nine matching strategies, strictest first.
 
 use std::ops::Range;
 
@@ -8,28 +8,28 @@ use super::similarity::{self, CountedLine, Work};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
     Exact,
-    /// Each line without the white space around it.
+    /// Each line without surrounding whitespace.
     LineTrimmed,
-    /// Runs of blanks and tabs as one blank.
+    /// Runs of spaces and tabs as one space.
     WhitespaceNormalized,
     /// Each line without its indentation.
     IndentationFlexible,
-    /// `\n`, `\t`, `\r` written out mean the characters.
+    /// Escaped `\n`, `\t`, `\r` mean the characters.
     EscapeNormalized,
-    /// The first and last line without the white space around them.
+    /// The first and last line without surrounding whitespace.
     TrimmedBoundary,
-    /// Typographic quotes, dashes, blanks and dots as the plain ones.
+    /// Typographic quotes, dashes, spaces and ellipses as plain ones.
     UnicodeNormalized,
-    /// The first and last line fit, what is between them is alike.
+    /// The first and last line match, and what is between them is similar.
     BlockAnchor,
-    /// At least half of the lines are much alike.
+    /// At least half of the lines are very similar.
     ContextAware,
 }
 
-/// Likeness of what is between the anchors: of the only candidate, of one among several.
+/// Required similarity between the anchors: for the only candidate, for one among several.
 const MIDDLE_OF_ONE: f64 = 0.5;
 const MIDDLE_OF_SEVERAL: f64 = 0.7;
-/// Likeness of a line.
+/// Required similarity of a line.
 const LINE: f64 = 0.8;
 
 impl Strategy {
@@ -59,7 +59,7 @@ impl Strategy {
         }
     }
 
-    /// Byte ranges of `content` that fit `old`.
+    /// Byte ranges of `content` that match `old`.
     pub(super) fn find(self, content: &str, old: &str, work: &mut Work) -> Vec<Range<usize>> {
         match self {
             Self::Exact => exact(content, old),
@@ -82,7 +82,7 @@ fn exact(content: &str, old: &str) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// The lines of a text with their places, as splitting at `\n` gives them.
+/// The lines of a text with their ranges, split at `\n`.
 struct Lines<'a> {
     lines: Vec<&'a str>,
     starts: Vec<usize>,
@@ -100,7 +100,7 @@ impl<'a> Lines<'a> {
         Self { lines, starts }
     }
 
-    /// The place of `count` lines from `first` on, without the last line end.
+    /// The range of `count` lines from `first` on, without the last line break.
     fn place(&self, first: usize, count: usize) -> Range<usize> {
         let last = first + count - 1;
         self.starts[first]..self.starts[last] + self.lines[last].len()
@@ -126,13 +126,13 @@ fn by_lines(content: &str, old: &str, plain: fn(&str) -> &str) -> Vec<Range<usiz
         .collect()
 }
 
-/// Where the lines `wanted` stand in `have`. Each line is looked at a bounded number of times, however
-/// much the lines repeat themselves.
+/// Where the lines `wanted` occur in `have`. Each line is examined a bounded number of times,
+/// however repetitive the text is (Knuth–Morris–Pratt).
 fn runs(have: &[&str], wanted: &[&str]) -> Vec<usize> {
     if wanted.is_empty() {
         return (0..=have.len()).collect();
     }
-    // How much of the beginning is found again at the end of each beginning.
+    // The failure table of the pattern.
     let mut again = vec![0; wanted.len()];
     let mut fits = 0;
     for at in 1..wanted.len() {
@@ -156,9 +156,9 @@ fn runs(have: &[&str], wanted: &[&str]) -> Vec<usize> {
     found
 }
 
-/// A changed copy of a text that knows which pieces were changed. Where nothing was, places differ
-/// by what the changes before them added or took: a text without changes costs nothing.
-struct Mapped {
+/// A changed copy of a text with the list of changed pieces. Elsewhere positions differ by the
+/// length changes before them, so a text without changes costs nothing.
+struct MappedText {
     text: String,
     /// Changed pieces in order.
     pieces: Vec<Piece>,
@@ -169,7 +169,7 @@ struct Piece {
     original: Range<usize>,
 }
 
-impl Mapped {
+impl MappedText {
     fn with_room_for(text: &str) -> Self {
         Self {
             text: String::with_capacity(text.len()),
@@ -177,7 +177,7 @@ impl Mapped {
         }
     }
 
-    /// Text that stays as it is.
+    /// Unchanged text.
     fn keep(&mut self, text: &str) {
         self.text.push_str(text);
     }
@@ -191,8 +191,8 @@ impl Mapped {
         });
     }
 
-    /// The original of a place of the copy. A place that begins inside a changed piece has none;
-    /// one that ends inside takes the whole of it.
+    /// The original range of a range of the copy. A range that begins inside a changed piece has
+    /// none; one that ends inside includes the whole piece.
     fn original(&self, place: &Range<usize>) -> Option<Range<usize>> {
         let before = self
             .pieces
@@ -230,8 +230,8 @@ fn whitespace(content: &str, old: &str) -> Vec<Range<usize>> {
         .collect()
 }
 
-fn collapsed(text: &str) -> Mapped {
-    let mut copy = Mapped::with_room_for(text);
+fn collapsed(text: &str) -> MappedText {
+    let mut copy = MappedText::with_room_for(text);
     let mut kept = 0;
     let mut chars = text.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
@@ -273,7 +273,7 @@ fn boundary(content: &str, old: &str) -> Vec<Range<usize>> {
     let lines = Lines::of(content);
     let have = &lines.lines;
     let (top, bottom) = (wanted[0].trim(), wanted[count - 1].trim());
-    // What is between the first and the last line fits as it stands.
+    // The lines between the first and the last match exactly.
     let inner = if count > 2 {
         &wanted[1..count - 1]
     } else {
@@ -312,9 +312,9 @@ fn unicode(content: &str, old: &str) -> Vec<Range<usize>> {
         .collect()
 }
 
-/// Plain characters in place of typographic ones.
-fn ascii(text: &str) -> Mapped {
-    let mut copy = Mapped::with_room_for(text);
+/// Plain characters instead of typographic ones.
+fn ascii(text: &str) -> MappedText {
+    let mut copy = MappedText::with_room_for(text);
     let mut kept = 0;
     for (at, c) in text.char_indices() {
         if let Some(plain) = plain_of(c) {
@@ -367,7 +367,7 @@ fn anchors(content: &str, old: &str, work: &mut Work) -> Vec<Range<usize>> {
             if count == 2 {
                 return true;
             }
-            // Putting the lines together is work, too.
+            // Joining the lines counts as work, too.
             work.spend(middle.len());
             if work.is_used_up() {
                 return false;

@@ -477,3 +477,65 @@ pub const COMMANDS: &[CommandDef] = &[
     .on(Surfaces::LOCAL),
     def(Info, Verb::Version, "version", "", "show the version"),
 ];
+
+/// What only a chat has, after the commands above in its lists. `platform` is `platforms` with what a chat
+/// can do to them.
+pub const CHAT_COMMANDS: &[CommandDef] = &[
+    def(
+        Busy,
+        Verb::Approve,
+        "approve",
+        "[all] [session|always]",
+        "allow what waits for you",
+    )
+    .on(Surfaces::CHAT),
+    def(
+        Busy,
+        Verb::Deny,
+        "deny",
+        "[all] [reason]",
+        "refuse what waits for you",
+    )
+    .on(Surfaces::CHAT),
+    def(
+        Settings,
+        Verb::SetHome,
+        "sethome",
+        "",
+        "make this chat the home of the platform",
+    )
+    .or(&["set-home"])
+    .on(Surfaces::CHAT),
+    def(
+        Tools,
+        Verb::Platforms,
+        "platform",
+        "[list | pause name | resume name]",
+        "the platforms of the gateway",
+    )
+    .on(Surfaces::CHAT),
+    def(
+        Tools,
+        Verb::Restart,
+        "restart",
+        "",
+        "restart the gateway; running turns continue afterwards",
+    )
+    .on(Surfaces::CHAT),
+    def(
+        Settings,
+        Verb::Voice,
+        "voice",
+        "[on | off | tts | status]",
+        "whether answers are spoken here",
+    )
+    .on(Surfaces::CHAT),
+    def(
+        Info,
+        Verb::Start,
+        "start",
+        "",
+        "nothing: clients send it by themselves",
+    )
+    .on(Surfaces::CHAT),
+];

@@ -1,4 +1,4 @@
-//! Making, finding and clearing away containers.
+//! Creates, finds and removes containers.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use tokio::process::Command;
 use super::ContainerSettings;
 use crate::environment::ExecError;
 
-/// An image may have to be fetched.
+/// An image may have to be pulled.
 const SLOW: Duration = Duration::from_mins(10);
 const QUICK: Duration = Duration::from_mins(1);
 
@@ -23,7 +23,7 @@ pub(super) fn find_program() -> Result<PathBuf, ExecError> {
         if path.is_file() || on_path(&path).is_some() {
             return Ok(path);
         }
-        // A program that was named is not replaced by another.
+        // A configured program is not replaced by another.
         return Err(ExecError::Unavailable(format!(
             "HERMES_DOCKER_BINARY names {}, which does not exist",
             path.display()
@@ -50,14 +50,14 @@ pub(super) fn program(settings: &ContainerSettings) -> Command {
     for (name, value) in &settings.program_env {
         command.env(name, value);
     }
-    // Values are taken over by name, so that they show in no table of processes.
+    // Values are passed by name, so that they do not show up in a process list.
     for (name, value) in &settings.forward {
         command.env(name, value);
     }
     command
 }
 
-/// Changes with everything the container is made from: image, mounts, limits, values.
+/// Changes with everything the container is created from: image, mounts, limits, values.
 pub(super) fn fingerprint(settings: &ContainerSettings) -> String {
     let text = serde_json::to_string(settings).unwrap_or_default();
     let digest = Sha256::digest(text.as_bytes());
@@ -88,7 +88,7 @@ fn label(value: &str) -> String {
     text
 }
 
-/// A running container: ours from before, or a new one.
+/// A running container: an existing one of ours, or a new one.
 pub(super) async fn ensure(settings: &ContainerSettings) -> Result<String, ExecError> {
     if let Some((id, state)) = find(settings).await? {
         // Docker says "running", podman "Up 2 minutes ago".
@@ -98,7 +98,7 @@ pub(super) async fn ensure(settings: &ContainerSettings) -> Result<String, ExecE
         let started = output(settings, ["start", &id], QUICK).await;
         match started {
             Ok(_) => return Ok(id),
-            // Broken beyond starting: a new one takes its place.
+            // It cannot be started: replace it.
             Err(error) => {
                 tracing::warn!("container {id} does not start again: {error}");
                 remove(settings, &id).await?;
@@ -130,7 +130,7 @@ async fn find(settings: &ContainerSettings) -> Result<Option<(String, String)>, 
 async fn create(settings: &ContainerSettings) -> Result<String, ExecError> {
     let limited = output(settings, &arguments(settings, true)?, SLOW).await;
     let text = match limited {
-        Err(ExecError::Unavailable(why)) if lacks_limits(&why) => {
+        Err(ExecError::Unavailable(why)) if lacks_cgroups(&why) => {
             tracing::warn!(
                 "the container has no limits of memory, processors and processes: {why}"
             );
@@ -146,14 +146,14 @@ async fn create(settings: &ContainerSettings) -> Result<String, ExecError> {
 }
 
 /// Without control groups (rootless on old systems) limits cannot be set.
-fn lacks_limits(why: &str) -> bool {
+fn lacks_cgroups(why: &str) -> bool {
     let why = why.to_lowercase();
     ["cgroup", "cpu", "memory limit", "pids"]
         .iter()
         .any(|sign| why.contains(sign))
 }
 
-/// Everything for `run`, hardening first, so that a person's own arguments come last and win.
+/// All arguments of `run`; the user's own come last and override the hardening.
 pub(super) fn arguments(
     settings: &ContainerSettings,
     limited: bool,
@@ -213,7 +213,7 @@ pub(super) fn arguments(
 
 fn mounts(settings: &ContainerSettings, args: &mut Vec<String>) -> Result<(), ExecError> {
     let mut bind = |from: &Path, to: &str| -> Result<(), ExecError> {
-        // The separator of the argument cannot be part of a path.
+        // The argument separator cannot be part of a path.
         if from.to_string_lossy().contains(':') {
             let why = format!("{} cannot be mounted: it has a ':'", from.display());
             return Err(ExecError::Unavailable(why));
@@ -283,8 +283,8 @@ pub(super) async fn reap(
     for id in output(settings, args, QUICK).await?.lines() {
         let format = "{{.State.FinishedAt}}";
         let ended = output(settings, ["inspect", "--format", format, id], QUICK).await?;
-        // What cannot be dated is left alone.
-        let Some(ended) = read_time(ended.trim()) else {
+        // A container without a readable date is left alone.
+        let Some(ended) = parse_time(ended.trim()) else {
             continue;
         };
         if (now - ended).to_std().is_ok_and(|age| age >= older) {
@@ -296,7 +296,7 @@ pub(super) async fn reap(
 }
 
 /// As docker writes it (RFC 3339), and as podman does (`2026-01-02 03:04:05.6 +0000 UTC`).
-fn read_time(text: &str) -> Option<DateTime<Utc>> {
+fn parse_time(text: &str) -> Option<DateTime<Utc>> {
     let podman = text.rsplit_once(' ').map_or(text, |(time, _)| time);
     DateTime::parse_from_rfc3339(text)
         .or_else(|_| DateTime::parse_from_str(podman, "%Y-%m-%d %H:%M:%S%.f %z"))
@@ -304,7 +304,7 @@ fn read_time(text: &str) -> Option<DateTime<Utc>> {
         .map(|time| time.to_utc())
 }
 
-/// Runs the program; its standard output.
+/// Runs the program and returns its standard output.
 async fn output<S: AsRef<std::ffi::OsStr>>(
     settings: &ContainerSettings,
     args: impl IntoIterator<Item = S>,

@@ -1,4 +1,4 @@
-//! Commands in a container of docker or podman, by its command line.
+//! Commands in a docker or podman container, through the command line client.
 
 mod create;
 
@@ -11,16 +11,16 @@ use tokio::process::Command;
 
 use crate::environment::{Environment, EnvironmentInfo, ExecError};
 use crate::local::Declared;
-use crate::remote::{Remote, Transport};
+use crate::remote::{RemoteEnvironment, RemoteTransport};
 
-/// What a container is made from. Everything in here is part of its identity.
+/// Settings of a container. All of them are part of its identity.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct ContainerSettings {
     /// `docker`, `podman` or a path.
     #[serde(skip)]
     pub program: PathBuf,
     pub image: String,
-    /// Which agent's container it is: those of one task share it.
+    /// The agent it belongs to: containers of one task are shared.
     pub task: String,
     pub profile: String,
     pub cpu: f64,
@@ -32,22 +32,22 @@ pub struct ContainerSettings {
     pub forward: Vec<(String, String)>,
     /// Mounted at `/workspace`.
     pub workspace: Option<PathBuf>,
-    /// Keeps `/root` and `/workspace` here; `None`: in memory.
+    /// Stores `/root` and `/workspace` here; `None`: in memory.
     pub keep: Option<PathBuf>,
-    /// Read-only in the container: skills, caches.
+    /// Mounted read-only: skills, caches.
     pub shown: Vec<(PathBuf, PathBuf)>,
     pub extra_args: Vec<String>,
     pub host_user: Option<(u32, u32)>,
     /// Whether the container outlives this process.
     #[serde(skip)]
     pub persistent: bool,
-    /// Variables for the program itself (tests).
+    /// Variables for the client program itself (tests).
     #[serde(skip)]
     pub program_env: Vec<(String, String)>,
 }
 
 impl ContainerSettings {
-    /// `cwd`: where the session began, for `docker_mount_cwd_to_workspace`.
+    /// `cwd`: where the session started, for `docker_mount_cwd_to_workspace`.
     pub fn from_config(
         home: &Home,
         config: &Config,
@@ -111,20 +111,20 @@ impl ContainerSettings {
     }
 }
 
-struct Container {
+struct ContainerTransport {
     settings: ContainerSettings,
-    /// Its id, once it runs.
+    /// Its id once it runs.
     id: Mutex<Option<String>>,
     creating: tokio::sync::Mutex<()>,
 }
 
-/// Creates or finds its container at the first use.
+/// Creates or finds its container on first use.
 pub fn environment(settings: ContainerSettings) -> Arc<dyn Environment> {
     Arc::new(remote(settings))
 }
 
-/// The same; commands there get what skills declare, with the values of `env`.
-pub fn declaring(
+/// The same; commands get the variables that skills declare, with the values of `env`.
+pub fn environment_with_declared(
     settings: ContainerSettings,
     declared: Declared,
     env: &Env,
@@ -132,15 +132,15 @@ pub fn declaring(
     Arc::new(remote(settings).with_declared(declared, env.clone()))
 }
 
-fn remote(settings: ContainerSettings) -> Remote {
-    Remote::new(Arc::new(Container {
+fn remote(settings: ContainerSettings) -> RemoteEnvironment {
+    RemoteEnvironment::new(Arc::new(ContainerTransport {
         settings,
         id: Mutex::new(None),
         creating: tokio::sync::Mutex::new(()),
     }))
 }
 
-/// Removes containers of ours that ended long ago; how many. For the start of a gateway.
+/// Removes our containers that ended long ago and returns their number. For the start of a gateway.
 pub async fn reap(
     settings: &ContainerSettings,
     older: std::time::Duration,
@@ -149,7 +149,7 @@ pub async fn reap(
     create::reap(settings, older, clock.now()).await
 }
 
-impl Container {
+impl ContainerTransport {
     fn id(&self) -> Option<String> {
         self.id
             .lock()
@@ -162,11 +162,11 @@ impl Container {
     }
 }
 
-impl Transport for Container {
+impl RemoteTransport for ContainerTransport {
     fn info(&self) -> EnvironmentInfo {
         let settings = &self.settings;
         let network = if settings.network { "on" } else { "off" };
-        // What is mounted from here can be changed from there.
+        // Local mounts can be changed from inside.
         let isolated = settings.volumes.is_empty()
             && settings.workspace.is_none()
             && settings.extra_args.is_empty();
@@ -227,7 +227,7 @@ impl Transport for Container {
             let keep = self.settings.persistent;
             self.set_id(None);
             match (close, keep) {
-                // Left as it is, for the next process.
+                // Left running for the next process.
                 (true, true) => Ok(()),
                 (true, false) => create::remove(&self.settings, &id).await,
                 (false, _) => create::stop(&self.settings, &id).await,

@@ -1,6 +1,5 @@
-//! A command in the background. Its output goes to a file and its input comes from a named pipe, so
-//! that it does not notice when this program is restarted; a small shell around it notes its exit
-//! code and keeps the input open.
+//! A background command. Its output goes to a file and its input comes from a named pipe, so that it survives a
+//! restart of this program; a small shell around it records the exit code and keeps the input open.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -20,36 +19,36 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
 
-use super::family::{self, Family};
-use super::plain;
+use super::output_source::{OutputSource, TerminalMaster, async_fd, write_terminal};
+use super::process_tree::{self, ProcessTree};
 use super::pty;
-use super::source::{Source, Terminal, watched, write_terminal};
-use crate::confinement::{Launch, Watch};
-use crate::environment::{Background, BackgroundRecord, Chunk, ExecError, Exit};
+use super::safe_open;
+use crate::confinement::{Launch, QuarantineWatch};
+use crate::environment::{Background, BackgroundRecord, ExecError, Exit, OutputChunk};
 use crate::shell::quote_path;
 
-/// Of a log, at most about this much stays on disk; it is looked at this often.
+/// At most about this much of a log stays on disk; checked at this interval.
 const MAX_LOG: u64 = 16 << 20;
 const KEEP_LOG: u64 = 1 << 20;
-const LOG_LOOK: Duration = Duration::from_secs(30);
-/// How often it is looked whether a process made what would run later.
-pub(super) const LATER_LOOK: Duration = Duration::from_secs(1);
-/// After the end of a process, for the rest of its output.
+const LOG_CHECK_INTERVAL: Duration = Duration::from_secs(30);
+/// Interval of the check for files that would be executed later.
+pub(super) const QUARANTINE_INTERVAL: Duration = Duration::from_secs(1);
+/// For the remaining output after a process has ended.
 const DRAIN: Duration = Duration::from_millis(300);
 /// A program that does not read its input is not waited for longer.
-const WRITE_LIMIT: Duration = Duration::from_secs(5);
-const OPEN_LOOK: Duration = Duration::from_millis(10);
-/// Where no better way exists to learn of the end of a process.
-const ALIVE_LOOK: Duration = Duration::from_millis(500);
-/// An exit code as text.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+const OPEN_RETRY_INTERVAL: Duration = Duration::from_millis(10);
+/// If there is no better way to learn that a process has ended.
+const ALIVE_POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// Maximum length of the exit code file.
 const MAX_EXIT: u64 = 32;
 
-/// What is kept of one process.
-pub(super) struct Place {
+/// The stored files of one process.
+pub(super) struct ProcessDir {
     dir: PathBuf,
 }
 
-impl Place {
+impl ProcessDir {
     pub(super) fn create(processes: &Path, id: &str) -> Result<Self, ExecError> {
         let dir = processes.join(id);
         std::fs::DirBuilder::new()
@@ -76,17 +75,17 @@ impl Place {
         self.dir.join("exit")
     }
 
-    /// What must not appear while it runs, for whoever finds it again. Beside its directory, in which the process
-    /// itself can write.
-    fn awaited(&self) -> PathBuf {
+    /// Forbidden paths, for a program that adopts the process. Beside its directory, which the process itself
+    /// can write to.
+    fn forbidden_file(&self) -> PathBuf {
         self.dir.with_extension("awaited")
     }
 
-    fn keep(&self, watch: &Watch) -> Result<(), ExecError> {
+    fn store_watch(&self, watch: &QuarantineWatch) -> Result<(), ExecError> {
         let Some(json) = watch.to_json() else {
             return Ok(());
         };
-        let path = self.awaited();
+        let path = self.forbidden_file();
         let mut file = File::options()
             .create(true)
             .write(true)
@@ -98,24 +97,24 @@ impl Place {
             .map_err(|error| ExecError::file(&path, error))
     }
 
-    fn kept(&self) -> Watch {
-        std::fs::read(self.awaited())
-            .map(|json| Watch::from_json(&json))
+    fn load_watch(&self) -> QuarantineWatch {
+        std::fs::read(self.forbidden_file())
+            .map(|json| QuarantineWatch::from_json(&json))
             .unwrap_or_default()
     }
 
-    /// Nothing is looked for any more.
-    fn forget(&self) {
-        // It may never have been there.
-        let _ = std::fs::remove_file(self.awaited());
+    /// Stops checking for forbidden paths.
+    fn remove_watch(&self) {
+        // It may never have existed.
+        let _ = std::fs::remove_file(self.forbidden_file());
     }
 
-    /// The program that runs `program`, holds its input open until USR1 and notes its exit code.
-    pub(super) fn around(&self, program: &str) -> String {
+    /// The bash program that runs `program`, holds its input open until USR1 and records its exit code.
+    pub(super) fn wrap(&self, program: &str) -> String {
         let input = quote_path(&self.input());
         let exit = quote_path(&self.exit());
-        // job control gives the command ordinary signals: without it, `&` makes it ignore INT; what
-        // bash says about jobs, when one ends at once, is not the command's output
+        // Job control gives the command ordinary signals: without it, `&` makes it ignore INT. What bash prints
+        // about jobs is not part of the command's output.
         format!(
             "exec 9<>{input} 3>&1 4>&2 >/dev/null 2>&1\n\
              trap 'exec 9>&-; woken=1' USR1\n\
@@ -132,10 +131,10 @@ impl Place {
 
     fn open_log(&self) -> Result<File, ExecError> {
         let path = self.log();
-        plain::open_to_append(&path).map_err(|error| ExecError::file(&path, error))
+        safe_open::open_to_append(&path).map_err(|error| ExecError::file(&path, error))
     }
 
-    fn make_input(&self) -> Result<(), ExecError> {
+    fn create_input(&self) -> Result<(), ExecError> {
         let path = self.input();
         let mode = Mode::RUSR | Mode::WUSR;
         match mknodat(rustix::fs::CWD, &path, FileType::Fifo, mode, 0) {
@@ -144,34 +143,34 @@ impl Place {
         }
     }
 
-    fn noted_exit(&self) -> Option<Exit> {
-        let bytes = plain::read(&self.exit(), MAX_EXIT).ok()?;
+    fn recorded_exit(&self) -> Option<Exit> {
+        let bytes = safe_open::read(&self.exit(), MAX_EXIT).ok()?;
         let text = std::str::from_utf8(&bytes).ok()?;
         let code: i32 = text.strip_suffix('\n')?.parse().ok()?;
         Some(Exit::Code(code))
     }
 }
 
-/// Starts it.
+/// Starts a process.
 pub(super) fn start(
     launch: &Launch,
-    place: Place,
+    process_dir: ProcessDir,
     id: &str,
     pty: bool,
-    watch: Watch,
+    watch: QuarantineWatch,
 ) -> Result<LocalBackground, ExecError> {
     let could_not = || ExecError::io("the command could not be started");
-    let log = place.open_log()?;
-    place.keep(&watch)?;
+    let log = process_dir.open_log()?;
+    process_dir.store_watch(&watch)?;
     let mut command = super::command(launch);
     let mut terminal = None;
     if pty {
         let (near, far) = pty::open().map_err(could_not())?;
         let copy = |file: &File| file.try_clone().map_err(could_not());
         command.stdin(copy(&far)?).stdout(copy(&far)?).stderr(far);
-        terminal = Some(Source::terminal(near).map_err(could_not())?);
+        terminal = Some(OutputSource::terminal(near).map_err(could_not())?);
     } else {
-        place.make_input()?;
+        process_dir.create_input()?;
         command
             .stdin(Stdio::null())
             .stdout(log.try_clone().map_err(could_not())?)
@@ -181,47 +180,47 @@ pub(super) fn start(
     drop(command);
     let pid = child.id().unwrap_or_default();
     let start_time = start_time(pid);
-    let (ended, end) = watch::channel(End::Running);
-    let near = terminal.as_ref().and_then(Source::as_terminal);
+    let (ended, end) = watch::channel(ProcessPhase::Running);
+    let near = terminal.as_ref().and_then(OutputSource::as_terminal);
     let background = LocalBackground {
         record: BackgroundRecord {
             id: id.to_owned(),
             pid,
             start_time,
             pty,
-            dir: Some(place.dir.clone()),
+            dir: Some(process_dir.dir.clone()),
         },
-        family: Family::new(pid, start_time, id),
+        tree: ProcessTree::new(pid, start_time, id),
         terminal: near,
         stdin_closed: AtomicBool::new(false),
         end,
-        place,
+        process_dir,
     };
     let keeping = log.try_clone().map_err(could_not())?;
     let notes = log.try_clone().map_err(could_not())?;
-    let of_process = Place {
-        dir: background.place.dir.clone(),
+    let watched_dir = ProcessDir {
+        dir: background.process_dir.dir.clone(),
     };
     let name = format!("process {id}");
     task::spawn(&name, async move {
         let copying = copy_terminal(terminal, log);
         tokio::pin!(copying);
         let mut copied = false;
-        let keeping = keep_small(keeping);
+        let keeping = trim_log(keeping);
         tokio::pin!(keeping);
         let status = loop {
             tokio::select! {
                 status = child.wait() => break status,
                 () = &mut copying, if !copied => copied = true,
                 never = &mut keeping => match never {},
-                // What would run later does not wait for the end of a process that may have none.
-                () = tokio::time::sleep(LATER_LOOK) => note(&watch, Some(&notes)),
+                // Files that would be executed later are quarantined before a process ends that may never end.
+                () = tokio::time::sleep(QUARANTINE_INTERVAL) => quarantine_and_log(&watch, Some(&notes)),
             }
         };
-        note(&watch, Some(&notes));
-        of_process.forget();
+        quarantine_and_log(&watch, Some(&notes));
+        watched_dir.remove_watch();
         if !copied {
-            // the last words; a grandchild that keeps the terminal open is not waited for
+            // The last output; a grandchild that keeps the terminal open is not waited for.
             let _ = tokio::time::timeout(DRAIN, copying).await;
         }
         let exit = match status {
@@ -235,91 +234,92 @@ pub(super) fn start(
                 None
             }
         };
-        ended.send_replace(End::Over(exit));
+        ended.send_replace(ProcessPhase::Ended(exit));
     });
     Ok(background)
 }
 
-/// Puts aside what would run later; the log says so, where there is one.
-fn note(watch: &Watch, log: Option<&File>) {
-    if let (Some(words), Some(mut log)) = (watch.end(), log) {
-        // A log that cannot be written to has lost more than this.
+/// Quarantines files that would be executed later and mentions them in the log.
+fn quarantine_and_log(watch: &QuarantineWatch, log: Option<&File>) {
+    if let (Some(words), Some(mut log)) = (watch.quarantine(), log) {
+        // If the log cannot be written, more than this is lost.
         let _ = log.write_all(words.as_bytes());
     }
 }
 
-/// Finds it again by its number and start time.
+/// Finds a process again by its pid and start time.
 pub(super) fn adopt(record: BackgroundRecord, processes: &Path) -> Option<LocalBackground> {
     let dir = record
         .dir
         .clone()
         .unwrap_or_else(|| processes.join(&record.id));
-    let place = Place { dir };
-    let alive = record.start_time.is_some() && family::is_alive(record.pid, record.start_time);
-    let noted = place.noted_exit();
-    let watch = place.kept();
-    // What it left while nobody looked.
-    note(&watch, place.open_log().ok().as_ref());
+    let process_dir = ProcessDir { dir };
+    let alive =
+        record.start_time.is_some() && process_tree::is_alive(record.pid, record.start_time);
+    let recorded = process_dir.recorded_exit();
+    let watch = process_dir.load_watch();
+    // What it created while nobody checked.
+    quarantine_and_log(&watch, process_dir.open_log().ok().as_ref());
     if !alive {
-        place.forget();
+        process_dir.remove_watch();
     }
-    if !alive && noted.is_none() {
+    if !alive && recorded.is_none() {
         return None;
     }
-    let (ended, end) = watch::channel(End::Running);
+    let (ended, end) = watch::channel(ProcessPhase::Running);
     if alive {
         let (pid, start_time) = (record.pid, record.start_time);
-        let exit = Place {
-            dir: place.dir.clone(),
+        let exit = ProcessDir {
+            dir: process_dir.dir.clone(),
         };
-        let log = place.open_log().ok();
+        let log = process_dir.open_log().ok();
         let name = format!("process {}", record.id);
         task::spawn(&name, async move {
             let notes = exit.open_log().ok();
-            let note_all = || note(&watch, notes.as_ref());
+            let note_all = || quarantine_and_log(&watch, notes.as_ref());
             let keep = async {
                 match log {
-                    Some(log) => keep_small(log).await,
+                    Some(log) => trim_log(log).await,
                     None => std::future::pending().await,
                 }
             };
-            let gone = gone(pid, start_time);
+            let gone = wait_until_gone(pid, start_time);
             tokio::pin!(keep, gone);
             loop {
                 tokio::select! {
                     () = &mut gone => break,
                     never = &mut keep => match never {},
-                    () = tokio::time::sleep(LATER_LOOK) => note_all(),
+                    () = tokio::time::sleep(QUARANTINE_INTERVAL) => note_all(),
                 }
             }
             note_all();
-            exit.forget();
-            ended.send_replace(End::Over(exit.noted_exit()));
+            exit.remove_watch();
+            ended.send_replace(ProcessPhase::Ended(exit.recorded_exit()));
         });
     } else {
-        ended.send_replace(End::Over(noted));
+        ended.send_replace(ProcessPhase::Ended(recorded));
     }
     Some(LocalBackground {
-        family: Family::new(record.pid, record.start_time, &record.id),
+        tree: ProcessTree::new(record.pid, record.start_time, &record.id),
         record,
         terminal: None,
         stdin_closed: AtomicBool::new(false),
         end,
-        place,
+        process_dir,
     })
 }
 
 fn start_time(pid: u32) -> Option<u64> {
-    let stat = family::stat(i32::try_from(pid).ok()?)?;
+    let stat = process_tree::stat(i32::try_from(pid).ok()?)?;
     Some(stat.start_time)
 }
 
-/// Waits for the end of a process that is no child of ours.
-async fn gone(pid: u32, start_time: Option<u64>) {
+/// Waits for the end of a process that is not our child.
+async fn wait_until_gone(pid: u32, start_time: Option<u64>) {
     let handle = Pid::from_raw(pid as i32)
         .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
-        .and_then(|fd| watched(fd, tokio::io::Interest::READABLE).ok());
-    if !family::is_alive(pid, start_time) {
+        .and_then(|fd| async_fd(fd, tokio::io::Interest::READABLE).ok());
+    if !process_tree::is_alive(pid, start_time) {
         return;
     }
     if let Some(handle) = handle
@@ -327,15 +327,15 @@ async fn gone(pid: u32, start_time: Option<u64>) {
     {
         return;
     }
-    while family::is_alive(pid, start_time) {
-        tokio::time::sleep(ALIVE_LOOK).await;
+    while process_tree::is_alive(pid, start_time) {
+        tokio::time::sleep(ALIVE_POLL_INTERVAL).await;
     }
 }
 
 enum Never {}
 
-/// Writes what a terminal shows to the log, for as long as it is open.
-async fn copy_terminal(source: Option<Source>, mut log: File) {
+/// Copies terminal output to the log while the terminal is open.
+async fn copy_terminal(source: Option<OutputSource>, mut log: File) {
     let Some(mut source) = source else {
         return;
     };
@@ -347,47 +347,49 @@ async fn copy_terminal(source: Option<Source>, mut log: File) {
     }
 }
 
-/// Gives the beginning of a long log back to the file system. Offsets stay as they are.
-async fn keep_small(log: File) -> Never {
+/// Frees the disk space of the beginning of a long log. Offsets stay valid.
+async fn trim_log(log: File) -> Never {
     loop {
-        tokio::time::sleep(LOG_LOOK).await;
+        tokio::time::sleep(LOG_CHECK_INTERVAL).await;
         let Ok(meta) = log.metadata() else { continue };
         if meta.blocks() * 512 > MAX_LOG {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // a file system that cannot do this keeps the whole log
+            // A file system without hole punching keeps the whole log.
             let _ = fallocate(log.as_fd(), flags, 0, meta.len() - KEEP_LOG);
         }
     }
 }
 
-/// How far a process is.
+/// Life cycle of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum ProcessPhase {
     Running,
-    /// `None`: nobody knows how.
-    Over(Option<Exit>),
+    /// `None`: the exit status is unknown.
+    Ended(Option<Exit>),
 }
 
 pub(super) struct LocalBackground {
     record: BackgroundRecord,
-    family: Family,
-    terminal: Option<Terminal>,
+    tree: ProcessTree,
+    terminal: Option<TerminalMaster>,
     stdin_closed: AtomicBool,
-    end: watch::Receiver<End>,
-    place: Place,
+    end: watch::Receiver<ProcessPhase>,
+    process_dir: ProcessDir,
 }
 
 impl LocalBackground {
-    fn read_log(&self, from: u64, max: usize) -> Result<Chunk, ExecError> {
-        let path = self.place.log();
+    fn read_log(&self, from: u64, max: usize) -> Result<OutputChunk, ExecError> {
+        let path = self.process_dir.log();
         let wrong = |error| ExecError::file(&path, error);
-        let file = match plain::open(&path) {
+        let file = match safe_open::open(&path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Chunk::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(OutputChunk::default());
+            }
             Err(error) => return Err(wrong(error)),
         };
         let total = file.metadata().map_err(wrong)?.len();
-        // what was given back to the file system reads as zeros: begin behind it
+        // Freed parts read as zeros: start behind them.
         let first = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(from.min(total)));
         let from = first.unwrap_or(from).max(from).min(total);
         let length = (total - from).min(max as u64) as usize;
@@ -402,23 +404,23 @@ impl LocalBackground {
             }
         }
         bytes.truncate(filled);
-        Ok(Chunk {
+        Ok(OutputChunk {
             bytes: Bytes::from(bytes),
             total,
             from,
         })
     }
 
-    /// Right after the start nobody may have opened the other end yet.
+    /// Right after the start the other end may not be open yet.
     async fn open_input(&self) -> io::Result<pipe::Sender> {
         loop {
-            let opened = plain::open_pipe(&self.place.input());
+            let opened = safe_open::open_pipe(&self.process_dir.input());
             match opened.and_then(pipe::Sender::from_file) {
                 Err(error)
                     if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error())
-                        && *self.end.borrow() == End::Running =>
+                        && *self.end.borrow() == ProcessPhase::Running =>
                 {
-                    tokio::time::sleep(OPEN_LOOK).await;
+                    tokio::time::sleep(OPEN_RETRY_INTERVAL).await;
                 }
                 opened => return opened,
             }
@@ -438,11 +440,11 @@ impl LocalBackground {
             let mut pipe = self.open_input().await?;
             pipe.write_all(&bytes).await
         };
-        match tokio::time::timeout(WRITE_LIMIT, writing).await {
+        match tokio::time::timeout(WRITE_TIMEOUT, writing).await {
             Ok(result) => result.map_err(ExecError::io("its input cannot be written")),
             Err(_) => Err(ExecError::Unavailable(format!(
                 "it did not read its input for {} s; some of it may have arrived",
-                WRITE_LIMIT.as_secs()
+                WRITE_TIMEOUT.as_secs()
             ))),
         }
     }
@@ -454,7 +456,7 @@ impl LocalBackground {
                 .map_err(ExecError::io("its input cannot be written"));
         }
         self.stdin_closed.store(true, Ordering::Release);
-        if !family::is_alive(self.record.pid, self.record.start_time) {
+        if !process_tree::is_alive(self.record.pid, self.record.start_time) {
             return Ok(());
         }
         let Some(pid) = Pid::from_raw(self.record.pid as i32) else {
@@ -471,7 +473,7 @@ impl Background for LocalBackground {
         self.record.clone()
     }
 
-    fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Chunk, ExecError>> {
+    fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<OutputChunk, ExecError>> {
         Box::pin(std::future::ready(self.read_log(from, max)))
     }
 
@@ -485,7 +487,7 @@ impl Background for LocalBackground {
 
     fn kill(&self, grace: Duration) -> BoxFuture<'_, Result<(), ExecError>> {
         Box::pin(async move {
-            self.family.end(grace).await;
+            self.tree.terminate(grace).await;
             Ok(())
         })
     }
@@ -493,14 +495,14 @@ impl Background for LocalBackground {
     fn wait(&self) -> BoxFuture<'_, Option<Exit>> {
         let mut end = self.end.clone();
         Box::pin(async move {
-            if let Ok(end) = end.wait_for(|end| *end != End::Running).await {
+            if let Ok(end) = end.wait_for(|end| *end != ProcessPhase::Running).await {
                 return match *end {
-                    End::Running => None,
-                    End::Over(exit) => exit,
+                    ProcessPhase::Running => None,
+                    ProcessPhase::Ended(exit) => exit,
                 };
             }
-            // Whoever watched it is gone: this program ends. The process is there for the next one.
-            gone(self.record.pid, self.record.start_time).await;
+            // The watching task is gone because this program ends. The process stays for the next one.
+            wait_until_gone(self.record.pid, self.record.start_time).await;
             None
         })
     }

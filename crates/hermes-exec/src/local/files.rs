@@ -10,10 +10,10 @@ use hermes_core::BoxFuture;
 
 use crate::environment::{ExecError, FileKind, FileStat, Files, WriteOptions};
 
-/// Files, by way of the operating system.
+/// File access through the operating system.
 #[derive(Clone, Debug)]
 pub struct LocalFiles {
-    /// What `~` means.
+    /// The expansion of `~`.
     home: Option<PathBuf>,
 }
 
@@ -37,11 +37,11 @@ impl Files for LocalFiles {
         cwd: &'a Path,
     ) -> BoxFuture<'a, Result<PathBuf, ExecError>> {
         let absolute = self.absolute(path, cwd);
-        on_disk(path, move |_| Ok(follow(&absolute)))
+        run_blocking(path, move |_| Ok(resolve_existing(&absolute)))
     }
 
     fn stat<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<Option<FileStat>, ExecError>> {
-        on_disk(path, |path| match fs::metadata(path) {
+        run_blocking(path, |path| match fs::metadata(path) {
             Ok(meta) => Ok(Some(FileStat {
                 kind: kind(meta.file_type()),
                 size: meta.len(),
@@ -49,7 +49,7 @@ impl Files for LocalFiles {
                 modified_ns: i128::from(meta.mtime()) * 1_000_000_000
                     + i128::from(meta.mtime_nsec()),
             })),
-            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) if is_not_found(&error) => Ok(None),
             Err(error) => Err(error),
         })
     }
@@ -60,7 +60,7 @@ impl Files for LocalFiles {
         offset: u64,
         max: usize,
     ) -> BoxFuture<'a, Result<Bytes, ExecError>> {
-        on_disk(path, move |path| {
+        run_blocking(path, move |path| {
             let mut file = fs::File::open(path)?;
             file.seek(SeekFrom::Start(offset))?;
             let mut bytes = Vec::new();
@@ -75,14 +75,14 @@ impl Files for LocalFiles {
         content: Bytes,
         options: WriteOptions,
     ) -> BoxFuture<'a, Result<(), ExecError>> {
-        on_disk(path, move |path| write(path, &content, options))
+        run_blocking(path, move |path| write(path, &content, options))
     }
 
     fn list<'a>(
         &'a self,
         path: &'a Path,
     ) -> BoxFuture<'a, Result<Vec<(String, FileKind)>, ExecError>> {
-        on_disk(path, |path| {
+        run_blocking(path, |path| {
             let mut names = Vec::new();
             for entry in fs::read_dir(path)? {
                 let entry = entry?;
@@ -95,7 +95,7 @@ impl Files for LocalFiles {
     }
 
     fn remove<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<(), ExecError>> {
-        on_disk(path, |path| {
+        run_blocking(path, |path| {
             if fs::symlink_metadata(path)?.is_dir() {
                 fs::remove_dir(path)
             } else {
@@ -106,12 +106,12 @@ impl Files for LocalFiles {
 
     fn rename<'a>(&'a self, from: &'a Path, to: &'a Path) -> BoxFuture<'a, Result<(), ExecError>> {
         let to = to.to_owned();
-        on_disk(from, move |from| fs::rename(from, to))
+        run_blocking(from, move |from| fs::rename(from, to))
     }
 }
 
-/// Disks are slow: not on the threads of the runtime.
-fn on_disk<R: Send + 'static>(
+/// Disk access is slow, so it runs outside of the runtime's threads.
+fn run_blocking<R: Send + 'static>(
     path: &Path,
     work: impl FnOnce(&Path) -> io::Result<R> + Send + 'static,
 ) -> BoxFuture<'_, Result<R, ExecError>> {
@@ -125,9 +125,9 @@ fn on_disk<R: Send + 'static>(
     })
 }
 
-/// Beside the file, then in its place. A link stays one: what it points to is written.
+/// Writes a temporary file and renames it. A link is kept: its target is written.
 fn write(path: &Path, content: &[u8], options: WriteOptions) -> io::Result<()> {
-    let target = follow(path);
+    let target = resolve_existing(path);
     let dir = target.parent().unwrap_or(Path::new("/"));
     if options.create_parents {
         fs::create_dir_all(dir)?;
@@ -157,25 +157,25 @@ fn write(path: &Path, content: &[u8], options: WriteOptions) -> io::Result<()> {
     .map_err(|error| error.error)
 }
 
-/// The real path of what exists, with the rest of `path` behind it.
-fn follow(path: &Path) -> PathBuf {
+/// The canonical path of the existing part, with the rest of `path` appended.
+fn resolve_existing(path: &Path) -> PathBuf {
     let mut rest = Vec::new();
     let mut here = path.to_owned();
     loop {
         if let Ok(real) = fs::canonicalize(&here) {
             let whole = rest.iter().rev().fold(real, |dir, name| dir.join(name));
-            return normal(&whole);
+            return normalize(&whole);
         }
         let (Some(parent), Some(name)) = (here.parent(), here.components().next_back()) else {
-            return normal(path);
+            return normalize(path);
         };
         rest.push(name.as_os_str().to_owned());
         here = parent.to_owned();
     }
 }
 
-/// Without `.` and `..`, by the text alone.
-fn normal(path: &Path) -> PathBuf {
+/// Removes `.` and `..` lexically.
+fn normalize(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for component in path.components() {
         match component {
@@ -201,7 +201,7 @@ fn kind(of: fs::FileType) -> FileKind {
     }
 }
 
-fn is_absent(error: &io::Error) -> bool {
+fn is_not_found(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory

@@ -1,5 +1,5 @@
-//! A helper that starts commands: it is loaded once, which takes longer than most commands, and copies
-//! itself for each of them.
+//! Helpers that start commands: loading the binary takes longer than most commands, so a helper is loaded once
+//! and forks for each of them.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -20,229 +20,251 @@ use tokio::process::Child;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::leader::{EndedCopies, Leader, can_watch};
-use super::run::Ends;
-use crate::confinement::{Ahead, Launch};
-use crate::sandbox::HelperAnswer;
+use super::command_process::{CommandProcess, DiscardedForks, has_pidfd};
+use super::foreground::ChildStreams;
+use crate::confinement::{HelperStart, Launch};
+use crate::sandbox::HelperReply;
 
-/// A helper that nobody needed for this long is let go.
-const KEPT: Duration = Duration::from_mins(1);
-/// One that takes longer to start a command does not work.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// An idle helper is dropped after this time.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
+/// A helper that takes longer to start a command is broken.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// So many wait at most: one for each workspace that is in use.
-const MAX_WAITING: usize = 4;
+/// Maximum number of idle helpers: one for each workspace in use.
+const MAX_IDLE: usize = 4;
 
-/// A few of them wait.
+/// A pool of idle helpers.
 #[derive(Default)]
-pub(super) struct Helpers(Arc<Mutex<Slot>>);
+pub(super) struct Helpers(Arc<Mutex<HelperPool>>);
 
 #[derive(Default)]
-struct Slot {
-    /// The one that was used last comes last.
-    waiting: Vec<Waiting>,
-    /// Somebody sees to it that it does not wait for ever.
-    watched: bool,
+struct HelperPool {
+    /// The most recently used one comes last.
+    idle: Vec<IdleHelper>,
+    /// A task drops idle helpers.
+    has_reaper: bool,
     /// Nothing more is started.
     closed: bool,
 }
 
 /// A helper that waits for commands.
-struct Waiting {
+struct IdleHelper {
     launch: Launch,
-    room: Vec<u8>,
-    line: Arc<Line>,
+    jail_key: Vec<u8>,
+    connection: Arc<HelperConnection>,
     used: Instant,
 }
 
-/// The way to a helper. It ends its commands when nobody is left at this end: whoever waits for one of them
-/// holds the line.
-pub(super) struct Line {
+/// The connection to a helper. The helper kills its commands when it is closed, so every process of a command
+/// holds it.
+pub(super) struct HelperConnection {
     socket: UnixStream,
-    /// It is killed when it is let go; always there until then.
+    /// Killed on drop; always present until then.
     process: Option<Child>,
 }
 
-impl Drop for Line {
+impl Drop for HelperConnection {
     fn drop(&mut self) {
-        // Without a runtime this process ends, and nobody has to take note.
+        // Without a runtime this process is ending, and nothing has to be reaped.
         let (Some(mut process), Ok(_)) =
             (self.process.take(), tokio::runtime::Handle::try_current())
         else {
             return;
         };
         let helper = process.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        // An error means that it has ended.
+        // An error means that it has exited.
         let _ = process.start_kill();
         task::spawn("end of a helper", async move {
-            // There is nothing to do for one that was lost.
+            // If waiting fails, there is nothing to do.
             let _ = process.wait().await;
             if let Some(helper) = helper {
-                EndedCopies::AllOf(helper).reap().await;
+                DiscardedForks::AllOf(helper).reap().await;
             }
         });
     }
 }
 
 impl Helpers {
-    /// Starts a command. `None`: no helper could be had, and nothing was started.
-    pub(super) async fn start(&self, ahead: Ahead, ends: Arc<Ends>) -> io::Result<Option<Leader>> {
-        if !can_watch() {
+    /// Starts a command. `None`: no helper is available, and nothing was started.
+    pub(super) async fn start(
+        &self,
+        request: HelperStart,
+        child_streams: Arc<ChildStreams>,
+    ) -> io::Result<Option<CommandProcess>> {
+        if !has_pidfd() {
             return Ok(None);
         }
-        let slot = self.0.clone();
-        // Not given up halfway: there would be a command that nobody knows of.
+        let pool = self.0.clone();
+        // Not cancelled halfway: that would leave a command that nobody knows of.
         let started = task::spawn("start of a command", async move {
-            let leader = start(&slot, &ahead, &ends).await;
-            drop(ends);
-            leader
+            let process = start(&pool, &request, &child_streams).await;
+            drop(child_streams);
+            process
         });
         match started.await {
-            Ok(Ok(leader)) => leader,
+            Ok(Ok(process)) => process,
             Ok(Err(panicked)) => Err(io::Error::other(panicked)),
             Err(stopped) => Err(io::Error::other(stopped)),
         }
     }
 
     pub(super) async fn close(&self) {
-        let mut slot = self.0.lock().await;
-        slot.closed = true;
-        slot.waiting.clear();
+        let mut pool = self.0.lock().await;
+        pool.closed = true;
+        pool.idle.clear();
     }
 }
 
-async fn start(slot: &Arc<Mutex<Slot>>, ahead: &Ahead, ends: &Ends) -> io::Result<Option<Leader>> {
-    let mut held = slot.lock().await;
-    let fits = |helper: &Waiting| helper.launch == ahead.helper && helper.room == ahead.room;
-    let mut helper = match held.waiting.iter().position(fits) {
-        Some(at) => held.waiting.remove(at),
-        None => Waiting::start(ahead)?,
+async fn start(
+    pool: &Arc<Mutex<HelperPool>>,
+    request: &HelperStart,
+    child_streams: &ChildStreams,
+) -> io::Result<Option<CommandProcess>> {
+    let mut locked = pool.lock().await;
+    let fits = |helper: &IdleHelper| {
+        helper.launch == request.helper && helper.jail_key == request.jail_key
     };
-    let Some(pid) = helper.order(&ahead.order, ends).await else {
+    let mut helper = match locked.idle.iter().position(fits) {
+        Some(at) => locked.idle.remove(at),
+        None => IdleHelper::start(request)?,
+    };
+    let Some(pid) = helper.request(&request.request, child_streams).await else {
         return Ok(None);
     };
     helper.used = Instant::now();
-    let line = helper.line.clone();
-    if !held.closed {
-        if held.waiting.len() >= MAX_WAITING {
-            held.waiting.remove(0);
+    let connection = helper.connection.clone();
+    if !locked.closed {
+        if locked.idle.len() >= MAX_IDLE {
+            locked.idle.remove(0);
         }
-        held.waiting.push(helper);
-        if !std::mem::replace(&mut held.watched, true) {
-            task::spawn("helper of commands", watch(Arc::downgrade(slot)));
+        locked.idle.push(helper);
+        if !std::mem::replace(&mut locked.has_reaper, true) {
+            task::spawn("helper of commands", reap_idle(Arc::downgrade(pool)));
         }
     }
-    drop(held);
-    Leader::copied(pid, line).map(Some)
+    drop(locked);
+    CommandProcess::forked(pid, connection).map(Some)
 }
 
-/// Lets go of a helper that nobody needs.
-async fn watch(slot: Weak<Mutex<Slot>>) {
-    let mut until = Instant::now() + KEPT;
+/// Drops idle helpers.
+async fn reap_idle(pool: Weak<Mutex<HelperPool>>) {
+    let mut until = Instant::now() + IDLE_TIMEOUT;
     loop {
         tokio::time::sleep_until(until).await;
-        let Some(slot) = slot.upgrade() else {
+        let Some(pool) = pool.upgrade() else {
             return;
         };
-        let mut slot = slot.lock().await;
-        slot.waiting
-            .retain(|helper| helper.used + KEPT > Instant::now());
-        let Some(helper) = slot.waiting.first() else {
-            slot.watched = false;
+        let mut pool = pool.lock().await;
+        pool.idle
+            .retain(|helper| helper.used + IDLE_TIMEOUT > Instant::now());
+        let Some(helper) = pool.idle.first() else {
+            pool.has_reaper = false;
             return;
         };
-        until = helper.used + KEPT;
+        until = helper.used + IDLE_TIMEOUT;
     }
 }
 
-impl Waiting {
-    fn start(ahead: &Ahead) -> io::Result<Self> {
+impl IdleHelper {
+    fn start(request: &HelperStart) -> io::Result<Self> {
         let (near, far) = std::os::unix::net::UnixStream::pair()?;
         near.set_nonblocking(true)?;
-        let mut command = super::command(&ahead.helper);
+        let mut command = super::command(&request.helper);
         command
             .stdin(OwnedFd::from(far))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .kill_on_drop(true);
-        let line = Line {
+        let connection = HelperConnection {
             socket: UnixStream::from_std(near)?,
             process: Some(command.spawn()?),
         };
         Ok(Self {
-            launch: ahead.helper.clone(),
-            room: ahead.room.clone(),
-            line: Arc::new(line),
+            launch: request.helper.clone(),
+            jail_key: request.jail_key.clone(),
+            connection: Arc::new(connection),
             used: Instant::now(),
         })
     }
 
-    /// Tells it what to start; who that is. `None`: nothing was started, and nothing will be.
-    async fn order(&mut self, order: &[u8], ends: &Ends) -> Option<Pid> {
-        let answer = tokio::time::timeout(PATIENCE, self.ask(order, ends)).await;
+    /// Sends a request and returns the pid of the command. `None`: nothing was or will be started.
+    async fn request(&mut self, request: &[u8], child_streams: &ChildStreams) -> Option<Pid> {
+        let answer =
+            tokio::time::timeout(START_TIMEOUT, self.exchange(request, child_streams)).await;
         let answer = match answer {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => {
                 tracing::debug!("the helper of commands is gone: {error}");
-                HelperAnswer::default()
+                HelperReply::default()
             }
             Err(_) => self.give_up(),
         };
-        if let Some(ended) = Pid::from_raw(answer.ended) {
-            task::spawn("end of a copy", EndedCopies::One(ended).reap());
+        if let Some(ended) = Pid::from_raw(answer.discarded) {
+            task::spawn("end of a copy", DiscardedForks::One(ended).reap());
         }
         Pid::from_raw(answer.command)
     }
 
-    async fn ask(&mut self, order: &[u8], ends: &Ends) -> io::Result<HelperAnswer> {
-        let socket = &self.line.socket;
+    async fn exchange(
+        &mut self,
+        request: &[u8],
+        child_streams: &ChildStreams,
+    ) -> io::Result<HelperReply> {
+        let socket = &self.connection.socket;
         let mut sent = socket
-            .async_io(Interest::WRITABLE, || send(socket, order, ends.all()))
+            .async_io(Interest::WRITABLE, || {
+                send(socket, request, child_streams.all())
+            })
             .await?;
-        while sent < order.len() {
+        while sent < request.len() {
             socket.writable().await?;
-            sent += would_block(socket.try_write(&order[sent..]))?;
+            sent += zero_if_would_block(socket.try_write(&request[sent..]))?;
         }
-        let mut answer = [0; HelperAnswer::LENGTH];
+        let mut answer = [0; HelperReply::LENGTH];
         let mut received = 0;
         while received < answer.len() {
             socket.readable().await?;
             match socket.try_read(&mut answer[received..]) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                read => received += would_block(read)?,
+                read => received += zero_if_would_block(read)?,
             }
         }
-        Ok(HelperAnswer::read(answer))
+        Ok(HelperReply::decode(answer))
     }
 
-    /// From now on it cannot answer, and what cannot does not run; it may just have answered.
-    fn give_up(&self) -> HelperAnswer {
+    /// Closes the connection, so that the helper cannot reply and will not start the command; a reply may have
+    /// just arrived.
+    fn give_up(&self) -> HelperReply {
         tracing::warn!("the helper of commands does not answer");
-        let mut answer = [0; HelperAnswer::LENGTH];
-        // Asked of the kernel itself: what the runtime knows may be older.
-        let socket = &self.line.socket;
+        let mut answer = [0; HelperReply::LENGTH];
+        // Read from the kernel directly: the runtime's readiness may be outdated.
+        let socket = &self.connection.socket;
         let read = shutdown(socket, Shutdown::Read)
             .and_then(|()| recv(socket, &mut answer, RecvFlags::DONTWAIT));
         match read {
-            Ok((_, HelperAnswer::LENGTH)) => HelperAnswer::read(answer),
-            _ => HelperAnswer::default(),
+            Ok((_, HelperReply::LENGTH)) => HelperReply::decode(answer),
+            _ => HelperReply::default(),
         }
     }
 }
 
-/// Nothing yet is no error.
-fn would_block(moved: io::Result<usize>) -> io::Result<usize> {
+/// Nothing available yet is not an error.
+fn zero_if_would_block(moved: io::Result<usize>) -> io::Result<usize> {
     match moved {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
         moved => moved,
     }
 }
 
-fn send(socket: &UnixStream, order: &[u8], ends: [BorrowedFd<'_>; 3]) -> io::Result<usize> {
+fn send(
+    socket: &UnixStream,
+    request: &[u8],
+    child_streams: [BorrowedFd<'_>; 3],
+) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-    let mut beside = SendAncillaryBuffer::new(&mut space);
-    beside.push(SendAncillaryMessage::ScmRights(&ends));
-    let pieces = [IoSlice::new(order)];
-    let sent = sendmsg(socket.as_fd(), &pieces, &mut beside, SendFlags::NOSIGNAL)?;
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&child_streams));
+    let pieces = [IoSlice::new(request)];
+    let sent = sendmsg(socket.as_fd(), &pieces, &mut ancillary, SendFlags::NOSIGNAL)?;
     Ok(sent)
 }

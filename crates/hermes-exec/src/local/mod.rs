@@ -1,17 +1,16 @@
-//! This machine. Every command gets a fresh bash in a session of its own, started through what
-//! confines it.
+//! This machine. Every command runs in a fresh bash in its own session, started through the sandbox.
 
 mod background;
-pub(crate) mod family;
+mod command_process;
 mod files;
+mod foreground;
 mod helper;
-mod leader;
-mod plain;
+mod output_source;
+pub(crate) mod process_tree;
 mod pty;
-mod run;
+mod safe_open;
 mod scratch;
 mod snapshot;
-mod source;
 mod variables;
 
 use std::ffi::OsString;
@@ -24,18 +23,18 @@ use hermes_core::BoxFuture;
 use tokio::sync::OnceCell;
 
 pub use files::LocalFiles;
-pub use snapshot::Login;
-pub use variables::{Declared, Policy};
+pub use snapshot::LoginScripts;
+pub use variables::{Declared, VariablePolicy};
 
 use crate::confinement::{Confine, Confinement, Launch};
 use crate::environment::{
-    Background, BackgroundRecord, Environment, EnvironmentInfo, Exec, ExecError, Exit, Files,
-    Finished, Sink, Start, Stream, Variables,
+    Background, BackgroundRecord, BackgroundStart, Environment, EnvironmentInfo, Exec, ExecError,
+    ExecOutcome, Exit, Files, OutputSink, OutputStream, Variables,
 };
-use crate::shell::{self, MARK, Program};
+use crate::shell::{self, BashProgram, MARK};
 use helper::Helpers;
-use scratch::Places;
-use snapshot::Snapshot;
+use scratch::CallDirectories;
+use snapshot::LoginSnapshot;
 
 /// A longer command is passed as a file: the kernel limits one argument to 128 KiB.
 const MAX_ARGUMENT: usize = 96 * 1024;
@@ -44,13 +43,13 @@ const MAX_ARGUMENT: usize = 96 * 1024;
 #[derive(Clone, Debug)]
 pub struct LocalSettings {
     pub bash: PathBuf,
-    pub variables: Policy,
-    pub login: Login,
+    pub variables: VariablePolicy,
+    pub login: LoginScripts,
     /// Between TERM and KILL.
     pub grace: Duration,
-    /// Where output of background processes is kept.
+    /// Where the output of background processes is stored.
     pub processes: PathBuf,
-    /// Where no confined command can write: what is run without limits is read from here.
+    /// A directory that no confined command can write to: what runs without limits is read from here.
     pub own: PathBuf,
 }
 
@@ -63,7 +62,7 @@ impl LocalSettings {
         declared: Declared,
     ) -> Self {
         let terminal = &config.terminal;
-        let variables = Policy::from_config(home, config, env, process, declared);
+        let variables = VariablePolicy::from_config(home, config, env, process, declared);
         let expand = |file: &str| match (file.strip_prefix("~/"), variables.base().get("HOME")) {
             (Some(rest), Some(dir)) => Path::new(dir).join(rest),
             _ => PathBuf::from(file),
@@ -85,7 +84,7 @@ impl LocalSettings {
         let grace = terminal.daemon_term_grace_seconds;
         Self {
             bash: find_bash(variables.base().get("PATH").map_or("", String::as_str)),
-            login: Login { files, login: true },
+            login: LoginScripts { files, login: true },
             grace: Duration::try_from_secs_f64(grace).unwrap_or(Duration::from_secs(2)),
             processes: home.join("processes"),
             own: home.cache_dir().join("exec"),
@@ -95,7 +94,7 @@ impl LocalSettings {
 }
 
 /// Pagers run no commands and write no files; a merge opens no editor.
-const AT_A_TERMINAL: &[(&str, &str)] = &[
+const TERMINAL_VARIABLES: &[(&str, &str)] = &[
     ("LESSSECURE", "1"),
     ("PAGERSECURE", "1"),
     ("GIT_MERGE_AUTOEDIT", "no"),
@@ -114,15 +113,15 @@ fn find_bash(path: &str) -> PathBuf {
 pub struct LocalEnvironment {
     settings: LocalSettings,
     confine: Arc<dyn Confine>,
-    scratch: Places,
-    snapshot: OnceCell<Snapshot>,
+    scratch: CallDirectories,
+    snapshot: OnceCell<LoginSnapshot>,
     files: LocalFiles,
     helpers: Helpers,
 }
 
 impl LocalEnvironment {
     pub fn new(settings: LocalSettings, confine: Arc<dyn Confine>) -> Result<Self, ExecError> {
-        let scratch = Places::new(&settings.own)?;
+        let scratch = CallDirectories::new(&settings.own)?;
         let home = settings.variables.base().get("HOME").map(PathBuf::from);
         Ok(Self {
             settings,
@@ -134,12 +133,12 @@ impl LocalEnvironment {
         })
     }
 
-    /// Reads the login shell now, so that the first command does not wait for it.
+    /// Reads the login shell in advance, so that the first command does not wait for it.
     pub async fn warm_up(&self) {
         self.snapshot().await;
     }
 
-    async fn snapshot(&self) -> &Snapshot {
+    async fn snapshot(&self) -> &LoginSnapshot {
         let settings = &self.settings;
         self.snapshot
             .get_or_init(|| {
@@ -157,7 +156,7 @@ impl LocalEnvironment {
     /// All variables of a command.
     fn variables(
         &self,
-        snapshot: &Snapshot,
+        snapshot: &LoginSnapshot,
         exports: Option<Variables>,
         extra: Variables,
         pty: bool,
@@ -168,8 +167,8 @@ impl LocalEnvironment {
         }
         if pty {
             variables.insert("TERM".to_owned(), "xterm-256color".to_owned());
-            // What is typed at a pager is not looked at: without these, `!command` there would run anything.
-            for (name, value) in AT_A_TERMINAL {
+            // Input to a pager is not checked: without these, `!command` there would run anything.
+            for (name, value) in TERMINAL_VARIABLES {
                 variables.insert((*name).to_owned(), (*value).to_owned());
             }
         }
@@ -182,7 +181,7 @@ impl LocalEnvironment {
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
-        // bash keeps this spelling of its directory when it is right
+        // bash keeps this spelling of its directory if it is correct
         env.insert("PWD".into(), cwd.into());
         Launch {
             program: self.settings.bash.clone().into(),
@@ -193,104 +192,109 @@ impl LocalEnvironment {
         }
     }
 
-    async fn run(&self, command: Exec, sink: &mut dyn Sink) -> Result<Finished, ExecError> {
-        if let Some(why) = cannot_enter(&command.cwd) {
-            sink.push(Stream::Err, why.as_bytes());
-            return Ok(Finished {
+    async fn run(
+        &self,
+        command: Exec,
+        sink: &mut dyn OutputSink,
+    ) -> Result<ExecOutcome, ExecError> {
+        if let Some(why) = cwd_error(&command.cwd) {
+            sink.push(OutputStream::Err, why.as_bytes());
+            return Ok(ExecOutcome {
                 exit: Exit::Code(126),
                 state: None,
             });
         }
         let snapshot = self.snapshot().await;
-        let dir = self.scratch.of_call(&command.confinement)?;
+        let dir = self.scratch.for_call(&command.confinement)?;
         let report = dir.path().join(scratch::REPORT);
-        let program = Program {
+        let program = BashProgram {
             prelude: snapshot.prelude.as_deref(),
             report: Some(&report),
-            ..Program::default()
+            ..BashProgram::default()
         };
-        let program = wrapped(&program, &command.script, dir.path())?;
-        let mark = mark();
+        let program = wrap_command(&program, &command.script, dir.path())?;
+        let mark = random_mark();
         let mut variables =
             self.variables(snapshot, command.exports, command.extra_env, command.pty);
         variables.insert(MARK.to_owned(), mark.clone());
         let launch = self.launch(program, variables, &command.cwd, command.pty);
         let confinement = command.confinement.with_writable(dir.path());
-        let limits = run::Limits {
+        let limits = foreground::RunLimits {
             timeout: command.timeout,
             cancel: command.cancel,
             grace: self.settings.grace,
-            may_leave: !confinement.is_off(),
+            kernel_cleans_up: !confinement.is_off(),
         };
         let watch = self.confine.watch(&confinement);
-        let streams = run::Streams {
+        let streams = foreground::StreamOptions {
             stdin: command.stdin,
             pty: command.pty,
             split: command.split,
         };
-        let mut noted = String::new();
+        let mut messages = String::new();
         let exit = {
             let following = self.follow(launch, &mark, (streams, &confinement), limits, sink);
             tokio::pin!(following);
             loop {
                 tokio::select! {
                     exit = &mut following => break exit,
-                    // What would run later does not wait for the end of a long command.
-                    () = tokio::time::sleep(background::LATER_LOOK) => noted.extend(watch.end()),
+                    // Files that would be executed later are quarantined before a long command ends.
+                    () = tokio::time::sleep(background::QUARANTINE_INTERVAL) => messages.extend(watch.quarantine()),
                 }
             }
         };
-        noted.extend(watch.end());
-        if !noted.is_empty() {
-            sink.push(Stream::Err, noted.as_bytes());
+        messages.extend(watch.quarantine());
+        if !messages.is_empty() {
+            sink.push(OutputStream::Err, messages.as_bytes());
         }
         let exit = exit?;
-        let state = plain::read(&report, shell::MAX_REPORT as u64).ok();
-        let state = state.and_then(|bytes| shell::read_report(&bytes));
-        Ok(Finished { exit, state })
+        let state = safe_open::read(&report, shell::MAX_REPORT as u64).ok();
+        let state = state.and_then(|bytes| shell::parse_report(&bytes));
+        Ok(ExecOutcome { exit, state })
     }
 
-    /// Starts a command in its limits and stays with it.
+    /// Starts a command with its limits and waits for its end.
     async fn follow(
         &self,
         launch: Launch,
         mark: &str,
-        (streams, confinement): (run::Streams, &Confinement),
-        limits: run::Limits,
-        sink: &mut dyn Sink,
+        (streams, confinement): (foreground::StreamOptions, &Confinement),
+        limits: foreground::RunLimits,
+        sink: &mut dyn OutputSink,
     ) -> Result<Exit, ExecError> {
         let could_not = || ExecError::io("the command could not be started");
-        let (ends, near) = run::open(&streams).map_err(could_not())?;
-        let ends = Arc::new(ends);
-        let copied = match self.confine.ahead(&launch, confinement)? {
-            Some(ahead) => self.helpers.start(ahead, ends.clone()).await,
+        let (child_streams, parent_streams) =
+            foreground::open_streams(&streams).map_err(could_not())?;
+        let child_streams = Arc::new(child_streams);
+        let forked = match self.confine.prepare_helper(&launch, confinement)? {
+            Some(start) => self.helpers.start(start, child_streams.clone()).await,
             None => Ok(None),
         };
-        let leader = if let Some(leader) = copied.map_err(could_not())? {
-            leader
+        let process = if let Some(process) = forked.map_err(could_not())? {
+            process
         } else {
             let launch = self.confine.wrap(launch, confinement)?;
-            run::start(&launch, &ends).map_err(could_not())?
+            foreground::spawn(&launch, &child_streams).map_err(could_not())?
         };
-        drop(ends);
-        run::follow(leader, near, mark, streams.stdin, limits, sink).await
+        drop(child_streams);
+        foreground::follow(process, parent_streams, mark, streams.stdin, limits, sink).await
     }
 
-    async fn start(&self, command: Start) -> Result<Box<dyn Background>, ExecError> {
-        if let Some(why) = cannot_enter(&command.cwd) {
+    async fn start(&self, command: BackgroundStart) -> Result<Box<dyn Background>, ExecError> {
+        if let Some(why) = cwd_error(&command.cwd) {
             return Err(ExecError::Unavailable(why.trim_end().to_owned()));
         }
         let snapshot = self.snapshot().await;
-        let place = background::Place::create(&self.settings.processes, &command.id)?;
-        let inner = Program {
+        let process_dir = background::ProcessDir::create(&self.settings.processes, &command.id)?;
+        let inner = BashProgram {
             prelude: snapshot.prelude.as_deref(),
-            ..Program::default()
+            ..BashProgram::default()
         };
-        let program = wrapped(&inner, &command.script, place.dir())?;
+        let program = wrap_command(&inner, &command.script, process_dir.dir())?;
         let program = if command.pty {
             program
         } else {
-            place.around(&program)
+            process_dir.wrap(&program)
         };
         let mut variables =
             self.variables(snapshot, command.exports, command.extra_env, command.pty);
@@ -299,10 +303,10 @@ impl LocalEnvironment {
             .entry("PYTHONUNBUFFERED".to_owned())
             .or_insert_with(|| "1".to_owned());
         let launch = self.launch(program, variables, &command.cwd, command.pty);
-        let confinement = command.confinement.with_writable(place.dir());
+        let confinement = command.confinement.with_writable(process_dir.dir());
         let launch = self.confine.wrap(launch, &confinement)?;
         let watch = self.confine.watch(&confinement);
-        let started = background::start(&launch, place, &command.id, command.pty, watch)?;
+        let started = background::start(&launch, process_dir, &command.id, command.pty, watch)?;
         Ok(Box::new(started))
     }
 }
@@ -319,12 +323,15 @@ impl Environment for LocalEnvironment {
     fn exec<'a>(
         &'a self,
         command: Exec,
-        sink: &'a mut dyn Sink,
-    ) -> BoxFuture<'a, Result<Finished, ExecError>> {
+        sink: &'a mut dyn OutputSink,
+    ) -> BoxFuture<'a, Result<ExecOutcome, ExecError>> {
         Box::pin(self.run(command, sink))
     }
 
-    fn spawn(&self, command: Start) -> BoxFuture<'_, Result<Box<dyn Background>, ExecError>> {
+    fn spawn(
+        &self,
+        command: BackgroundStart,
+    ) -> BoxFuture<'_, Result<Box<dyn Background>, ExecError>> {
         Box::pin(self.start(command))
     }
 
@@ -354,18 +361,19 @@ impl Environment for LocalEnvironment {
     }
 }
 
-/// The program around a command; a long command goes to a file in `dir`.
-fn wrapped(program: &Program<'_>, command: &str, dir: &Path) -> Result<String, ExecError> {
+/// The bash program around a command; a long command is stored in a file in `dir`.
+fn wrap_command(program: &BashProgram<'_>, command: &str, dir: &Path) -> Result<String, ExecError> {
     if command.len() <= MAX_ARGUMENT {
-        return Ok(program.around(command));
+        return Ok(program.wrap(command));
     }
     let file = dir.join(scratch::COMMAND);
-    plain::write_new(&file, command.as_bytes()).map_err(|error| ExecError::file(&file, error))?;
-    Ok(program.around_file(&file))
+    safe_open::write_new(&file, command.as_bytes())
+        .map_err(|error| ExecError::file(&file, error))?;
+    Ok(program.wrap_file(&file))
 }
 
-/// Why a command cannot start in `cwd`, as a shell would say it.
-fn cannot_enter(cwd: &Path) -> Option<String> {
+/// Why a command cannot start in `cwd`, as a shell would report it.
+fn cwd_error(cwd: &Path) -> Option<String> {
     let why = match std::fs::metadata(cwd) {
         Ok(meta) if meta.is_dir() => {
             use rustix::fs::{Access, access};
@@ -377,11 +385,11 @@ fn cannot_enter(cwd: &Path) -> Option<String> {
     Some(format!("cannot enter {}: {why}\n", cwd.display()))
 }
 
-fn mark() -> String {
+fn random_mark() -> String {
     format!("{:016x}", rand::random::<u64>())
 }
 
-/// A launch as something to spawn: complete environment, nothing inherited.
+/// A command to spawn: complete environment, nothing inherited.
 fn command(launch: &Launch) -> tokio::process::Command {
     let mut command = tokio::process::Command::new(&launch.program);
     command

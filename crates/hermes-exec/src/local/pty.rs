@@ -1,4 +1,4 @@
-//! A terminal for a program.
+//! Pseudo-terminals.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 const ROWS: u16 = 30;
 const COLUMNS: u16 = 120;
-/// What ends the input of a program in a terminal: Ctrl-D.
+/// Ends the input of a program in a terminal: Ctrl-D.
 pub(super) const END_OF_INPUT: &[u8] = b"\x04";
 
 /// Both sides of a new terminal: ours, which does not block, and the program's.

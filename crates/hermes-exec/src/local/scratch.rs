@@ -1,7 +1,7 @@
-//! Where what belongs to one command lies while it runs: its report, a long command itself.
+//! Directories for the files of one command while it runs: its report, and a long command itself.
 //!
-//! There are two places. Confined commands may write to temporary directories, so nothing that runs
-//! without limits is ever read from there.
+//! There are two locations. Confined commands may write to temporary directories, so nothing that runs without
+//! limits is ever read from there.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -15,26 +15,26 @@ use crate::confinement::Confinement;
 use crate::environment::ExecError;
 use crate::scratch::{Scratch, sweep, sweep_temporary};
 
-/// What our directories in the home begin with.
-const OWN: &str = "run-";
-/// Files that we, and the shells that we start, make in the directory of a call.
+/// Prefix of our directories in the home.
+const HOME_PREFIX: &str = "run-";
+/// Files that we, and the shells that we start, create in the directory of a call.
 pub(super) const REPORT: &str = "state";
 pub(super) const COMMAND: &str = "command";
-/// Directories that wait for the next call: to make one takes longer than to clear it.
+/// Directories kept for reuse: creating one takes longer than clearing it.
 const MAX_FREE: usize = 8;
 
-/// Both are ours alone (0700) and go with us.
-pub(super) struct Places {
+/// Both are private (0700) and removed on exit.
+pub(super) struct CallDirectories {
     temporary: Scratch,
     own: Scratch,
-    calls: AtomicU64,
-    free: Free,
+    next_call: AtomicU64,
+    free: FreeDirectories,
 }
 
-/// Directories of ended calls, with nothing in them.
-type Free = Arc<Mutex<Vec<OwnDirectory>>>;
+/// Empty directories of ended calls.
+type FreeDirectories = Arc<Mutex<Vec<OwnDirectory>>>;
 
-/// A directory that we made, and which one that was: a command may have put another, or a link, in its place.
+/// A directory that we created, with its identity: a command may have replaced it by another or by a link.
 struct OwnDirectory {
     dir: TempDir,
     device: u64,
@@ -42,19 +42,19 @@ struct OwnDirectory {
 }
 
 impl OwnDirectory {
-    fn is_in_place(&self) -> bool {
+    fn is_original(&self) -> bool {
         self.dir.path().symlink_metadata().is_ok_and(|data| {
             data.is_dir() && (data.dev(), data.ino()) == (self.device, self.inode)
         })
     }
 }
 
-/// The directory of one call. What is in it goes with it.
+/// The directory of one call, removed or cleared on drop.
 pub(super) struct CallDirectory {
-    /// Always there until this is dropped.
+    /// Always present until this is dropped.
     made: Option<OwnDirectory>,
-    /// `None`: it is used once.
-    free: Option<Free>,
+    /// `None`: it is not reused.
+    free: Option<FreeDirectories>,
 }
 
 impl CallDirectory {
@@ -67,7 +67,7 @@ impl CallDirectory {
 impl Drop for CallDirectory {
     fn drop(&mut self) {
         if let (Some(made), Some(free)) = (self.made.take(), &self.free)
-            && made.is_in_place()
+            && made.is_original()
             && clear(made.dir.path()).unwrap_or(false)
         {
             let mut free = free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +78,7 @@ impl Drop for CallDirectory {
     }
 }
 
-/// Removes our files. `false`: the command has left others.
+/// Removes our files. `false`: the command left others.
 fn clear(dir: &Path) -> std::io::Result<bool> {
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
@@ -93,30 +93,30 @@ fn clear(dir: &Path) -> std::io::Result<bool> {
     Ok(true)
 }
 
-impl Places {
+impl CallDirectories {
     pub(super) fn new(own: &Path) -> Result<Self, ExecError> {
         let temporary =
             Scratch::temporary("hermes-exec-").map_err(ExecError::io("no temporary directory"))?;
         std::fs::create_dir_all(own).map_err(|error| ExecError::file(own, error))?;
-        tidy(own);
-        let own = Scratch::within(own, OWN).map_err(|error| ExecError::file(own, error))?;
+        remove_stale(own);
+        let own = Scratch::within(own, HOME_PREFIX).map_err(|error| ExecError::file(own, error))?;
         Ok(Self {
             temporary,
             own,
-            calls: AtomicU64::new(0),
-            free: Free::default(),
+            next_call: AtomicU64::new(0),
+            free: FreeDirectories::default(),
         })
     }
 
-    /// Read by every command, written by none that is confined.
+    /// Readable by every command, writable by no confined one.
     pub(super) fn own(&self) -> &Path {
         self.own.path()
     }
 
     /// The directory of one call.
-    pub(super) fn of_call(&self, confinement: &Confinement) -> Result<CallDirectory, ExecError> {
+    pub(super) fn for_call(&self, confinement: &Confinement) -> Result<CallDirectory, ExecError> {
         // What runs without limits gets a directory that nothing else has ever written to.
-        let (place, free) = if confinement.is_off() {
+        let (parent, free) = if confinement.is_off() {
             (&self.own, None)
         } else {
             (&self.temporary, Some(self.free.clone()))
@@ -125,9 +125,9 @@ impl Places {
             let mut free = free.lock().unwrap_or_else(PoisonError::into_inner);
             free.pop()
         });
-        let made = match waiting.filter(OwnDirectory::is_in_place) {
+        let made = match waiting.filter(OwnDirectory::is_original) {
             Some(made) => made,
-            None => self.make(place)?,
+            None => self.create(parent)?,
         };
         Ok(CallDirectory {
             made: Some(made),
@@ -135,12 +135,12 @@ impl Places {
         })
     }
 
-    fn make(&self, place: &Scratch) -> Result<OwnDirectory, ExecError> {
-        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+    fn create(&self, parent: &Scratch) -> Result<OwnDirectory, ExecError> {
+        let call = self.next_call.fetch_add(1, Ordering::Relaxed);
         let no_directory = || ExecError::io("no temporary directory");
         let dir = tempfile::Builder::new()
             .prefix(&format!("{call}-"))
-            .tempdir_in(place.path())
+            .tempdir_in(parent.path())
             .map_err(no_directory())?;
         let data = dir.path().symlink_metadata().map_err(no_directory())?;
         Ok(OwnDirectory {
@@ -151,16 +151,16 @@ impl Places {
     }
 }
 
-/// Removes what processes left that were killed; nobody waits for it.
-fn tidy(own: &Path) {
+/// Removes what killed processes left, in the background.
+fn remove_stale(own: &Path) {
     let own = own.to_owned();
     let work = move || {
-        sweep(&own, &[OWN]);
+        sweep(&own, &[HOME_PREFIX]);
         sweep_temporary();
     };
     if tokio::runtime::Handle::try_current().is_ok() {
         task::spawn("old directories", async move {
-            // A panic in there is reported by the runtime, and harms nobody.
+            // A panic in there is reported by the runtime and has no consequences.
             let _ = tokio::task::spawn_blocking(work).await;
         });
     } else {
@@ -183,16 +183,16 @@ mod tests {
     #[test]
     fn a_directory_serves_the_next_call_unless_something_is_left_in_it() {
         let home = tempfile::tempdir().unwrap();
-        let places = Places::new(home.path()).unwrap();
-        let first = places.of_call(&confined()).unwrap();
+        let directories = CallDirectories::new(home.path()).unwrap();
+        let first = directories.for_call(&confined()).unwrap();
         let path = first.path().to_owned();
         std::fs::write(path.join(REPORT), "x").unwrap();
         drop(first);
-        let second = places.of_call(&confined()).unwrap();
+        let second = directories.for_call(&confined()).unwrap();
         assert_eq!(second.path(), path);
         assert!(!path.join(REPORT).exists());
         // Two at once do not share one.
-        assert_ne!(places.of_call(&confined()).unwrap().path(), path);
+        assert_ne!(directories.for_call(&confined()).unwrap().path(), path);
         std::fs::write(path.join("other"), "x").unwrap();
         drop(second);
         assert!(!path.exists());
@@ -202,21 +202,21 @@ mod tests {
     fn a_link_in_its_place_is_not_followed() {
         let home = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
-        let places = Places::new(home.path()).unwrap();
-        let first = places.of_call(&confined()).unwrap();
+        let directories = CallDirectories::new(home.path()).unwrap();
+        let first = directories.for_call(&confined()).unwrap();
         let path = first.path().to_owned();
         drop(first);
         std::fs::remove_dir(&path).unwrap();
         std::os::unix::fs::symlink(outside.path(), &path).unwrap();
-        assert_ne!(places.of_call(&confined()).unwrap().path(), path);
+        assert_ne!(directories.for_call(&confined()).unwrap().path(), path);
         assert!(outside.path().exists());
     }
 
     #[test]
     fn what_runs_without_limits_gets_a_directory_of_its_own() {
         let home = tempfile::tempdir().unwrap();
-        let places = Places::new(home.path()).unwrap();
-        let first = places.of_call(&Confinement::Off).unwrap();
+        let directories = CallDirectories::new(home.path()).unwrap();
+        let first = directories.for_call(&Confinement::Off).unwrap();
         let path = first.path().to_owned();
         assert!(path.starts_with(home.path()));
         drop(first);

@@ -1,5 +1,5 @@
-//! What a login shell of the person sets up, taken once: variables in memory, functions and aliases
-//! in a file that commands source only when there are any.
+//! What the user's login shell sets up, read once: variables in memory, functions and aliases in a file that
+//! commands source only if there are any.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use crate::confinement::{Confine, Confinement, Launch};
 use crate::environment::Variables;
-use crate::local::variables::Policy;
+use crate::local::variables::VariablePolicy;
 use crate::shell::{self, quote_path};
 
-/// A login script that hangs must not hang the first command for ever.
-const LIMIT: Duration = Duration::from_secs(15);
+/// A login script that hangs must not block the first command forever.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(15);
 /// Larger collections of functions are completion machinery, not what people call.
 const MAX_PRELUDE: u64 = 512 * 1024;
 
-/// Which scripts make up the login.
+/// The login scripts.
 #[derive(Clone, Debug, Default)]
-pub struct Login {
+pub struct LoginScripts {
     /// Sourced in order where they exist.
     pub files: Vec<PathBuf>,
     /// Whether bash runs as a login shell at all.
@@ -26,20 +26,20 @@ pub struct Login {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Snapshot {
+pub(super) struct LoginSnapshot {
     pub(super) variables: Variables,
     pub(super) prelude: Option<PathBuf>,
 }
 
-/// Runs the login scripts. When they fail, commands get the plain variables.
+/// Runs the login scripts. If they fail, commands get the plain variables.
 pub(super) async fn take(
     bash: &Path,
-    login: &Login,
-    policy: &Policy,
+    login: &LoginScripts,
+    policy: &VariablePolicy,
     confine: &dyn Confine,
     dir: &Path,
-) -> Snapshot {
-    let plain = Snapshot {
+) -> LoginSnapshot {
+    let plain = LoginSnapshot {
         variables: policy.base().clone(),
         prelude: None,
     };
@@ -57,11 +57,11 @@ pub(super) async fn take(
 
 async fn run(
     bash: &Path,
-    login: &Login,
-    policy: &Policy,
+    login: &LoginScripts,
+    policy: &VariablePolicy,
     confine: &dyn Confine,
     dir: &Path,
-) -> Result<Snapshot, String> {
+) -> Result<LoginSnapshot, String> {
     let report = dir.join("login");
     let prelude = dir.join("prelude");
     let mut args: Vec<OsString> = Vec::new();
@@ -90,23 +90,23 @@ async fn run(
         .stderr(Stdio::null())
         .kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| error.to_string())?;
-    match tokio::time::timeout(LIMIT, child.wait()).await {
+    match tokio::time::timeout(LOGIN_TIMEOUT, child.wait()).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => return Err(error.to_string()),
-        Err(_) => return Err(format!("it took longer than {} s", LIMIT.as_secs())),
+        Err(_) => return Err(format!("it took longer than {} s", LOGIN_TIMEOUT.as_secs())),
     }
     let bytes = std::fs::read(&report).map_err(|error| error.to_string())?;
-    let state = shell::read_report(&bytes).ok_or("it ended early")?;
+    let state = shell::parse_report(&bytes).ok_or("it ended early")?;
     let mut variables = state.exports;
     policy.scrub(&mut variables);
     let size = std::fs::metadata(&prelude).map_or(0, |meta| meta.len());
-    Ok(Snapshot {
+    Ok(LoginSnapshot {
         variables,
         prelude: (1..=MAX_PRELUDE).contains(&size).then_some(prelude),
     })
 }
 
-fn script(login: &Login, report: &Path, prelude: &Path) -> String {
+fn script(login: &LoginScripts, report: &Path, prelude: &Path) -> String {
     let mut lines: Vec<String> = login
         .files
         .iter()

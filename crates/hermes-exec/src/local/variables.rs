@@ -1,5 +1,5 @@
-//! The variables that commands get: an allow-list. What is not named here, in the configuration or
-//! by a skill does not reach a command; the keys of the home never do by accident.
+//! The variables that commands get, by an allow-list. A variable that is not named here, in the configuration
+//! or by a skill does not reach a command; keys of the home never do by accident.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -56,14 +56,14 @@ const ALLOWED: &[&str] = &[
     "no_proxy",
 ];
 
-/// Families taken as a whole, unless a name of them says secret.
+/// Prefixes that are allowed unless the name looks like a secret.
 const ALLOWED_PREFIXES: &[&str] = &["LC_", "XDG_", "GIT_AUTHOR_", "GIT_COMMITTER_"];
 
-/// Gives a command a variable on purpose: `_HERMES_FORCE_NAME=value` sets `NAME`.
+/// Passes a variable deliberately: `_HERMES_FORCE_NAME=value` sets `NAME`.
 const FORCE: &str = "_HERMES_FORCE_";
 
-/// Keys by which Hermes itself reaches models and platforms. A skill cannot have them; only the
-/// person, by naming them in `terminal.env_passthrough`.
+/// Keys with which Hermes itself accesses models and platforms. Skills cannot have them; only the user can pass
+/// them, with `terminal.env_passthrough`.
 const MANAGED_PREFIXES: &[&str] = &[
     "ALIBABA_",
     "ANTHROPIC_",
@@ -112,14 +112,14 @@ const MANAGED_PREFIXES: &[&str] = &[
     "ZAI_",
 ];
 
-/// What the variables of commands are made from.
+/// Computes the variables of commands.
 #[derive(Clone, Debug)]
-pub struct Policy {
+pub struct VariablePolicy {
     /// Our own environment, without anything from the home's files.
     base: Variables,
-    /// Values by name for what may be declared later.
+    /// Values of variables that may be declared later.
     known: Arc<Variables>,
-    /// Values of the home that a login script must not bring back.
+    /// Values of the home that a login script must not reintroduce.
     secrets: Arc<BTreeSet<String>>,
     declared: Declared,
 }
@@ -129,7 +129,7 @@ pub struct Policy {
 pub struct Declared(Arc<Mutex<BTreeSet<String>>>);
 
 impl Declared {
-    /// Lets commands have this variable from now on. Keys of Hermes itself are refused.
+    /// Passes this variable to commands from now on. Keys of Hermes itself are refused.
     pub fn declare(&self, name: &str) -> bool {
         if is_managed(name) || !crate::shell::is_name(name) {
             return false;
@@ -141,7 +141,7 @@ impl Declared {
         true
     }
 
-    /// What was declared, as far as `env` has it.
+    /// Declared variables that `env` contains.
     pub(crate) fn values(&self, env: &Env) -> Variables {
         let value = |name: String| {
             let value = env.get(&name)?.to_owned();
@@ -156,7 +156,7 @@ impl Declared {
     }
 }
 
-impl Policy {
+impl VariablePolicy {
     pub fn from_config(
         home: &Home,
         config: &Config,
@@ -231,12 +231,12 @@ impl Policy {
         }
     }
 
-    /// What a login shell starts from.
+    /// The variables that a login shell starts with.
     pub fn base(&self) -> &Variables {
         &self.base
     }
 
-    /// What skills declared, with values.
+    /// Declared variables with their values.
     pub fn declared(&self) -> Variables {
         self.declared
             .names()
@@ -248,7 +248,7 @@ impl Policy {
             .collect()
     }
 
-    /// Takes out of `variables` what a login script read from the home's secrets.
+    /// Removes secrets of the home that a login script has set.
     pub fn scrub(&self, variables: &mut Variables) {
         variables.retain(|name, value| {
             self.base.get(name) == Some(value)
@@ -275,8 +275,8 @@ fn is_key(name: &str) -> bool {
     hermes_config::secrets::is_secret_name(name)
 }
 
-/// The HOME of commands, where it is not ours. `profile` keeps the settings of programs apart per
-/// profile, once its directory exists.
+/// The HOME of commands, if it differs from ours. `profile` separates the settings of programs per profile,
+/// once its directory exists.
 fn command_home(home: &Home, mode: &str, current: Option<&String>) -> Option<String> {
     let profile = home.join("home");
     let profile = profile.is_dir().then(|| profile.display().to_string())?;
@@ -299,7 +299,11 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    fn policy(process: &[(&str, &str)], dotenv: &str, change: impl FnOnce(&mut Config)) -> Policy {
+    fn policy(
+        process: &[(&str, &str)],
+        dotenv: &str,
+        change: impl FnOnce(&mut Config),
+    ) -> VariablePolicy {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(".env"), dotenv).unwrap();
         let home = Home::at(dir.path());
@@ -307,7 +311,7 @@ mod tests {
         let env = Env::load(&home, &process).unwrap();
         let mut config = Config::default();
         change(&mut config);
-        Policy::from_config(&home, &config, &env, &process, Declared::default())
+        VariablePolicy::from_config(&home, &config, &env, &process, Declared::default())
     }
 
     #[test]

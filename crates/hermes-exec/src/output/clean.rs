@@ -1,13 +1,13 @@
-//! Bytes of a terminal program as plain text: escape sequences removed, lines that were
-//! overwritten by carriage returns folded to their last state, bytes that are no text replaced.
+//! Converts terminal output to plain text: escape sequences are removed, lines overwritten by carriage returns
+//! are folded to their last state, and invalid bytes are replaced.
 
-/// A line longer than this is passed on before its end; a carriage return can no longer fold it.
+/// A longer line is emitted before its end; a carriage return can no longer fold it.
 const MAX_LINE: usize = 16 * 1024;
-/// A sequence that does not end within this many bytes is none.
+/// A sequence that does not end within this many bytes is not one.
 const MAX_SEQUENCE: usize = 4096;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum EscapeState {
     #[default]
     Text,
     /// After ESC.
@@ -16,29 +16,29 @@ enum State {
     Control,
     /// `ESC ]`, `ESC P` and the like: up to BEL or `ESC \`.
     Text7,
-    /// ESC within [`State::Text7`].
+    /// ESC within [`EscapeState::Text7`].
     TextEnd,
 }
 
-/// Takes bytes in any chunks; passes on text.
+/// Accepts bytes in any chunks and emits text.
 #[derive(Debug, Default)]
-pub struct Cleaner {
-    state: State,
+pub struct OutputCleaner {
+    state: EscapeState,
     sequence: usize,
-    /// The current line, as long as it may still be overwritten.
+    /// The current line while it may still be overwritten.
     line: String,
-    /// A carriage return came; whatever comes next overwrites the line.
+    /// After a carriage return: the next text overwrites the line.
     returned: bool,
-    /// The beginning of the current line was passed on already.
+    /// The beginning of the current line has been emitted already.
     passed_on: bool,
-    /// The beginning of a character whose rest has not come yet.
+    /// The beginning of an incomplete character.
     partial: Vec<u8>,
-    /// The last thing was no text: a run of it is shown once.
+    /// The previous byte was invalid: a run of them is replaced once.
     in_junk: bool,
     unprintable: u64,
 }
 
-impl Cleaner {
+impl OutputCleaner {
     pub fn unprintable(&self) -> u64 {
         self.unprintable
     }
@@ -62,7 +62,7 @@ impl Cleaner {
         }
     }
 
-    /// Passes on the last line.
+    /// Emits the last line.
     pub fn finish(&mut self, out: &mut dyn FnMut(&str)) {
         if !self.partial.is_empty() {
             self.unprintable += self.partial.len() as u64;
@@ -75,9 +75,9 @@ impl Cleaner {
         }
     }
 
-    /// The longest beginning that needs no thought: printable ASCII, tabs and line ends.
+    /// The longest prefix that needs no processing: printable ASCII, tabs and line ends.
     fn plain_prefix<'a>(&self, bytes: &'a [u8]) -> &'a str {
-        if self.state != State::Text || !self.partial.is_empty() {
+        if self.state != EscapeState::Text || !self.partial.is_empty() {
             return "";
         }
         let end = bytes
@@ -111,7 +111,7 @@ impl Cleaner {
         self.overwrite(out);
         let mut rest = text;
         while self.line.len() + rest.len() > MAX_LINE {
-            // always cut at the same place, however the line came in
+            // Always cut at the same position, however the line was chunked.
             let room = MAX_LINE - self.line.len();
             let cut = (0..=room).rev().find(|&at| rest.is_char_boundary(at));
             let (now, later) = rest.split_at(cut.unwrap_or(0));
@@ -144,39 +144,39 @@ impl Cleaner {
 
     fn byte(&mut self, byte: u8, out: &mut dyn FnMut(&str)) {
         self.sequence += 1;
-        if self.state != State::Text && self.sequence > MAX_SEQUENCE {
-            self.state = State::Text;
+        if self.state != EscapeState::Text && self.sequence > MAX_SEQUENCE {
+            self.state = EscapeState::Text;
         }
         match self.state {
-            State::Text => self.text_byte(byte, out),
-            State::Escape => self.state = Self::after_escape(byte),
-            State::Control => {
+            EscapeState::Text => self.text_byte(byte, out),
+            EscapeState::Escape => self.state = Self::after_escape(byte),
+            EscapeState::Control => {
                 if matches!(byte, 0x40..=0x7e) {
-                    self.state = State::Text;
+                    self.state = EscapeState::Text;
                 }
             }
-            State::Text7 => match byte {
-                0x07 => self.state = State::Text,
-                0x1b => self.state = State::TextEnd,
+            EscapeState::Text7 => match byte {
+                0x07 => self.state = EscapeState::Text,
+                0x1b => self.state = EscapeState::TextEnd,
                 _ => {}
             },
-            State::TextEnd => {
+            EscapeState::TextEnd => {
                 self.state = match byte {
-                    b'\\' => State::Text,
-                    0x1b => State::TextEnd,
-                    _ => State::Text7,
+                    b'\\' => EscapeState::Text,
+                    0x1b => EscapeState::TextEnd,
+                    _ => EscapeState::Text7,
                 };
             }
         }
     }
 
-    fn after_escape(byte: u8) -> State {
+    fn after_escape(byte: u8) -> EscapeState {
         match byte {
-            b'[' => State::Control,
-            b']' | b'P' | b'X' | b'^' | b'_' => State::Text7,
-            // intermediate bytes: the final one is still to come
-            0x20..=0x2f | 0x1b => State::Escape,
-            _ => State::Text,
+            b'[' => EscapeState::Control,
+            b']' | b'P' | b'X' | b'^' | b'_' => EscapeState::Text7,
+            // Intermediate bytes: the final one follows.
+            0x20..=0x2f | 0x1b => EscapeState::Escape,
+            _ => EscapeState::Text,
         }
     }
 
@@ -186,7 +186,7 @@ impl Cleaner {
         }
         match byte {
             0x1b => {
-                self.state = State::Escape;
+                self.state = EscapeState::Escape;
                 self.sequence = 0;
             }
             b'\r' => self.returned = true,
@@ -209,7 +209,7 @@ impl Cleaner {
         }
     }
 
-    /// A byte of a character beyond ASCII.
+    /// A byte of a non-ASCII character.
     fn wide(&mut self, byte: u8, out: &mut dyn FnMut(&str)) {
         self.partial.push(byte);
         match std::str::from_utf8(&self.partial) {
@@ -226,7 +226,7 @@ impl Cleaner {
             }
             Err(error) if error.error_len().is_none() => {}
             Err(_) => {
-                // the last byte may begin something valid; those before it do not
+                // The last byte may begin a valid character; those before it do not.
                 let last = self.partial.pop();
                 let bad = self.partial.len();
                 self.partial.clear();

@@ -1,10 +1,9 @@
 //! Head and tail of a text of any length.
 
-/// The head gets two fifths: what a command says first names the problem, what it says last
-/// decides.
+/// The head gets two fifths: the first lines usually name the problem, the last ones the result.
 const HEAD_FIFTHS: usize = 2;
 
-/// Keeps the beginning and the end of what is pushed, and counts everything.
+/// Keeps the beginning and the end of the text and counts everything.
 #[derive(Debug)]
 pub struct HeadTail {
     head_limit: usize,
@@ -62,7 +61,7 @@ impl HeadTail {
         }
     }
 
-    /// The last `max` bytes that are still there.
+    /// The last `max` bytes that are still available.
     pub fn tail(&self, max: usize) -> String {
         if self.tail.len() >= max {
             return super::last(&self.tail, max).to_owned();
@@ -75,15 +74,15 @@ impl HeadTail {
     }
 
     /// Bytes of memory in use.
-    pub fn held(&self) -> usize {
+    pub fn memory_use(&self) -> usize {
         self.head.capacity() + self.tail.capacity()
     }
 
-    pub fn finish(self) -> Kept {
+    pub fn finish(self) -> HeadTailText {
         let tail = super::last(&self.tail, self.tail_limit).to_owned();
         let chars = count_chars(&self.head) + count_chars(&tail);
         let newlines = |text: &str| text.bytes().filter(|&byte| byte == b'\n').count() as u64;
-        Kept {
+        HeadTailText {
             cut_chars: self.total_chars - chars,
             cut_lines: self.total_newlines - newlines(&self.head) - newlines(&tail),
             head: self.head,
@@ -94,9 +93,9 @@ impl HeadTail {
     }
 }
 
-/// What is left of a text. `head` and `tail` together are the whole when nothing was cut.
+/// The kept text. `head` and `tail` together are the whole text if nothing was cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct HeadTailText {
     pub head: String,
     pub tail: String,
     pub total_bytes: u64,
@@ -106,7 +105,7 @@ pub struct Kept {
     pub cut_lines: u64,
 }
 
-impl Kept {
+impl HeadTailText {
     pub fn cut_bytes(&self) -> u64 {
         self.total_bytes - (self.head.len() + self.tail.len()) as u64
     }
@@ -123,7 +122,7 @@ impl Kept {
 }
 
 fn count_chars(text: &str) -> u64 {
-    // every byte that does not continue a character begins one
+    // Every byte that is not a continuation byte starts a character.
     text.bytes().filter(|byte| byte & 0xc0 != 0x80).count() as u64
 }
 

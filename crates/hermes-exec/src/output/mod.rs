@@ -1,26 +1,26 @@
-//! Output of commands: made safe to read, kept within a bound, with exact counts of what was cut.
+//! Command output: sanitized, bounded, with exact counts of what was cut.
 
 mod clean;
 mod headtail;
 
-pub use clean::Cleaner;
-pub use headtail::{HeadTail, Kept};
+pub use clean::OutputCleaner;
+pub use headtail::{HeadTail, HeadTailText};
 
-use crate::environment::{Sink, Stream};
+use crate::environment::{OutputSink, OutputStream};
 
-/// Collects one stream of output: control sequences are removed, progress lines folded, and of
-/// the rest head and tail are kept. Memory stays below three times the limit.
+/// Collects one output stream: removes control sequences, folds progress lines and keeps head and tail. Memory
+/// stays below three times the limit.
 #[derive(Debug)]
-pub struct Collector {
-    cleaner: Cleaner,
+pub struct OutputCollector {
+    cleaner: OutputCleaner,
     kept: HeadTail,
 }
 
-impl Collector {
+impl OutputCollector {
     /// Keeps about `limit` bytes of text.
     pub fn new(limit: usize) -> Self {
         Self {
-            cleaner: Cleaner::default(),
+            cleaner: OutputCleaner::default(),
             kept: HeadTail::new(limit),
         }
     }
@@ -29,7 +29,7 @@ impl Collector {
         self.cleaner.feed(bytes, &mut |text| self.kept.push(text));
     }
 
-    /// The end of what has come so far, the unfinished line included.
+    /// The end of the output so far, including the unfinished line.
     pub fn tail(&self, max: usize) -> String {
         let line = self.cleaner.line();
         let mut tail = self.kept.tail(max.saturating_sub(line.len()));
@@ -37,30 +37,30 @@ impl Collector {
         last(&tail, max).to_owned()
     }
 
-    pub fn finish(mut self) -> Collected {
+    pub fn finish(mut self) -> CollectedOutput {
         self.cleaner.finish(&mut |text| self.kept.push(text));
-        Collected {
+        CollectedOutput {
             kept: self.kept.finish(),
             unprintable: self.cleaner.unprintable(),
         }
     }
 }
 
-impl Sink for Collector {
-    fn push(&mut self, _: Stream, bytes: &[u8]) {
+impl OutputSink for OutputCollector {
+    fn push(&mut self, _: OutputStream, bytes: &[u8]) {
         self.feed(bytes);
     }
 }
 
-/// What was collected.
+/// The collected output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Collected {
-    pub kept: Kept,
-    /// Bytes that were no text and are shown as `�`, one for each run of them.
+pub struct CollectedOutput {
+    pub kept: HeadTailText,
+    /// Number of runs of invalid bytes, each shown as `�`.
     pub unprintable: u64,
 }
 
-impl Collected {
+impl CollectedOutput {
     /// The text for the reader, with a line where something was cut.
     pub fn text(&self) -> String {
         let mut text = self.kept.text();
@@ -85,9 +85,9 @@ pub fn last(text: &str, max: usize) -> &str {
     &text[start.unwrap_or(text.len())..]
 }
 
-/// `text` as a reader sees it; for output that was kept raw.
+/// Sanitizes raw output.
 pub fn clean(bytes: &[u8]) -> String {
-    let mut cleaner = Cleaner::default();
+    let mut cleaner = OutputCleaner::default();
     let mut text = String::with_capacity(bytes.len());
     cleaner.feed(bytes, &mut |part| text.push_str(part));
     cleaner.finish(&mut |part| text.push_str(part));
@@ -101,12 +101,12 @@ mod tests {
 
     #[test]
     fn a_flood_is_kept_within_the_bound() {
-        let mut collector = Collector::new(50_000);
+        let mut collector = OutputCollector::new(50_000);
         let chunk = vec![b'x'; 64 * 1024];
         let rounds = 3200_u64; // 200 MiB
         for _ in 0..rounds {
             collector.feed(&chunk);
-            assert!(collector.kept.held() <= 150_000);
+            assert!(collector.kept.memory_use() <= 150_000);
         }
         let total = rounds * chunk.len() as u64;
         let collected = collector.finish();
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn binary_output_is_marked_and_counted() {
-        let mut collector = Collector::new(1000);
+        let mut collector = OutputCollector::new(1000);
         collector.feed(b"ELF\x00\x01\x02\xff\xfe end\n");
         let collected = collector.finish();
         assert_eq!(
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_tail_shows_the_unfinished_line() {
-        let mut collector = Collector::new(1000);
+        let mut collector = OutputCollector::new(1000);
         collector.feed(b"one\ntwo\nthree");
         assert_eq!(collector.tail(100), "one\ntwo\nthree");
         assert_eq!(collector.tail(7), "o\nthree");
@@ -138,18 +138,18 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// However output is chunked: the same text, and nothing uncounted.
+        /// The result does not depend on the chunking, and everything is counted.
         #[test]
         fn counts_add_up(
             chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..30),
             limit in 10_usize..400,
         ) {
             let whole: Vec<u8> = chunks.concat();
-            let mut piecewise = Collector::new(limit);
+            let mut piecewise = OutputCollector::new(limit);
             for chunk in &chunks {
                 piecewise.feed(chunk);
             }
-            let mut at_once = Collector::new(limit);
+            let mut at_once = OutputCollector::new(limit);
             at_once.feed(&whole);
             let collected = piecewise.finish();
             prop_assert_eq!(&collected, &at_once.finish());

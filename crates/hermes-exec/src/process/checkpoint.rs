@@ -1,5 +1,5 @@
-//! `processes.json`: what a restart needs. The original reads and writes the same file; keys of
-//! ours are extra. Several programs may share it, so each replaces only its own entries.
+//! `processes.json`: what a restart needs. Hermes Agent reads and writes the same file; our keys are additions.
+//! Several programs may share it, so each replaces only its own entries.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::Routing;
-use crate::local::family;
+use super::ProcessRouting;
+use crate::local::process_tree;
 
-/// Who writes the file holds the lock for a moment only.
+/// The lock is held only briefly.
 const LOCK_WAIT: Duration = Duration::from_millis(500);
 
 /// One running process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Saved {
+pub(super) struct SavedProcess {
     pub(super) session_id: String,
     pub(super) command: String,
     pub(super) pid: Option<u32>,
@@ -28,58 +28,58 @@ pub(super) struct Saved {
     pub(super) task_id: String,
     pub(super) session_key: String,
     #[serde(flatten)]
-    pub(super) routing: Routing,
+    pub(super) routing: ProcessRouting,
     pub(super) watcher_interval: u64,
     pub(super) notify_on_complete: bool,
     pub(super) watch_patterns: Vec<String>,
-    /// Ours: how much of its output was told about.
+    /// Ours: how much of its output has been reported.
     pub(super) watched: u64,
-    /// Ours: where its output is kept.
+    /// Ours: where its output is stored.
     pub(super) dir: Option<String>,
     /// Ours: the kind of its environment.
     pub(super) backend: String,
     pub(super) pty: bool,
-    /// Ours: the program that looks after it.
+    /// Ours: the program that owns it.
     pub(super) owner_pid: Option<u32>,
     pub(super) owner_start_time: Option<u64>,
     #[serde(flatten)]
     pub(super) other: Map<String, Value>,
 }
 
-impl Saved {
-    /// Whether another program that is alive looks after it.
+impl SavedProcess {
+    /// Whether another live program owns it.
     fn is_owned_elsewhere(&self) -> bool {
         self.owner_pid.is_some_and(|owner| {
-            owner != std::process::id() && family::is_alive(owner, self.owner_start_time)
+            owner != std::process::id() && process_tree::is_alive(owner, self.owner_start_time)
         })
     }
 }
 
 /// When this program started.
 pub(super) fn our_start_time() -> Option<u64> {
-    family::stat(std::process::id() as i32).map(|stat| stat.start_time)
+    process_tree::stat(std::process::id() as i32).map(|stat| stat.start_time)
 }
 
-/// Takes over what nobody looks after. The entries stay in the file until the next [`save`].
-pub(super) fn orphans(path: &Path) -> Vec<Saved> {
+/// Processes without an owner. The entries stay in the file until the next [`save`].
+pub(super) fn orphans(path: &Path) -> Vec<SavedProcess> {
     read(path)
         .into_iter()
         .filter(|saved| !saved.is_owned_elsewhere())
         .collect()
 }
 
-/// Writes `ours`; entries of other living programs stay.
-pub(super) fn save(path: &Path, ours: &[Saved]) -> Result<(), String> {
+/// Writes `ours`; entries of other live programs are kept.
+pub(super) fn save(path: &Path, ours: &[SavedProcess]) -> Result<(), String> {
     let lock = path.with_extension("json.lock");
     let _lock = hermes_config::fs::FileLock::acquire(&lock, LOCK_WAIT)
         .map_err(|error| error.to_string())?;
-    let mut all: Vec<Saved> = read(path)
+    let mut all: Vec<SavedProcess> = read(path)
         .into_iter()
-        .filter(Saved::is_owned_elsewhere)
+        .filter(SavedProcess::is_owned_elsewhere)
         .collect();
     all.extend(ours.iter().cloned());
     let text = serde_json::to_vec_pretty(&all).map_err(|error| error.to_string())?;
-    // Most programs start and end without a process: no disk is waited for to say so again.
+    // Most programs start and end without a process: avoid writing the same file again.
     let kept = std::fs::read(path).ok();
     if kept.as_ref().map_or(all.is_empty(), |kept| *kept == text) {
         return Ok(());
@@ -87,8 +87,8 @@ pub(super) fn save(path: &Path, ours: &[Saved]) -> Result<(), String> {
     hermes_config::fs::write_atomic(path, &text, 0o600).map_err(|error| error.to_string())
 }
 
-/// Entries that cannot be read are left out, one by one.
-fn read(path: &Path) -> Vec<Saved> {
+/// Unreadable entries are skipped one by one.
+fn read(path: &Path) -> Vec<SavedProcess> {
     let Ok(bytes) = std::fs::read(path) else {
         return Vec::new();
     };
@@ -137,12 +137,12 @@ mod tests {
         let path = dir.path().join("processes.json");
         save(&path, &[]).unwrap();
         assert!(!path.exists(), "nothing to say");
-        let ours = [Saved {
+        let ours = [SavedProcess {
             session_id: "proc_1".to_owned(),
-            ..Saved::default()
+            ..SavedProcess::default()
         }];
         save(&path, &ours).unwrap();
-        // A file that is written anew is another file.
+        // Rewriting creates another file.
         let written = || std::fs::metadata(&path).unwrap().ino();
         let first = written();
         save(&path, &ours).unwrap();
@@ -158,12 +158,12 @@ mod tests {
     fn only_our_entries_are_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("processes.json");
-        let init = family::stat(1).map(|stat| stat.start_time);
-        let of = |id: &str, owner: Option<u32>, start: Option<u64>| Saved {
+        let init = process_tree::stat(1).map(|stat| stat.start_time);
+        let of = |id: &str, owner: Option<u32>, start: Option<u64>| SavedProcess {
             session_id: id.to_owned(),
             owner_pid: owner,
             owner_start_time: start,
-            ..Saved::default()
+            ..SavedProcess::default()
         };
         let all = [
             of("of a living program", Some(1), init),

@@ -7,33 +7,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hermes_core::ids::SessionId;
 use tokio::sync::watch as channel;
 
-use super::Routing;
-use super::notice::Consumed;
+use super::ProcessRouting;
+use super::notice::ConsumedFlag;
 use super::watch::Watcher;
 use crate::environment::{Background, Exit};
 use crate::output;
 
-/// Of the output, this much can be read back.
-pub(super) const WINDOW: usize = 200_000;
+/// How much of the output can be read back.
+pub(super) const READABLE_TAIL: usize = 200_000;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// `None`: nobody knows.
+pub struct ProcessEnd {
+    /// `None`: unknown.
     pub code: Option<i32>,
-    pub reason: Reason,
+    pub reason: EndReason,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum EndReason {
     Exited,
     Killed,
-    /// It ended while nobody looked.
+    /// It exited unobserved.
     Lost,
 }
 
-impl Reason {
-    /// As the original names it.
+impl EndReason {
+    /// The name that Hermes Agent uses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Exited => "exited",
@@ -43,18 +43,18 @@ impl Reason {
     }
 }
 
-impl Ended {
+impl ProcessEnd {
     pub(super) fn phrase(self) -> String {
         match (self.reason, self.code) {
-            (Reason::Killed, _) => "was ended by process(action=kill)".to_owned(),
-            (Reason::Lost, _) | (_, None) => "ended, its exit code is not known".to_owned(),
-            (Reason::Exited, Some(0)) => "finished (exit code 0)".to_owned(),
-            (Reason::Exited, Some(code)) => format!("failed with exit code {code}"),
+            (EndReason::Killed, _) => "was ended by process(action=kill)".to_owned(),
+            (EndReason::Lost, _) | (_, None) => "ended, its exit code is not known".to_owned(),
+            (EndReason::Exited, Some(0)) => "finished (exit code 0)".to_owned(),
+            (EndReason::Exited, Some(code)) => format!("failed with exit code {code}"),
         }
     }
 }
 
-/// What is told of a process.
+/// Information about a process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessInfo {
     pub id: String,
@@ -66,8 +66,8 @@ pub struct ProcessInfo {
     pub started_at: f64,
     pub uptime_seconds: u64,
     /// `None`: running.
-    pub ended: Option<Ended>,
-    /// Found again after a restart.
+    pub ended: Option<ProcessEnd>,
+    /// Adopted after a restart.
     pub adopted: bool,
     pub notify_on_complete: bool,
     pub watch_patterns: Vec<String>,
@@ -79,35 +79,35 @@ pub struct ProcessInfo {
 pub struct LogPage {
     pub lines: Vec<String>,
     pub total_lines: usize,
-    /// The end of the log is among them.
+    /// The end of the log is included.
     pub complete: bool,
 }
 
-pub(super) struct Entry {
+pub(super) struct TrackedProcess {
     pub(super) id: String,
     pub(super) session: SessionId,
     pub(super) command: String,
     pub(super) cwd: PathBuf,
     pub(super) started_at: f64,
-    pub(super) routing: Routing,
+    pub(super) routing: ProcessRouting,
     pub(super) backend: &'static str,
     pub(super) adopted: bool,
     pub(super) process: Box<dyn Background>,
     pub(super) notify: AtomicBool,
     pub(super) killed: AtomicBool,
-    pub(super) consumed: Consumed,
-    /// Calls that wait for its end and will tell of it.
-    pub(super) waiting: AtomicUsize,
+    pub(super) consumed: ConsumedFlag,
+    /// Number of calls that wait for its end and will report it.
+    pub(super) waiters: AtomicUsize,
     pub(super) patterns: Vec<String>,
     pub(super) watcher: Mutex<Watcher>,
-    /// How much of the output was told about.
-    pub(super) watched: AtomicU64,
+    /// How much of the output has been reported.
+    pub(super) reported_bytes: AtomicU64,
     /// `None`: running.
-    pub(super) end: channel::Sender<Option<(Ended, f64)>>,
+    pub(super) end: channel::Sender<Option<(ProcessEnd, f64)>>,
 }
 
-impl Entry {
-    pub(super) fn ended(&self) -> Option<Ended> {
+impl TrackedProcess {
+    pub(super) fn ended(&self) -> Option<ProcessEnd> {
         self.end.borrow().map(|(ended, _)| ended)
     }
 
@@ -145,29 +145,29 @@ impl Entry {
         self.watcher.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn finished(&self, exit: Option<Exit>) -> Ended {
+    pub(super) fn end_from_exit(&self, exit: Option<Exit>) -> ProcessEnd {
         let killed = self.killed.load(Ordering::Acquire);
         match exit {
-            // as the original reports a process that it ended
-            _ if killed => Ended {
+            // As Hermes Agent reports a process that it killed.
+            _ if killed => ProcessEnd {
                 code: Some(-15),
-                reason: Reason::Killed,
+                reason: EndReason::Killed,
             },
-            Some(exit) => Ended {
+            Some(exit) => ProcessEnd {
                 code: Some(exit.code()),
-                reason: Reason::Exited,
+                reason: EndReason::Exited,
             },
-            None => Ended {
+            None => ProcessEnd {
                 code: None,
-                reason: Reason::Lost,
+                reason: EndReason::Lost,
             },
         }
     }
 
     /// The end of the output as a reader sees it, at most `max` bytes.
     pub(super) async fn tail(&self, max: usize) -> String {
-        // sequences take room that the reader does not see
-        let text = self.window(max.saturating_mul(4).min(WINDOW)).await;
+        // Escape sequences take bytes that the reader does not see.
+        let text = self.window(max.saturating_mul(4).min(READABLE_TAIL)).await;
         output::last(&text, max).to_owned()
     }
 
@@ -185,7 +185,7 @@ impl Entry {
 
     /// Lines of the log: from `offset` on, or the last ones.
     pub(super) async fn log(&self, offset: usize, limit: usize) -> LogPage {
-        let text = self.window(WINDOW).await;
+        let text = self.window(READABLE_TAIL).await;
         let lines: Vec<&str> = text.lines().collect();
         let total = lines.len();
         let (from, to) = if offset == 0 {
@@ -205,4 +205,4 @@ impl Entry {
     }
 }
 
-pub(super) type Shared = Arc<Entry>;
+pub(super) type SharedProcess = Arc<TrackedProcess>;

@@ -1,4 +1,4 @@
-//! Background processes: who runs, what they say, who is told of it, and what survives a restart.
+//! Background processes: registry, output, notices, and survival of a restart.
 
 mod checkpoint;
 mod entry;
@@ -6,16 +6,16 @@ mod notice;
 mod registry;
 mod watch;
 
-pub use entry::{Ended, LogPage, ProcessInfo, Reason};
-pub use notice::{Notice, NoticeKind, Notices, Silent};
-pub use registry::{NewProcess, ProcessError, ProcessRegistry, RegistryOptions, Waited};
+pub use entry::{EndReason, LogPage, ProcessEnd, ProcessInfo};
+pub use notice::{NoNotices, Notice, NoticeKind, Notices};
+pub use registry::{NewProcess, ProcessError, ProcessRegistry, RegistryOptions, WaitOutcome};
 pub use watch::{Breaker, Watcher};
 
-/// Where a process was started from, for platforms that answer there. The names are those of the
+/// Where a process was started from, for platforms that reply there. The field names are those of the
 /// checkpoint file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
-pub struct Routing {
+pub struct ProcessRouting {
     pub watcher_platform: String,
     pub watcher_chat_id: String,
     pub watcher_user_id: String,

@@ -1,49 +1,49 @@
-//! What the owner of a process is told.
+//! Notices to the owner of a process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hermes_core::ids::SessionId;
 
-use super::Routing;
-use super::entry::Ended;
+use super::ProcessRouting;
+use super::entry::ProcessEnd;
 
-/// Something about a background process that its session wants to know.
+/// An event of a background process for its session.
 #[derive(Clone, Debug)]
 pub struct Notice {
     pub session: SessionId,
-    pub routing: Routing,
+    pub routing: ProcessRouting,
     pub process: String,
-    /// As started; may hold secrets.
+    /// As started; may contain secrets.
     pub command: String,
     pub kind: NoticeKind,
-    consumed: Consumed,
+    consumed: ConsumedFlag,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoticeKind {
     /// It ended.
-    Completed { ended: Ended, output: String },
-    /// A line of its output holds a pattern.
+    Completed { ended: ProcessEnd, output: String },
+    /// A line of its output contains a pattern.
     Matched {
         pattern: String,
         output: String,
-        /// Matches that were not told since the last one.
+        /// Matches suppressed since the last notice.
         suppressed: u64,
     },
-    /// It matched too often; only its end will be told.
+    /// It matched too often; only its end will be reported.
     WatchDisabled { suppressed: u64 },
-    /// Too many matches of all processes together: a pause.
+    /// Too many matches of all processes together: notices are paused.
     Overflow,
     /// The pause is over.
     Resumed { suppressed: u64 },
 }
 
-/// Whether somebody has read the end of a process in another way.
+/// Whether the end of a process has been read in another way.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Consumed(Arc<AtomicBool>);
+pub(super) struct ConsumedFlag(Arc<AtomicBool>);
 
-impl Consumed {
+impl ConsumedFlag {
     pub(super) fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -56,10 +56,10 @@ impl Consumed {
 impl Notice {
     pub(super) fn new(
         session: SessionId,
-        routing: Routing,
+        routing: ProcessRouting,
         (process, command): (String, String),
         kind: NoticeKind,
-        consumed: Consumed,
+        consumed: ConsumedFlag,
     ) -> Self {
         Self {
             session,
@@ -71,13 +71,13 @@ impl Notice {
         }
     }
 
-    /// Whether this is no news any more: the session has waited for the end or read it. Asked
-    /// right before the notice is passed on.
+    /// Whether this is outdated because the session has waited for the end or read it. Checked right before
+    /// delivery.
     pub fn is_stale(&self) -> bool {
         matches!(self.kind, NoticeKind::Completed { .. }) && self.consumed.is_set()
     }
 
-    /// For the model, secrets hidden.
+    /// For the model, with secrets redacted.
     pub fn text(&self) -> String {
         let text = match &self.kind {
             NoticeKind::Completed { ended, output } => format!(
@@ -119,7 +119,7 @@ impl Notice {
         hermes_core::redact::secrets(&text).into_owned()
     }
 
-    /// One line for a person.
+    /// One line for the user.
     pub fn headline(&self) -> String {
         let first = self.command.lines().next().unwrap_or_default();
         let mut command: String = first.chars().take(60).collect();
@@ -146,22 +146,22 @@ impl Notice {
     }
 }
 
-/// Who passes notices on. Must not block.
+/// Delivers notices. Must not block.
 pub trait Notices: Send + Sync {
     fn deliver(&self, notice: Notice);
 
     /// Whether a notice can still reach this session after its turn.
-    fn reaches(&self, session: &SessionId) -> bool;
+    fn can_reach(&self, session: &SessionId) -> bool;
 }
 
-/// Tells nobody.
+/// Discards all notices.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
+pub struct NoNotices;
 
-impl Notices for Silent {
+impl Notices for NoNotices {
     fn deliver(&self, _: Notice) {}
 
-    fn reaches(&self, _: &SessionId) -> bool {
+    fn can_reach(&self, _: &SessionId) -> bool {
         false
     }
 }

@@ -14,25 +14,25 @@ use tokio::sync::watch as channel;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::checkpoint::{self, Saved};
-use super::entry::{Ended, Entry, LogPage, ProcessInfo, Shared};
-use super::notice::{Consumed, Notice, NoticeKind, Notices};
-use super::watch::{Admit, Breaker, Found, Watcher};
-use super::{Routing, checkpoint::our_start_time};
-use crate::environment::{Background, BackgroundRecord, Environment, ExecError, Start};
+use super::checkpoint::{self, SavedProcess};
+use super::entry::{LogPage, ProcessEnd, ProcessInfo, SharedProcess, TrackedProcess};
+use super::notice::{ConsumedFlag, Notice, NoticeKind, Notices};
+use super::watch::{Breaker, BreakerDecision, WatchEvent, Watcher};
+use super::{ProcessRouting, checkpoint::our_start_time};
+use crate::environment::{Background, BackgroundRecord, BackgroundStart, Environment, ExecError};
 
-/// Running and finished ones together.
+/// Running and finished processes together.
 const MAX_TRACKED: usize = 64;
-/// A finished one can be asked about for so long.
+/// How long a finished process can be queried, in seconds.
 const KEEP_FINISHED: f64 = 1800.0;
-/// How often output is looked at for patterns: quickly while it comes, slowly while it does not.
-const FIRST_LOOK: Duration = Duration::from_millis(100);
-const LAST_LOOK: Duration = Duration::from_secs(1);
-const LOOK_BYTES: usize = 256 * 1024;
-/// What the notice of an end shows.
+/// Poll interval for patterns: short while output arrives, longer while it does not.
+const MIN_POLL: Duration = Duration::from_millis(100);
+const MAX_POLL: Duration = Duration::from_secs(1);
+const POLL_BYTES: usize = 256 * 1024;
+/// Length of the output in a completion notice.
 const NOTICE_OUTPUT: usize = 2000;
 
-/// What a registry is made from.
+/// Options of a registry.
 pub struct RegistryOptions {
     /// `processes.json`; `None`: nothing survives.
     pub checkpoint: Option<PathBuf>,
@@ -46,10 +46,10 @@ pub struct RegistryOptions {
 /// A process to start.
 pub struct NewProcess {
     pub session: SessionId,
-    pub routing: Routing,
-    /// Its id is chosen by the registry.
-    pub start: Start,
-    /// What people and models know it by: the command as it was given.
+    pub routing: ProcessRouting,
+    /// The registry chooses its id.
+    pub start: BackgroundStart,
+    /// The command as given, for display.
     pub command: String,
     pub notify_on_complete: bool,
     pub watch_patterns: Vec<String>,
@@ -71,25 +71,25 @@ pub enum ProcessError {
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waited {
-    Ended(Ended),
+pub enum WaitOutcome {
+    Ended(ProcessEnd),
     TimedOut,
     Interrupted,
 }
 
 /// All background processes. Cheap to clone.
 #[derive(Clone)]
-pub struct ProcessRegistry(Arc<Inner>);
+pub struct ProcessRegistry(Arc<RegistryInner>);
 
-struct Inner {
+struct RegistryInner {
     options: RegistryOptions,
-    table: Mutex<BTreeMap<String, Shared>>,
+    table: Mutex<BTreeMap<String, SharedProcess>>,
     breaker: Mutex<Breaker>,
 }
 
 impl ProcessRegistry {
     pub fn new(options: RegistryOptions) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(RegistryInner {
             options,
             table: Mutex::default(),
             breaker: Mutex::default(),
@@ -97,8 +97,8 @@ impl ProcessRegistry {
     }
 
     /// Whether notices about new processes can reach this session.
-    pub fn reaches(&self, session: &SessionId) -> bool {
-        self.0.options.notices.reaches(session)
+    pub fn can_notify(&self, session: &SessionId) -> bool {
+        self.0.options.notices.can_reach(session)
     }
 
     pub async fn spawn(
@@ -106,13 +106,13 @@ impl ProcessRegistry {
         environment: &dyn Environment,
         new: NewProcess,
     ) -> Result<ProcessInfo, ProcessError> {
-        self.make_room()?;
+        self.evict_if_full()?;
         let id = self.new_id();
         let mut start = new.start;
         start.id.clone_from(&id);
         let cwd = start.cwd.clone();
         let process = environment.spawn(start).await?;
-        let entry = Arc::new(Entry {
+        let entry = Arc::new(TrackedProcess {
             id,
             session: new.session,
             command: new.command,
@@ -124,17 +124,17 @@ impl ProcessRegistry {
             process,
             notify: AtomicBool::new(new.notify_on_complete),
             killed: AtomicBool::new(false),
-            consumed: Consumed::default(),
-            waiting: AtomicUsize::new(0),
+            consumed: ConsumedFlag::default(),
+            waiters: AtomicUsize::new(0),
             watcher: Mutex::new(Watcher::new(&new.watch_patterns)),
             patterns: new.watch_patterns,
-            watched: AtomicU64::new(0),
+            reported_bytes: AtomicU64::new(0),
             end: channel::Sender::new(None),
         });
         Ok(self.track(entry))
     }
 
-    /// Takes over processes that a program before this one left running. How many.
+    /// Adopts processes that an earlier program left running and returns their number.
     pub async fn adopt(&self, environment: &dyn Environment) -> usize {
         let Some(path) = &self.0.options.checkpoint else {
             return 0;
@@ -158,7 +158,7 @@ impl ProcessRegistry {
             };
             match environment.adopt(record).await {
                 Ok(Some(process)) => {
-                    self.track(Arc::new(entry_of(saved, process, kind)));
+                    self.track(Arc::new(from_saved(saved, process, kind)));
                     adopted += 1;
                 }
                 Ok(None) => {}
@@ -169,7 +169,7 @@ impl ProcessRegistry {
         adopted
     }
 
-    fn track(&self, entry: Shared) -> ProcessInfo {
+    fn track(&self, entry: SharedProcess) -> ProcessInfo {
         let info = entry.info(self.now());
         self.with_table(|table| table.insert(entry.id.clone(), entry.clone()));
         self.save();
@@ -179,8 +179,8 @@ impl ProcessRegistry {
         info
     }
 
-    /// Looks after one process until it ends.
-    async fn follow(&self, entry: Shared) {
+    /// Follows one process until it ends.
+    async fn follow(&self, entry: SharedProcess) {
         let watching = self.watch(&entry);
         tokio::pin!(watching);
         let mut watched = false;
@@ -190,8 +190,8 @@ impl ProcessRegistry {
                 () = &mut watching, if !watched => watched = true,
             }
         };
-        let ended = entry.finished(exit);
-        // read before the end is known: whoever waits for it may forget the process
+        let ended = entry.end_from_exit(exit);
+        // Read before the end is published: a waiting caller may remove the process.
         let tell = entry.notify.load(Ordering::Acquire);
         let output = if tell {
             entry.tail(NOTICE_OUTPUT).await
@@ -200,32 +200,32 @@ impl ProcessRegistry {
         };
         entry.end.send_replace(Some((ended, self.now())));
         self.save();
-        let asked_for = entry.waiting.load(Ordering::Acquire) > 0;
+        let asked_for = entry.waiters.load(Ordering::Acquire) > 0;
         if tell && !asked_for && !entry.consumed.is_set() {
-            self.tell(&entry, NoticeKind::Completed { ended, output });
+            self.notify(&entry, NoticeKind::Completed { ended, output });
         }
     }
 
-    /// Looks for patterns for as long as there are any.
-    async fn watch(&self, entry: &Entry) {
-        let mut from = entry.watched.load(Ordering::Acquire);
-        let mut pause = FIRST_LOOK;
+    /// Searches the output for patterns while there are any.
+    async fn watch(&self, entry: &TrackedProcess) {
+        let mut from = entry.reported_bytes.load(Ordering::Acquire);
+        let mut pause = MIN_POLL;
         while entry.lock_watcher().is_active() {
             tokio::time::sleep(pause).await;
-            let Ok(chunk) = entry.process.read(from, LOOK_BYTES).await else {
+            let Ok(chunk) = entry.process.read(from, POLL_BYTES).await else {
                 return;
             };
             let came = !chunk.bytes.is_empty();
             pause = if came {
-                FIRST_LOOK
+                MIN_POLL
             } else {
-                (pause * 2).min(LAST_LOOK)
+                (pause * 2).min(MAX_POLL)
             };
             from = chunk.from + chunk.bytes.len() as u64;
             let now = Instant::now();
             let found = entry.lock_watcher().feed(&chunk.bytes, now);
             match found {
-                Some(Found::Match {
+                Some(WatchEvent::Match {
                     pattern,
                     output,
                     suppressed,
@@ -235,22 +235,22 @@ impl ProcessRegistry {
                         output,
                         suppressed,
                     };
-                    // whoever takes over does not tell it again
-                    entry.watched.store(from, Ordering::Release);
+                    // After a restart it is not reported again.
+                    entry.reported_bytes.store(from, Ordering::Release);
                     self.save();
-                    self.tell_match(entry, kind, now);
+                    self.notify_match(entry, kind, now);
                 }
-                Some(Found::Disabled { suppressed }) => {
+                Some(WatchEvent::Disabled { suppressed }) => {
                     entry.notify.store(true, Ordering::Release);
                     self.save();
-                    self.tell(entry, NoticeKind::WatchDisabled { suppressed });
+                    self.notify(entry, NoticeKind::WatchDisabled { suppressed });
                 }
                 None => {}
             }
         }
     }
 
-    fn tell_match(&self, entry: &Entry, kind: NoticeKind, now: Instant) {
+    fn notify_match(&self, entry: &TrackedProcess, kind: NoticeKind, now: Instant) {
         let admit = self
             .0
             .breaker
@@ -258,15 +258,17 @@ impl ProcessRegistry {
             .unwrap_or_else(PoisonError::into_inner)
             .admit(now);
         match admit {
-            Admit::Yes => {}
-            Admit::YesAgain { suppressed } => self.tell(entry, NoticeKind::Resumed { suppressed }),
-            Admit::Pause => return self.tell(entry, NoticeKind::Overflow),
-            Admit::No => return,
+            BreakerDecision::Allow => {}
+            BreakerDecision::Resume { suppressed } => {
+                self.notify(entry, NoticeKind::Resumed { suppressed })
+            }
+            BreakerDecision::Pause => return self.notify(entry, NoticeKind::Overflow),
+            BreakerDecision::Deny => return,
         }
-        self.tell(entry, kind);
+        self.notify(entry, kind);
     }
 
-    fn tell(&self, entry: &Entry, kind: NoticeKind) {
+    fn notify(&self, entry: &TrackedProcess, kind: NoticeKind) {
         self.0.options.notices.deliver(Notice::new(
             entry.session.clone(),
             entry.routing.clone(),
@@ -278,7 +280,7 @@ impl ProcessRegistry {
 
     /// Those of one session, or all; oldest first.
     pub fn list(&self, session: Option<&SessionId>) -> Vec<ProcessInfo> {
-        self.forget_old();
+        self.remove_expired();
         let now = self.now();
         let mut all: Vec<ProcessInfo> = self.with_table(|table| {
             table
@@ -309,7 +311,7 @@ impl ProcessRegistry {
         Ok(self.find(id)?.tail(max).await)
     }
 
-    /// Lines of its output. Reading the end of a finished one is as good as being told.
+    /// Lines of its output. Reading the end of a finished one counts as having been notified.
     pub async fn log(
         &self,
         id: &str,
@@ -325,32 +327,32 @@ impl ProcessRegistry {
         Ok(page)
     }
 
-    /// Waits for the end.
+    /// Waits for its end.
     pub async fn wait(
         &self,
         id: &str,
         limit: Duration,
         cancel: &CancellationToken,
-    ) -> Result<Waited, ProcessError> {
+    ) -> Result<WaitOutcome, ProcessError> {
         let entry = self.find(id)?;
         let mut end = entry.end.subscribe();
-        let _waiting = Waiting::new(&entry);
+        let _waiting = WaitGuard::new(&entry);
         let waited = tokio::select! {
             biased;
             ended = end.wait_for(Option::is_some) => match ended.ok().and_then(|end| *end) {
-                Some((ended, _)) => Waited::Ended(ended),
-                None => Waited::Interrupted,
+                Some((ended, _)) => WaitOutcome::Ended(ended),
+                None => WaitOutcome::Interrupted,
             },
-            () = cancel.cancelled() => Waited::Interrupted,
-            () = tokio::time::sleep(limit) => Waited::TimedOut,
+            () = cancel.cancelled() => WaitOutcome::Interrupted,
+            () = tokio::time::sleep(limit) => WaitOutcome::TimedOut,
         };
-        if matches!(waited, Waited::Ended(_)) {
+        if matches!(waited, WaitOutcome::Ended(_)) {
             entry.consumed.set();
         }
         Ok(waited)
     }
 
-    /// Ends it with all it started. `false`: it had ended before.
+    /// Kills it with everything it started. `false`: it had ended before.
     pub async fn kill(&self, id: &str) -> Result<bool, ProcessError> {
         let entry = self.find(id)?;
         entry.consumed.set();
@@ -370,7 +372,7 @@ impl ProcessRegistry {
         Ok(true)
     }
 
-    /// Ends all of a session.
+    /// Kills all of a session.
     pub async fn kill_all(&self, session: &SessionId) -> usize {
         let mut killed = 0;
         for info in self.list(Some(session)) {
@@ -382,16 +384,16 @@ impl ProcessRegistry {
     }
 
     pub async fn write(&self, id: &str, bytes: Bytes) -> Result<(), ProcessError> {
-        let entry = self.running_one(id)?;
+        let entry = self.find_running(id)?;
         Ok(entry.process.write(bytes).await?)
     }
 
     pub async fn close_stdin(&self, id: &str) -> Result<(), ProcessError> {
-        let entry = self.running_one(id)?;
+        let entry = self.find_running(id)?;
         Ok(entry.process.close_stdin().await?)
     }
 
-    fn running_one(&self, id: &str) -> Result<Shared, ProcessError> {
+    fn find_running(&self, id: &str) -> Result<SharedProcess, ProcessError> {
         let entry = self.find(id)?;
         match entry.ended() {
             None => Ok(entry),
@@ -399,7 +401,7 @@ impl ProcessRegistry {
         }
     }
 
-    fn find(&self, id: &str) -> Result<Shared, ProcessError> {
+    fn find(&self, id: &str) -> Result<SharedProcess, ProcessError> {
         self.with_table(|table| table.get(id).cloned())
             .ok_or_else(|| ProcessError::Unknown(id.to_owned()))
     }
@@ -415,9 +417,9 @@ impl ProcessRegistry {
         self.0.options.clock.epoch_seconds()
     }
 
-    /// Forgets what ended long ago, and the oldest finished one where there is no room.
-    fn make_room(&self) -> Result<(), ProcessError> {
-        self.forget_old();
+    /// Removes expired processes, and the oldest finished one if the table is full.
+    fn evict_if_full(&self) -> Result<(), ProcessError> {
+        self.remove_expired();
         let gone = self.with_table(|table| {
             if table.len() < MAX_TRACKED {
                 return Ok(None);
@@ -431,13 +433,13 @@ impl ProcessRegistry {
                 None => Err(ProcessError::TooMany),
             }
         })?;
-        discard(gone);
+        remove_files(gone);
         Ok(())
     }
 
-    fn forget_old(&self) {
+    fn remove_expired(&self) {
         let before = self.now() - KEEP_FINISHED;
-        let old: Vec<Shared> = self.with_table(|table| {
+        let old: Vec<SharedProcess> = self.with_table(|table| {
             let old: Vec<String> = table
                 .values()
                 .filter(|entry| entry.ended_at().is_some_and(|at| at < before))
@@ -445,20 +447,20 @@ impl ProcessRegistry {
                 .collect();
             old.iter().filter_map(|id| table.remove(id)).collect()
         });
-        discard(old);
+        remove_files(old);
     }
 
-    /// Writes what runs to the checkpoint.
+    /// Writes the running processes to the checkpoint.
     fn save(&self) {
         let Some(path) = &self.0.options.checkpoint else {
             return;
         };
         let start = our_start_time();
-        let running: Vec<Saved> = self.with_table(|table| {
+        let running: Vec<SavedProcess> = self.with_table(|table| {
             table
                 .values()
                 .filter(|entry| entry.ended().is_none())
-                .map(|entry| saved_of(entry, start))
+                .map(|entry| to_saved(entry, start))
                 .collect()
         });
         if let Err(error) = checkpoint::save(path, &running) {
@@ -466,29 +468,29 @@ impl ProcessRegistry {
         }
     }
 
-    fn with_table<R>(&self, act: impl FnOnce(&mut BTreeMap<String, Shared>) -> R) -> R {
+    fn with_table<R>(&self, act: impl FnOnce(&mut BTreeMap<String, SharedProcess>) -> R) -> R {
         act(&mut self.0.table.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Counts a call that waits, for as long as it does.
-struct Waiting<'a>(&'a Entry);
+/// Counts a waiting call.
+struct WaitGuard<'a>(&'a TrackedProcess);
 
-impl<'a> Waiting<'a> {
-    fn new(entry: &'a Entry) -> Self {
-        entry.waiting.fetch_add(1, Ordering::AcqRel);
+impl<'a> WaitGuard<'a> {
+    fn new(entry: &'a TrackedProcess) -> Self {
+        entry.waiters.fetch_add(1, Ordering::AcqRel);
         Self(entry)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::AcqRel);
+        self.0.waiters.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// Removes what is kept of processes that nobody can ask about any more.
-fn discard(gone: impl IntoIterator<Item = Shared>) {
+/// Removes the files of processes that can no longer be queried.
+fn remove_files(gone: impl IntoIterator<Item = SharedProcess>) {
     for entry in gone {
         if entry.backend == "local"
             && let Some(dir) = entry.process.record().dir
@@ -503,10 +505,10 @@ fn discard(gone: impl IntoIterator<Item = Shared>) {
     }
 }
 
-fn saved_of(entry: &Entry, our_start_time: Option<u64>) -> Saved {
+fn to_saved(entry: &TrackedProcess, our_start_time: Option<u64>) -> SavedProcess {
     let record = entry.process.record();
     let host = entry.backend == "local";
-    Saved {
+    SavedProcess {
         session_id: entry.id.clone(),
         command: entry.command.clone(),
         pid: Some(record.pid),
@@ -524,7 +526,7 @@ fn saved_of(entry: &Entry, our_start_time: Option<u64>) -> Saved {
         routing: entry.routing.clone(),
         notify_on_complete: entry.notify.load(Ordering::Acquire),
         watch_patterns: entry.patterns.clone(),
-        watched: entry.watched.load(Ordering::Acquire),
+        watched: entry.reported_bytes.load(Ordering::Acquire),
         dir: record.dir.map(|dir| dir.display().to_string()),
         backend: entry.backend.to_owned(),
         pty: record.pty,
@@ -534,13 +536,17 @@ fn saved_of(entry: &Entry, our_start_time: Option<u64>) -> Saved {
     }
 }
 
-fn entry_of(saved: Saved, process: Box<dyn Background>, backend: &'static str) -> Entry {
+fn from_saved(
+    saved: SavedProcess,
+    process: Box<dyn Background>,
+    backend: &'static str,
+) -> TrackedProcess {
     let session = if saved.session_key.is_empty() {
         saved.task_id
     } else {
         saved.session_key
     };
-    Entry {
+    TrackedProcess {
         id: saved.session_id,
         session: SessionId::new(session),
         command: saved.command,
@@ -552,11 +558,11 @@ fn entry_of(saved: Saved, process: Box<dyn Background>, backend: &'static str) -
         process,
         notify: AtomicBool::new(saved.notify_on_complete),
         killed: AtomicBool::new(false),
-        consumed: Consumed::default(),
-        waiting: AtomicUsize::new(0),
+        consumed: ConsumedFlag::default(),
+        waiters: AtomicUsize::new(0),
         watcher: Mutex::new(Watcher::new(&saved.watch_patterns)),
         patterns: saved.watch_patterns,
-        watched: AtomicU64::new(saved.watched),
+        reported_bytes: AtomicU64::new(saved.watched),
         end: channel::Sender::new(None),
     }
 }

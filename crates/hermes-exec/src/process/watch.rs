@@ -1,44 +1,44 @@
-//! Watch patterns, and how often their matches may be told.
+//! Watch patterns and the rate limits of their notices.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::output::{Cleaner, last};
+use crate::output::{OutputCleaner, last};
 
-/// Between two notices of one process.
+/// Minimum time between two notices of one process.
 const SPACING: Duration = Duration::from_secs(15);
-/// So many spacings in a row with more matches than could be told turn the patterns off.
+/// After this many consecutive intervals with suppressed matches the patterns are disabled.
 const STRIKES: u32 = 3;
-/// Of all processes together: so many notices in this time, else a pause.
+/// Rate limit for all processes together: this many notices per window, then a pause.
 const BURST: u32 = 15;
 const BURST_WINDOW: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_secs(30);
-/// What one notice shows.
+/// Limits of the text in one notice.
 const MAX_LINES: usize = 20;
 const MAX_TEXT: usize = 2000;
 
-/// What came of new output.
+/// Result of feeding new output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum WatchEvent {
     Match {
         pattern: String,
         output: String,
         suppressed: u64,
     },
-    /// Too often: watching is over.
+    /// Too many matches: watching has ended.
     Disabled { suppressed: u64 },
 }
 
-/// Looks for patterns in the output of one process.
+/// Searches the output of one process for patterns.
 #[derive(Debug)]
 pub struct Watcher {
     patterns: Vec<String>,
-    cleaner: Cleaner,
-    /// The unfinished line matched already.
+    cleaner: OutputCleaner,
+    /// The unfinished line has matched already.
     partial_matched: bool,
     next_allowed: Option<Instant>,
-    struck: bool,
+    has_strike: bool,
     strikes: u32,
     suppressed: u64,
     hits: u64,
@@ -46,7 +46,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Patterns are plain text; empty ones are left out.
+    /// Patterns are plain text; empty ones are ignored.
     pub fn new(patterns: &[String]) -> Self {
         Self {
             patterns: patterns
@@ -54,10 +54,10 @@ impl Watcher {
                 .filter(|pattern| !pattern.is_empty())
                 .cloned()
                 .collect(),
-            cleaner: Cleaner::default(),
+            cleaner: OutputCleaner::default(),
             partial_matched: false,
             next_allowed: None,
-            struck: false,
+            has_strike: false,
             strikes: 0,
             suppressed: 0,
             hits: 0,
@@ -73,8 +73,8 @@ impl Watcher {
         self.hits > 0
     }
 
-    /// Takes new output.
-    pub fn feed(&mut self, bytes: &[u8], now: Instant) -> Option<Found> {
+    /// Processes new output.
+    pub fn feed(&mut self, bytes: &[u8], now: Instant) -> Option<WatchEvent> {
         if !self.is_active() {
             return None;
         }
@@ -82,7 +82,7 @@ impl Watcher {
         if self.next_allowed.is_some_and(|allowed| now < allowed) {
             return self.strike(lines.len() as u64);
         }
-        if !std::mem::take(&mut self.struck) {
+        if !std::mem::take(&mut self.has_strike) {
             self.strikes = 0;
         }
         self.next_allowed = Some(now + SPACING);
@@ -94,17 +94,17 @@ impl Watcher {
         } else {
             shown
         };
-        Some(Found::Match {
+        Some(WatchEvent::Match {
             pattern,
             output,
             suppressed: std::mem::take(&mut self.suppressed) + left_out,
         })
     }
 
-    /// One strike for each spacing, however many matches it had.
-    fn strike(&mut self, lines: u64) -> Option<Found> {
+    /// One strike per interval, however many matches it had.
+    fn strike(&mut self, lines: u64) -> Option<WatchEvent> {
         self.suppressed += lines;
-        if std::mem::replace(&mut self.struck, true) {
+        if std::mem::replace(&mut self.has_strike, true) {
             return None;
         }
         self.strikes += 1;
@@ -112,7 +112,7 @@ impl Watcher {
             return None;
         }
         self.disabled = true;
-        Some(Found::Disabled {
+        Some(WatchEvent::Disabled {
             suppressed: self.suppressed,
         })
     }
@@ -124,16 +124,16 @@ impl Watcher {
         let mut found: Option<String> = None;
         let mut lines = Vec::new();
         for line in text.lines() {
-            // the first line may have matched before it was complete
+            // The first line may have matched before it was complete.
             if !std::mem::take(&mut self.partial_matched)
-                && let Some(pattern) = pattern_in(&self.patterns, line)
+                && let Some(pattern) = find_pattern(&self.patterns, line)
             {
                 found.get_or_insert_with(|| pattern.to_owned());
                 lines.push(line.trim_end().to_owned());
             }
         }
         if !self.partial_matched
-            && let Some(pattern) = pattern_in(&self.patterns, self.cleaner.line())
+            && let Some(pattern) = find_pattern(&self.patterns, self.cleaner.line())
         {
             self.partial_matched = true;
             found.get_or_insert_with(|| pattern.to_owned());
@@ -143,14 +143,14 @@ impl Watcher {
     }
 }
 
-fn pattern_in<'a>(patterns: &'a [String], line: &str) -> Option<&'a str> {
+fn find_pattern<'a>(patterns: &'a [String], line: &str) -> Option<&'a str> {
     patterns
         .iter()
         .find(|pattern| line.contains(pattern.as_str()))
         .map(String::as_str)
 }
 
-/// The limit over all processes.
+/// The rate limit for all processes.
 #[derive(Debug, Default)]
 pub struct Breaker {
     window_began: Option<Instant>,
@@ -159,26 +159,26 @@ pub struct Breaker {
     suppressed: u64,
 }
 
-/// What the breaker says to one match.
+/// The breaker's decision about one match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admit {
-    Yes,
-    /// The pause is over, so many were left out; and yes.
-    YesAgain {
+pub enum BreakerDecision {
+    Allow,
+    /// The pause is over, with this many suppressed matches; the match is allowed.
+    Resume {
         suppressed: u64,
     },
-    /// The pause begins now.
+    /// The pause starts now.
     Pause,
-    No,
+    Deny,
 }
 
 impl Breaker {
-    pub fn admit(&mut self, now: Instant) -> Admit {
+    pub fn admit(&mut self, now: Instant) -> BreakerDecision {
         let mut again = None;
         if let Some(until) = self.paused_until {
             if now < until {
                 self.suppressed += 1;
-                return Admit::No;
+                return BreakerDecision::Deny;
             }
             again = Some(std::mem::take(&mut self.suppressed));
             *self = Self::default();
@@ -191,12 +191,12 @@ impl Breaker {
         if self.in_window >= BURST {
             self.paused_until = Some(now + PAUSE);
             self.suppressed = 1;
-            return Admit::Pause;
+            return BreakerDecision::Pause;
         }
         self.in_window += 1;
         match again {
-            Some(suppressed) if suppressed > 0 => Admit::YesAgain { suppressed },
-            _ => Admit::Yes,
+            Some(suppressed) if suppressed > 0 => BreakerDecision::Resume { suppressed },
+            _ => BreakerDecision::Allow,
         }
     }
 }
@@ -222,7 +222,7 @@ mod tests {
         let found = watcher.feed(b"ady on 8080", now);
         assert_eq!(
             found,
-            Some(Found::Match {
+            Some(WatchEvent::Match {
                 pattern: "ready".to_owned(),
                 output: "server ready on 8080".to_owned(),
                 suppressed: 0
@@ -235,7 +235,7 @@ mod tests {
         );
         let found = watcher.feed(b"again re\x1b[1mady\n", now + seconds(20));
         assert!(
-            matches!(found, Some(Found::Match { suppressed: 1, .. })),
+            matches!(found, Some(WatchEvent::Match { suppressed: 1, .. })),
             "{found:?}"
         );
     }
@@ -248,13 +248,16 @@ mod tests {
             let at = start + seconds(round * 16);
             assert!(matches!(
                 watcher.feed(b"x\n", at),
-                Some(Found::Match { .. })
+                Some(WatchEvent::Match { .. })
             ));
             let second = watcher.feed(b"x\n", at + seconds(1));
             if round < 2 {
                 assert_eq!(second, None);
             } else {
-                assert!(matches!(second, Some(Found::Disabled { .. })), "{second:?}");
+                assert!(
+                    matches!(second, Some(WatchEvent::Disabled { .. })),
+                    "{second:?}"
+                );
             }
         }
         assert!(!watcher.is_active());
@@ -268,7 +271,7 @@ mod tests {
         for round in 0..20_u64 {
             let at = start + seconds(round * 16);
             assert!(
-                matches!(watcher.feed(b"x\n", at), Some(Found::Match { .. })),
+                matches!(watcher.feed(b"x\n", at), Some(WatchEvent::Match { .. })),
                 "{round}"
             );
             if round % 3 != 0 {
@@ -282,14 +285,14 @@ mod tests {
         let mut breaker = Breaker::default();
         let start = Instant::now();
         for _ in 0..15 {
-            assert_eq!(breaker.admit(start), Admit::Yes);
+            assert_eq!(breaker.admit(start), BreakerDecision::Allow);
         }
-        assert_eq!(breaker.admit(start), Admit::Pause);
-        assert_eq!(breaker.admit(start + seconds(29)), Admit::No);
+        assert_eq!(breaker.admit(start), BreakerDecision::Pause);
+        assert_eq!(breaker.admit(start + seconds(29)), BreakerDecision::Deny);
         assert_eq!(
             breaker.admit(start + seconds(31)),
-            Admit::YesAgain { suppressed: 2 }
+            BreakerDecision::Resume { suppressed: 2 }
         );
-        assert_eq!(breaker.admit(start + seconds(42)), Admit::Yes);
+        assert_eq!(breaker.admit(start + seconds(42)), BreakerDecision::Allow);
     }
 }

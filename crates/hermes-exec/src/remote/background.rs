@@ -1,5 +1,5 @@
-//! Commands in the background of the far side. A supervisor there keeps what is to be known of one in
-//! a directory: `out`, `in`, `pid`, `exit`. It outlives the link and this program.
+//! Background commands on the remote side. A supervisor there stores the state of a command in a directory:
+//! `out`, `in`, `pid`, `exit`. It outlives the connection and this program.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,25 +8,30 @@ use std::time::Duration;
 use bytes::Bytes;
 use hermes_core::BoxFuture;
 
-use super::call::{self, Reply};
-use super::exec::exit_of;
+use super::call::{self, CallReply};
+use super::exec::exit_from_code;
 use super::script::kill_group;
-use super::{Remote, Transport, token};
-use crate::environment::{Background, BackgroundRecord, Chunk, ExecError, Exit, Start};
-use crate::shell::{MARK, Program, quote, quote_path};
+use super::{RemoteEnvironment, RemoteTransport, token};
+use crate::environment::{
+    Background, BackgroundRecord, BackgroundStart, ExecError, Exit, OutputChunk,
+};
+use crate::shell::{BashProgram, MARK, quote, quote_path};
 
-/// Between looks at whether it is over.
+/// Interval of checks whether it has ended.
 const FIRST_LOOK: Duration = Duration::from_millis(100);
 const LATER_LOOK: Duration = Duration::from_secs(2);
 
-struct FarProcess {
-    link: Arc<dyn Transport>,
+struct RemoteProcess {
+    link: Arc<dyn RemoteTransport>,
     record: BackgroundRecord,
     dir: PathBuf,
 }
 
-impl Remote {
-    pub(super) async fn start(&self, command: Start) -> Result<Box<dyn Background>, ExecError> {
+impl RemoteEnvironment {
+    pub(super) async fn start(
+        &self,
+        command: BackgroundStart,
+    ) -> Result<Box<dyn Background>, ExecError> {
         let named = command
             .id
             .bytes()
@@ -38,14 +43,14 @@ impl Remote {
         let far = self.far().await?;
         self.link.ready().await?;
         let variables = self.variables(far, command.exports, command.extra_env);
-        let program = Program {
+        let program = BashProgram {
             prelude: far.prelude.as_deref(),
             exports: Some(&variables),
             cwd: Some(&command.cwd),
             report: None,
         }
-        .around(&command.script);
-        // Not in our own directory, which ends with this environment.
+        .wrap(&command.script);
+        // Not in our own directory, which is removed with this environment.
         let dir = PathBuf::from(format!("/tmp/hermes-bg-{}-{}", command.id, token()));
         let reply = self
             .ask(
@@ -64,11 +69,11 @@ impl Remote {
             _ => {
                 return Err(ExecError::Unavailable(format!(
                     "the command could not be started there: {}",
-                    reply.said()
+                    reply.stderr_text()
                 )));
             }
         }
-        let (pid, start_time) = read_pid(&reply)
+        let (pid, start_time) = parse_pid(&reply)
             .ok_or_else(|| ExecError::Unavailable("the started command has no pid".to_owned()))?;
         let record = BackgroundRecord {
             id: command.id,
@@ -77,7 +82,7 @@ impl Remote {
             pty: command.pty,
             dir: Some(dir.clone()),
         };
-        Ok(Box::new(FarProcess {
+        Ok(Box::new(RemoteProcess {
             link: Arc::clone(&self.link),
             record,
             dir,
@@ -100,11 +105,11 @@ impl Remote {
         let reply = self.ask(&text, Bytes::new(), 4096).await?;
         let known = match reply.code {
             10 => true,
-            0 => read_pid(&reply).is_some_and(|(_, start)| start == record.start_time),
+            0 => parse_pid(&reply).is_some_and(|(_, start)| start == record.start_time),
             _ => false,
         };
         Ok(known.then(|| -> Box<dyn Background> {
-            Box::new(FarProcess {
+            Box::new(RemoteProcess {
                 link: Arc::clone(&self.link),
                 record,
                 dir,
@@ -145,8 +150,8 @@ fn launch(dir: &Path, program: &str, mark: &str, pty: bool) -> String {
     )
 }
 
-/// The pid, and when the kernel started it.
-fn read_pid(reply: &Reply) -> Option<(u32, Option<u64>)> {
+/// The pid and its start time.
+fn parse_pid(reply: &CallReply) -> Option<(u32, Option<u64>)> {
     let text = String::from_utf8_lossy(&reply.out).into_owned();
     let (pid, stat) = text.split_once('\n')?;
     let start = stat
@@ -155,8 +160,8 @@ fn read_pid(reply: &Reply) -> Option<(u32, Option<u64>)> {
     Some((pid.trim().parse().ok()?, start))
 }
 
-impl FarProcess {
-    async fn ask(&self, text: &str, stdin: Bytes, limit: usize) -> Result<Reply, ExecError> {
+impl RemoteProcess {
+    async fn ask(&self, text: &str, stdin: Bytes, limit: usize) -> Result<CallReply, ExecError> {
         let text = format!("cd -- {} || exit 44\n{text}", quote_path(&self.dir));
         let reply = call::ask(&self.link, &text, stdin, limit).await?;
         if reply.code == 44 {
@@ -166,31 +171,31 @@ impl FarProcess {
         Ok(reply)
     }
 
-    async fn look(&self) -> Result<Option<Option<Exit>>, ExecError> {
+    async fn poll_exit(&self) -> Result<Option<Option<Exit>>, ExecError> {
         let text = format!(
             "if [ -e exit ]; then cat exit; elif kill -0 {} 2>/dev/null; then echo runs; \
              else sleep 0.1; cat exit 2>/dev/null || echo gone; fi",
             self.record.pid
         );
         let reply = match self.ask(&text, Bytes::new(), 64).await {
-            // What it left was cleared away: nobody will know more.
+            // Its files were removed: the exit status is lost.
             Err(ExecError::Unsupported(_)) => return Ok(Some(None)),
             other => other?,
         };
         let said = String::from_utf8_lossy(&reply.out).trim().to_owned();
         Ok(match said.as_str() {
             "runs" => None,
-            code => Some(code.parse().ok().map(exit_of)),
+            code => Some(code.parse().ok().map(exit_from_code)),
         })
     }
 }
 
-impl Background for FarProcess {
+impl Background for RemoteProcess {
     fn record(&self) -> BackgroundRecord {
         self.record.clone()
     }
 
-    fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<Chunk, ExecError>> {
+    fn read(&self, from: u64, max: usize) -> BoxFuture<'_, Result<OutputChunk, ExecError>> {
         Box::pin(async move {
             let text = format!(
                 "n=$(wc -c <out | tr -d ' '); echo \"$n\"; tail -c +{} out | head -c {max}",
@@ -208,9 +213,9 @@ impl Background for FarProcess {
                 .unwrap_or(0);
             let reply_len = reply.out.len();
             let bytes = Bytes::from(reply.out).slice((end + 1).min(reply_len)..);
-            // More may have come between the count and the piece.
+            // More may have arrived between counting and reading.
             let total = u64::max(total, from.min(total) + bytes.len() as u64);
-            Ok(Chunk { bytes, total, from })
+            Ok(OutputChunk { bytes, total, from })
         })
     }
 
@@ -248,7 +253,7 @@ impl Background for FarProcess {
         Box::pin(async move {
             let mut pause = FIRST_LOOK;
             loop {
-                match self.look().await {
+                match self.poll_exit().await {
                     Ok(Some(exit)) => return exit,
                     Ok(None) => {}
                     Err(error) => tracing::debug!("{}: {error}", self.record.id),

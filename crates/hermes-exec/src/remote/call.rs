@@ -1,4 +1,4 @@
-//! One call of the far side.
+//! One call to the remote side.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -9,67 +9,70 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 
-use super::{SMALL, Transport, token};
-use crate::environment::{ExecError, Stream};
+use super::{RemoteTransport, SMALL, token};
+use crate::environment::{ExecError, OutputStream};
 use crate::shell::{MAX_REPORT, quote};
 
-/// What bash is started with: the program comes through standard input, up to a NUL byte; what
-/// follows is the program's own input.
+/// How bash is started: it reads the program from standard input up to a NUL byte; the rest is the program's
+/// own input.
 const BOOT: &str = r#"IFS= read -r -d "" p && eval "$p""#;
 
-/// How long a local program may take to end after the far side has said its last word.
+/// How long the local program may take to exit after the remote side has finished.
 const LAST: Duration = Duration::from_millis(500);
 
-/// The answer of a small program.
+/// The result of a small script.
 #[derive(Debug)]
-pub(crate) struct Reply {
+pub(crate) struct CallReply {
     pub(crate) code: i32,
     pub(crate) out: Vec<u8>,
     pub(super) err: Vec<u8>,
-    /// There was more than the limit.
+    /// The output was longer than the limit.
     pub(super) cut: bool,
 }
 
-impl Reply {
-    pub(crate) fn said(&self) -> String {
+impl CallReply {
+    pub(crate) fn stderr_text(&self) -> String {
         String::from_utf8_lossy(&self.err).trim().to_owned()
     }
 }
 
 /// How a call ended.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct CallEnd {
     pub(super) code: i32,
-    /// What came after the trailer.
+    /// What followed the trailer.
     pub(super) rest: Vec<u8>,
 }
 
-/// Runs a small program to its end. A far side that is gone is made anew once, when it certainly ran
-/// nothing.
+/// Runs a small script to its end. If the remote side is gone, it is set up again once, provided that nothing
+/// was run.
 pub(super) async fn ask(
-    link: &Arc<dyn Transport>,
+    link: &Arc<dyn RemoteTransport>,
     text: &str,
     stdin: Bytes,
     limit: usize,
-) -> Result<Reply, ExecError> {
-    let attempt = || tokio::time::timeout(SMALL, once(link, text, stdin.clone(), limit));
+) -> Result<CallReply, ExecError> {
+    let attempt = || tokio::time::timeout(SMALL, try_once(link, text, stdin.clone(), limit));
     let late = |_| ExecError::Unavailable("the far side did not answer within 60 s".to_owned());
     match attempt().await.map_err(late)? {
-        Err(Failed::Lost(_)) => {
+        Err(CallFailure::Lost(_)) => {
             link.ready().await?;
-            attempt().await.map_err(late)?.map_err(Failed::into_error)
+            attempt()
+                .await
+                .map_err(late)?
+                .map_err(CallFailure::into_error)
         }
-        other => other.map_err(Failed::into_error),
+        other => other.map_err(CallFailure::into_error),
     }
 }
 
-enum Failed {
-    /// It was not there any more.
+enum CallFailure {
+    /// The remote side no longer exists.
     Lost(String),
     Error(ExecError),
 }
 
-impl Failed {
+impl CallFailure {
     fn into_error(self) -> ExecError {
         match self {
             Self::Lost(said) => ExecError::Unavailable(said),
@@ -78,55 +81,55 @@ impl Failed {
     }
 }
 
-async fn once(
-    link: &Arc<dyn Transport>,
+async fn try_once(
+    link: &Arc<dyn RemoteTransport>,
     text: &str,
     stdin: Bytes,
     limit: usize,
-) -> Result<Reply, Failed> {
+) -> Result<CallReply, CallFailure> {
     let mark = token();
-    // A child of its own, so that an `exit` in the program does not keep the trailer from coming.
+    // A separate child, so that an `exit` in the script does not suppress the trailer.
     let text = format!(
         "( {text}\n)\nr=$?\n{}\n{}",
         trailer(&mark, "$r"),
-        last_word(&mark)
+        end_marker(&mark)
     );
-    let mut call =
-        Call::begin(link, &text, &mark, stdin, CallInput::Ends).map_err(Failed::Error)?;
-    let mut reply = Reply {
+    let mut call = RemoteCall::begin(link, &text, &mark, stdin, CallInput::Ends)
+        .map_err(CallFailure::Error)?;
+    let mut reply = CallReply {
         code: 0,
         out: Vec::new(),
         err: Vec::new(),
         cut: false,
     };
     loop {
-        match call.next().await.map_err(Failed::Error)? {
-            Step::Output(Stream::Out, bytes) => {
+        match call.next().await.map_err(CallFailure::Error)? {
+            CallStep::Output(OutputStream::Out, bytes) => {
                 let room = limit.saturating_sub(reply.out.len());
                 reply.cut |= bytes.len() > room;
                 reply.out.extend_from_slice(&bytes[..bytes.len().min(room)]);
             }
-            Step::Output(Stream::Err, bytes) => {
+            CallStep::Output(OutputStream::Err, bytes) => {
                 let room = (8 * 1024_usize).saturating_sub(reply.err.len());
                 reply.err.extend_from_slice(&bytes[..bytes.len().min(room)]);
             }
-            Step::Ended(ended) => {
+            CallStep::CallEnd(ended) => {
                 reply.code = ended.code;
                 return Ok(reply);
             }
-            Step::Broken => {
-                let said = reply.said();
+            CallStep::Broken => {
+                let said = reply.stderr_text();
                 return Err(if link.lost(&said) {
-                    Failed::Lost(said)
+                    CallFailure::Lost(said)
                 } else {
-                    Failed::Error(broken(&said))
+                    CallFailure::Error(link_error(&said))
                 });
             }
         }
     }
 }
 
-pub(super) fn broken(said: &str) -> ExecError {
+pub(super) fn link_error(said: &str) -> ExecError {
     let said = if said.is_empty() {
         "no reason given"
     } else {
@@ -135,50 +138,50 @@ pub(super) fn broken(said: &str) -> ExecError {
     ExecError::Unavailable(format!("the link to the far side broke: {said}"))
 }
 
-/// Bash text that gives the exit code; what is printed to standard error from there on is the report.
+/// Bash text that prints the exit code; everything on standard error after it is the report.
 pub(super) fn trailer(mark: &str, code: &str) -> String {
     format!("printf '\\0%s %s\\n' {mark} \"{code}\" >&2")
 }
 
 /// Bash text that ends the report.
-pub(super) fn last_word(mark: &str) -> String {
+pub(super) fn end_marker(mark: &str) -> String {
     format!("printf '\\0%s.' {mark} >&2")
 }
 
-pub(super) enum Step {
-    Output(Stream, Bytes),
-    Ended(Ended),
-    /// The local program ended, and the far side had not said that it is done.
+pub(super) enum CallStep {
+    Output(OutputStream, Bytes),
+    CallEnd(CallEnd),
+    /// The local program exited before the remote side had finished.
     Broken,
 }
 
-/// What becomes of the far side's standard input when everything was sent.
+/// What happens to the remote standard input after everything was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallInput {
     Ends,
-    /// It stays open for as long as the call: its end tells the far side that nobody waits any more, also
-    /// when this program was killed.
+    /// It stays open during the call: its end tells the remote side that nobody waits any more, even if this
+    /// program was killed.
     Stays,
 }
 
-/// A call that is under way. Dropping it ends the local program, and the far side's input.
-pub(super) struct Call {
+/// A running call. Dropping it kills the local program and closes the remote input.
+pub(super) struct RemoteCall {
     child: Child,
-    /// Dropped: the far side's input ends.
+    /// When dropped, the remote input is closed.
     held: Option<oneshot::Sender<()>>,
     out: Option<Box<dyn AsyncRead + Send + Unpin>>,
     err: Option<Box<dyn AsyncRead + Send + Unpin>>,
     /// For output and errors.
     buffers: [Vec<u8>; 2],
-    split: Splitter,
-    /// Set when the trailer has come.
+    split: TrailerSplitter,
+    /// Set once the trailer has arrived.
     deadline: Option<tokio::time::Instant>,
 }
 
-impl Call {
-    /// `text` must end with the [`trailer`] and the [`last_word`] of `mark`.
+impl RemoteCall {
+    /// `text` must end with the [`trailer`] and the [`end_marker`] of `mark`.
     pub(super) fn begin(
-        link: &Arc<dyn Transport>,
+        link: &Arc<dyn RemoteTransport>,
         text: &str,
         mark: &str,
         stdin: Bytes,
@@ -191,11 +194,11 @@ impl Call {
         let (held, released) = oneshot::channel();
         if let Some(mut pipe) = child.stdin.take() {
             drop(hermes_core::task::spawn("far input", async move {
-                // A far side that does not read any more has its reasons, which it will say.
+                // If the remote side stops reading, it will report why.
                 if pipe.write_all(&input).await.is_ok() {
                     let _ = pipe.write_all(&stdin).await;
                 }
-                // Some programs between us and the far side keep what they were given until more comes.
+                // Some programs in between buffer what they get until more arrives.
                 let _ = pipe.flush().await;
                 if after == CallInput::Stays {
                     let _ = released.await;
@@ -208,7 +211,7 @@ impl Call {
     }
 
     /// A call with a terminal: its standard input is closed, and there is no trailer.
-    pub(super) fn terminal(link: &Arc<dyn Transport>, text: &str) -> Result<Self, ExecError> {
+    pub(super) fn terminal(link: &Arc<dyn RemoteTransport>, text: &str) -> Result<Self, ExecError> {
         let child = spawn(link.command(text, true), Stdio::null())?;
         Ok(Self::over(child, "\u{1}no trailer"))
     }
@@ -220,13 +223,13 @@ impl Call {
             child,
             held: None,
             buffers: [vec![0; 16 * 1024], vec![0; 4 * 1024]],
-            split: Splitter::new(mark),
+            split: TrailerSplitter::new(mark),
             deadline: None,
         }
     }
 
-    /// What comes next. Can be dropped and called again.
-    pub(super) async fn next(&mut self) -> Result<Step, ExecError> {
+    /// The next step. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Result<CallStep, ExecError> {
         loop {
             if self.deadline.is_none() && self.split.is_complete() {
                 self.deadline = Some(tokio::time::Instant::now() + LAST);
@@ -235,40 +238,42 @@ impl Call {
             let deadline = self.deadline;
             let [out, err] = &mut self.buffers;
             let (stream, read) = tokio::select! {
-                read = read(&mut self.out, out), if self.out.is_some() => (Stream::Out, read),
-                read = read(&mut self.err, err), if self.err.is_some() => (Stream::Err, read),
-                // Everything was said; a pipe that somebody still holds does not keep us.
+                read = read(&mut self.out, out), if self.out.is_some() => (OutputStream::Out, read),
+                read = read(&mut self.err, err), if self.err.is_some() => (OutputStream::Err, read),
+                // Everything has arrived; a pipe that another process still holds is not waited for.
                 () = until(deadline), if deadline.is_some() => return Ok(self.finish()),
                 else => return Ok(self.finish()),
             };
             let count = read.map_err(ExecError::io("reading from the far side"))?;
             match (stream, count) {
-                (Stream::Out, 0) => self.out = None,
-                (Stream::Err, 0) => {
+                (OutputStream::Out, 0) => self.out = None,
+                (OutputStream::Err, 0) => {
                     self.err = None;
                     let held = self.split.give_up();
                     if !held.is_empty() {
-                        return Ok(Step::Output(Stream::Err, held));
+                        return Ok(CallStep::Output(OutputStream::Err, held));
                     }
                 }
-                (Stream::Out, count) => {
-                    return Ok(Step::Output(
+                (OutputStream::Out, count) => {
+                    return Ok(CallStep::Output(
                         stream,
                         Bytes::copy_from_slice(&self.buffers[0][..count]),
                     ));
                 }
-                (Stream::Err, count) => {
+                (OutputStream::Err, count) => {
                     let plain = self.split.feed(&self.buffers[1][..count]);
                     if !plain.is_empty() {
-                        return Ok(Step::Output(stream, plain));
+                        return Ok(CallStep::Output(stream, plain));
                     }
                 }
             }
         }
     }
 
-    fn finish(&self) -> Step {
-        self.split.complete().map_or(Step::Broken, Step::Ended)
+    fn finish(&self) -> CallStep {
+        self.split
+            .complete()
+            .map_or(CallStep::Broken, CallStep::CallEnd)
     }
 
     /// The exit code of the local program, for calls with a terminal.
@@ -288,7 +293,7 @@ fn spawn(mut command: Command, stdin: Stdio) -> Result<Child, ExecError> {
         .stdin(stdin)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // Not in our group: an interrupt from the keyboard is for us, and we pass it on.
+        // In its own process group: a keyboard interrupt is for us, and we forward it.
         .process_group(0)
         .kill_on_drop(true)
         .spawn()
@@ -313,14 +318,14 @@ async fn read(
 }
 
 /// Finds the trailer in a stream.
-struct Splitter {
+struct TrailerSplitter {
     mark: Vec<u8>,
     last: Vec<u8>,
     held: Vec<u8>,
     found: bool,
 }
 
-impl Splitter {
+impl TrailerSplitter {
     fn new(mark: &str) -> Self {
         Self {
             mark: format!("\0{mark} ").into_bytes(),
@@ -330,7 +335,7 @@ impl Splitter {
         }
     }
 
-    /// Takes bytes; gives those that are certainly before the trailer.
+    /// Accepts bytes and returns those that are certainly before the trailer.
     fn feed(&mut self, bytes: &[u8]) -> Bytes {
         if self.found {
             let room = MAX_REPORT.saturating_sub(self.held.len());
@@ -353,7 +358,7 @@ impl Splitter {
         std::mem::replace(&mut self.held, kept).into()
     }
 
-    /// The stream is over.
+    /// The stream has ended.
     fn give_up(&mut self) -> Bytes {
         if self.found {
             Bytes::new()
@@ -362,18 +367,18 @@ impl Splitter {
         }
     }
 
-    /// The last word was said.
+    /// The end marker has arrived.
     fn is_complete(&self) -> bool {
         self.found && self.held.ends_with(&self.last)
     }
 
-    fn complete(&self) -> Option<Ended> {
+    fn complete(&self) -> Option<CallEnd> {
         if !self.found {
             return None;
         }
         let end = self.held.iter().position(|&byte| byte == b'\n')?;
         let code = std::str::from_utf8(&self.held[..end]).ok()?.parse().ok()?;
-        Some(Ended {
+        Some(CallEnd {
             code,
             rest: {
                 let rest = &self.held[end + 1..];
@@ -394,7 +399,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// However the bytes arrive, what is before the trailer comes out whole.
+        /// However the bytes are chunked, what precedes the trailer is complete.
         #[test]
         fn trailers_are_found_in_pieces(
             before in prop::collection::vec(any::<u8>(), 0..100),
@@ -405,7 +410,7 @@ mod tests {
             stream.extend_from_slice(b"\0mark 7\n");
             stream.extend_from_slice(&after);
             stream.extend_from_slice(b"\0mark.");
-            let mut splitter = Splitter::new("mark");
+            let mut splitter = TrailerSplitter::new("mark");
             let mut plain = Vec::new();
             for chunk in stream.chunks(piece) {
                 plain.extend_from_slice(&splitter.feed(chunk));

@@ -1,28 +1,30 @@
-//! Commands in the foreground.
+//! Foreground commands.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::call::{self, Call, CallInput, Ended, Step};
-use super::script::Run;
-use super::{Far, Remote, Transport, token};
-use crate::environment::{Exec, ExecError, Exit, Finished, Sink, Stdin, Stream, Variables};
-use crate::shell::{Program, read_report};
+use super::call::{self, CallEnd, CallInput, CallStep, RemoteCall};
+use super::script::CommandScript;
+use super::{RemoteEnvironment, RemoteSetup, RemoteTransport, token};
+use crate::environment::{
+    Exec, ExecError, ExecOutcome, Exit, OutputSink, OutputStream, Stdin, Variables,
+};
+use crate::shell::{BashProgram, parse_report};
 
 /// Between TERM and KILL.
 const GRACE: Duration = Duration::from_secs(1);
-/// For the last words of a command that was ended.
+/// Time for the last output of a command that was killed.
 const AFTERMATH: Duration = Duration::from_secs(5);
 
-/// Ends the command on the far side unless that was taken care of.
-struct Guard {
-    link: Arc<dyn Transport>,
+/// Kills the remote command on drop unless it has ended.
+struct RemoteKillGuard {
+    link: Arc<dyn RemoteTransport>,
     kill: Option<String>,
 }
 
-impl Guard {
+impl RemoteKillGuard {
     async fn end(&mut self) -> Result<(), ExecError> {
         if let Some(kill) = &self.kill {
             call::ask(&self.link, kill, Bytes::new(), 1024).await?;
@@ -32,7 +34,7 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for RemoteKillGuard {
     fn drop(&mut self) {
         if let Some(kill) = self.kill.take()
             && tokio::runtime::Handle::try_current().is_ok()
@@ -47,12 +49,12 @@ impl Drop for Guard {
     }
 }
 
-impl Remote {
-    /// The variables of a command: of the session, else of the login, what skills declared, and its
-    /// own over them.
+impl RemoteEnvironment {
+    /// The variables of a command: those of the session, else of the login, then declared ones, and its own
+    /// override all.
     pub(super) fn variables(
         &self,
-        far: &Far,
+        far: &RemoteSetup,
         exports: Option<Variables>,
         extra: Variables,
     ) -> Variables {
@@ -69,25 +71,25 @@ impl Remote {
     pub(super) async fn run(
         &self,
         command: Exec,
-        sink: &mut dyn Sink,
-    ) -> Result<Finished, ExecError> {
+        sink: &mut dyn OutputSink,
+    ) -> Result<ExecOutcome, ExecError> {
         let far = self.far().await?;
         self.link.ready().await?;
         let mark = token();
-        let run = Run {
+        let run = CommandScript {
             dir: &far.dir,
             mark: &mark,
         };
         let variables = self.variables(far, command.exports.clone(), command.extra_env.clone());
         let state = run.file("state");
-        let program = Program {
+        let program = BashProgram {
             prelude: far.prelude.as_deref(),
             exports: Some(&variables),
             cwd: Some(&command.cwd),
             report: Some(&state),
         }
-        .around(&command.script);
-        let guard = Guard {
+        .wrap(&command.script);
+        let guard = RemoteKillGuard {
             link: Arc::clone(&self.link),
             kill: Some(run.kill(GRACE)),
         };
@@ -102,11 +104,11 @@ impl Remote {
     async fn with_pipes(
         &self,
         command: &Exec,
-        run: &Run<'_>,
+        run: &CommandScript<'_>,
         program: &str,
-        mut guard: Guard,
-        sink: &mut dyn Sink,
-    ) -> Result<Finished, ExecError> {
+        mut guard: RemoteKillGuard,
+        sink: &mut dyn OutputSink,
+    ) -> Result<ExecOutcome, ExecError> {
         let stdin = match &command.stdin {
             Stdin::Closed => Bytes::new(),
             Stdin::Bytes(bytes) => bytes.clone(),
@@ -116,66 +118,68 @@ impl Remote {
             run.keep(program),
             run.foreground(command.split, stdin.len(), command.timeout)
         );
-        let begin = || Call::begin(&self.link, &text, run.mark, stdin.clone(), CallInput::Stays);
+        let begin =
+            || RemoteCall::begin(&self.link, &text, run.mark, stdin.clone(), CallInput::Stays);
         let mut call = begin()?;
         let (mut how, mut ended) = follow(&mut call, command, &mut guard, sink).await?;
         if how.is_none() && ended.is_none() {
-            // What was there is gone, and said so before it ran anything.
+            // The remote side was gone and reported that before running anything.
             self.link.ready().await?;
             call = begin()?;
             (how, ended) = follow(&mut call, command, &mut guard, sink).await?;
         }
         guard.kill = None;
         if how.is_none() && ended.is_none() {
-            return Err(call::broken("it is gone again"));
+            return Err(call::link_error("it is gone again"));
         }
-        let state = ended.as_ref().and_then(|ended| read_report(&ended.rest));
-        let exit = how.unwrap_or_else(|| exit_of(ended.map_or(-1, |ended| ended.code)));
-        Ok(Finished { exit, state })
+        let state = ended.as_ref().and_then(|ended| parse_report(&ended.rest));
+        let exit = how.unwrap_or_else(|| exit_from_code(ended.map_or(-1, |ended| ended.code)));
+        Ok(ExecOutcome { exit, state })
     }
 
     async fn with_terminal(
         &self,
         command: &Exec,
-        run: &Run<'_>,
+        run: &CommandScript<'_>,
         program: &str,
-        mut guard: Guard,
-        sink: &mut dyn Sink,
-    ) -> Result<Finished, ExecError> {
+        mut guard: RemoteKillGuard,
+        sink: &mut dyn OutputSink,
+    ) -> Result<ExecOutcome, ExecError> {
         self.ask(&run.keep(program), Bytes::new(), 1024).await?;
-        // A terminal passes no end of input on: a call beside it sees to the end when we are killed.
+        // A terminal does not forward the end of input: a second call kills the command if we are killed.
         let watch = run.watch(command.timeout);
-        let _watch = Call::begin(&self.link, &watch, run.mark, Bytes::new(), CallInput::Stays)?;
-        let mut call = Call::terminal(&self.link, &run.terminal())?;
+        let _watch =
+            RemoteCall::begin(&self.link, &watch, run.mark, Bytes::new(), CallInput::Stays)?;
+        let mut call = RemoteCall::terminal(&self.link, &run.terminal())?;
         let how = match follow(&mut call, command, &mut guard, sink).await {
             Ok((how, _)) => how,
-            // Without a trailer the end of the local program is all there is.
+            // Without a trailer only the exit of the local program is known.
             Err(ExecError::Unavailable(_)) => None,
             Err(error) => return Err(error),
         };
         let code = call.local_code().await;
         let reply = self.ask(&run.finish(), Bytes::new(), 4 << 20).await?;
         guard.kill = None;
-        let state = read_report(&reply.out);
+        let state = parse_report(&reply.out);
         match (how, code) {
-            (Some(how), _) => Ok(Finished { exit: how, state }),
-            (None, Some(code)) if code != 255 || state.is_some() => Ok(Finished {
-                exit: exit_of(code),
+            (Some(how), _) => Ok(ExecOutcome { exit: how, state }),
+            (None, Some(code)) if code != 255 || state.is_some() => Ok(ExecOutcome {
+                exit: exit_from_code(code),
                 state,
             }),
-            _ => Err(call::broken("")),
+            _ => Err(call::link_error("")),
         }
     }
 }
 
-/// Passes output on until the end. The first value says when it was us who ended it; neither: the far
-/// side is gone and ran nothing.
+/// Forwards output until the end. The first value is set if we ended the command; neither: the remote side is
+/// gone and ran nothing.
 async fn follow(
-    call: &mut Call,
+    call: &mut RemoteCall,
     command: &Exec,
-    guard: &mut Guard,
-    sink: &mut dyn Sink,
-) -> Result<(Option<Exit>, Option<Ended>), ExecError> {
+    guard: &mut RemoteKillGuard,
+    sink: &mut dyn OutputSink,
+) -> Result<(Option<Exit>, Option<CallEnd>), ExecError> {
     let deadline = tokio::time::Instant::now() + command.timeout;
     let mut said = Vec::new();
     let mut came = false;
@@ -187,17 +191,17 @@ async fn follow(
             step = call.next() => step?,
         };
         match step {
-            Step::Output(stream, bytes) => {
-                came |= stream == Stream::Out;
+            CallStep::Output(stream, bytes) => {
+                came |= stream == OutputStream::Out;
                 pass(stream, &bytes, command, sink, &mut said);
             }
-            Step::Ended(ended) => return Ok((None, Some(ended))),
-            Step::Broken => {
+            CallStep::CallEnd(ended) => return Ok((None, Some(ended))),
+            CallStep::Broken => {
                 let said = String::from_utf8_lossy(&said);
                 if !came && guard.link.lost(&said) {
                     return Ok((None, None));
                 }
-                return Err(call::broken(said.trim()));
+                return Err(call::link_error(said.trim()));
             }
         }
     };
@@ -205,9 +209,11 @@ async fn follow(
     let last_words = async {
         loop {
             match call.next().await {
-                Ok(Step::Output(stream, bytes)) => pass(stream, &bytes, command, sink, &mut said),
-                Ok(Step::Ended(ended)) => return Some(ended),
-                Ok(Step::Broken) | Err(_) => return None,
+                Ok(CallStep::Output(stream, bytes)) => {
+                    pass(stream, &bytes, command, sink, &mut said)
+                }
+                Ok(CallStep::CallEnd(ended)) => return Some(ended),
+                Ok(CallStep::Broken) | Err(_) => return None,
             }
         }
     };
@@ -218,9 +224,15 @@ async fn follow(
     Ok((Some(how), ended))
 }
 
-fn pass(stream: Stream, bytes: &[u8], command: &Exec, sink: &mut dyn Sink, said: &mut Vec<u8>) {
-    // Unsplit, errors of the command come with its output: this is the local program speaking.
-    if stream == Stream::Err && !command.split {
+fn pass(
+    stream: OutputStream,
+    bytes: &[u8],
+    command: &Exec,
+    sink: &mut dyn OutputSink,
+    said: &mut Vec<u8>,
+) {
+    // If not split, the command's errors come with its output, so this is output of the local program.
+    if stream == OutputStream::Err && !command.split {
         let room = (4 * 1024_usize).saturating_sub(said.len());
         said.extend_from_slice(&bytes[..bytes.len().min(room)]);
     } else {
@@ -228,8 +240,8 @@ fn pass(stream: Stream, bytes: &[u8], command: &Exec, sink: &mut dyn Sink, said:
     }
 }
 
-/// A shell says 128 + n for signal n.
-pub(super) fn exit_of(code: i32) -> Exit {
+/// A shell reports signal n as 128 + n.
+pub(super) fn exit_from_code(code: i32) -> Exit {
     match code {
         129..=159 => Exit::Signal(code - 128),
         code => Exit::Code(code),

@@ -1,4 +1,4 @@
-//! Files of the far side.
+//! Remote files.
 
 use std::io::{Error, ErrorKind};
 use std::path::{Component, Path, PathBuf};
@@ -6,21 +6,21 @@ use std::path::{Component, Path, PathBuf};
 use bytes::Bytes;
 use hermes_core::BoxFuture;
 
-use super::Remote;
-use super::call::Reply;
+use super::RemoteEnvironment;
+use super::call::CallReply;
 use crate::environment::{ExecError, FileKind, FileStat, Files, WriteOptions};
 use crate::shell::{quote, quote_path};
 
-/// Exit codes of the texts below.
+/// Exit codes of the scripts below.
 const MISSING: i32 = 44;
 const IS_DIR: i32 = 45;
 const DENIED: i32 = 46;
 const EXISTS: i32 = 47;
 const SHORT: i32 = 48;
 
-/// A command's own words, when it failed for a reason without a code.
-fn failure(path: &Path, reply: &Reply) -> ExecError {
-    let said = reply.said();
+/// The command's own message, if it failed for a reason without a code.
+fn failure(path: &Path, reply: &CallReply) -> ExecError {
+    let said = reply.stderr_text();
     let error = match reply.code {
         MISSING => Error::from(ErrorKind::NotFound),
         IS_DIR => Error::from(ErrorKind::IsADirectory),
@@ -38,18 +38,18 @@ fn failure(path: &Path, reply: &Reply) -> ExecError {
     ExecError::file(path, error)
 }
 
-/// Fails with a code that says why `p` cannot be read as a file.
+/// Exits with a code that says why `p` cannot be read as a file.
 const CHECK_READ: &str =
     "[ -e \"$p\" ] || exit 44; [ -d \"$p\" ] && exit 45; [ -r \"$p\" ] || exit 46";
 
-impl Remote {
+impl RemoteEnvironment {
     async fn on(
         &self,
         path: &Path,
         text: &str,
         stdin: Bytes,
         limit: usize,
-    ) -> Result<Reply, ExecError> {
+    ) -> Result<CallReply, ExecError> {
         let text = format!("p={}\n{text}", quote_path(path));
         let reply = self.ask(&text, stdin, limit).await?;
         if reply.code == 0 {
@@ -59,11 +59,11 @@ impl Remote {
         }
     }
 
-    async fn resolve_there(&self, path: &Path, cwd: &Path) -> Result<PathBuf, ExecError> {
+    async fn resolve_remote(&self, path: &Path, cwd: &Path) -> Result<PathBuf, ExecError> {
         let home = &self.far().await?.home;
         let path = match path.strip_prefix("~") {
             Ok(rest) => home.join(rest),
-            // Also when the directory is not there (any more): another one is never taken instead.
+            // Also if the directory does not exist (any more): no other one is used instead.
             Err(_) => cwd.join(path),
         };
         let text = "rest=; while [ ! -e \"$p\" ] && [ ! -L \"$p\" ] && [ \"$p\" != / ]; do\n\
@@ -82,12 +82,12 @@ impl Remote {
         Ok(plain(Path::new(&found)))
     }
 
-    async fn stat_there(&self, path: &Path) -> Result<Option<FileStat>, ExecError> {
+    async fn stat_remote(&self, path: &Path) -> Result<Option<FileStat>, ExecError> {
         let text = "[ -e \"$p\" ] || exit 44\nstat -Lc '%f %s %Y %y' -- \"$p\"";
         match self.on(path, text, Bytes::new(), 1024).await {
             Ok(reply) => {
                 let line = String::from_utf8_lossy(&reply.out).into_owned();
-                read_stat(&line).map(Some).ok_or_else(|| {
+                parse_stat(&line).map(Some).ok_or_else(|| {
                     ExecError::file(path, Error::other(format!("stat says {line:?}")))
                 })
             }
@@ -96,7 +96,7 @@ impl Remote {
         }
     }
 
-    async fn write_there(
+    async fn write_remote(
         &self,
         path: &Path,
         content: Bytes,
@@ -134,7 +134,7 @@ impl Remote {
         self.on(path, &text, content, 1024).await.map(drop)
     }
 
-    async fn list_there(&self, path: &Path) -> Result<Vec<(String, FileKind)>, ExecError> {
+    async fn list_remote(&self, path: &Path) -> Result<Vec<(String, FileKind)>, ExecError> {
         let text = "[ -d \"$p\" ] || exit 44; [ -r \"$p\" ] || exit 46; cd -- \"$p\" || exit 46\n\
              shopt -s nullglob dotglob; for f in *; do\n\
              if [ -L \"$f\" ]; then k=l; elif [ -d \"$f\" ]; then k=d; elif [ -f \"$f\" ]; then k=f; else k=o; fi\n\
@@ -165,17 +165,17 @@ impl Remote {
     }
 }
 
-impl Files for Remote {
+impl Files for RemoteEnvironment {
     fn resolve<'a>(
         &'a self,
         path: &'a Path,
         cwd: &'a Path,
     ) -> BoxFuture<'a, Result<PathBuf, ExecError>> {
-        Box::pin(self.resolve_there(path, cwd))
+        Box::pin(self.resolve_remote(path, cwd))
     }
 
     fn stat<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<Option<FileStat>, ExecError>> {
-        Box::pin(self.stat_there(path))
+        Box::pin(self.stat_remote(path))
     }
 
     fn read<'a>(
@@ -200,14 +200,14 @@ impl Files for Remote {
         content: Bytes,
         options: WriteOptions,
     ) -> BoxFuture<'a, Result<(), ExecError>> {
-        Box::pin(self.write_there(path, content, options))
+        Box::pin(self.write_remote(path, content, options))
     }
 
     fn list<'a>(
         &'a self,
         path: &'a Path,
     ) -> BoxFuture<'a, Result<Vec<(String, FileKind)>, ExecError>> {
-        Box::pin(self.list_there(path))
+        Box::pin(self.list_remote(path))
     }
 
     fn remove<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<(), ExecError>> {
@@ -229,7 +229,7 @@ impl Files for Remote {
     }
 }
 
-/// Without `.` and `..`: what is left of them is below nothing that exists.
+/// Removes `.` and `..`: the path exists no further.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -245,7 +245,7 @@ fn plain(path: &Path) -> PathBuf {
 }
 
 /// `81a4 12 1700000000 2023-11-14 22:13:20.123456789 +0000`
-fn read_stat(line: &str) -> Option<FileStat> {
+fn parse_stat(line: &str) -> Option<FileStat> {
     let mut words = line.split_whitespace();
     let mode = u32::from_str_radix(words.next()?, 16).ok()?;
     let size = words.next()?.parse().ok()?;
@@ -275,13 +275,13 @@ mod tests {
 
     #[test]
     fn reads_what_stat_prints() {
-        let stat = read_stat("81a4 12 1700000000 2023-11-14 22:13:20.120000000 +0000\n").unwrap();
+        let stat = parse_stat("81a4 12 1700000000 2023-11-14 22:13:20.120000000 +0000\n").unwrap();
         assert_eq!(
             (stat.kind, stat.size, stat.mode),
             (FileKind::File, 12, 0o644)
         );
         assert_eq!(stat.modified_ns, 1_700_000_000_120_000_000);
-        assert_eq!(read_stat("nonsense"), None);
+        assert_eq!(parse_stat("nonsense"), None);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Environments on a far side that is reached by starting a local program (`ssh`, `docker exec`):
-//! commands, files and background processes there, over nothing but bash.
+//! Environments that are reached by starting a local program (`ssh`, `docker exec`): commands, files and
+//! background processes there need nothing but bash.
 //!
-//! Every call sends its program through standard input, so that no variable shows in a table of
-//! processes, and ends with a trailer on standard error that carries the exit code. Without a
-//! trailer the link broke, and nothing is concluded about the command.
+//! Every call sends its script through standard input, so that no variable shows up in a process list, and ends
+//! with a trailer on standard error that carries the exit code. Without a trailer the connection broke, and
+//! nothing is concluded about the command.
 
 mod background;
 pub(crate) mod call;
@@ -22,38 +22,38 @@ use tokio::process::Command;
 use tokio::sync::OnceCell;
 
 use crate::environment::{
-    Background, BackgroundRecord, Environment, EnvironmentInfo, Exec, ExecError, Files, Finished,
-    Sink, Start, Variables,
+    Background, BackgroundRecord, BackgroundStart, Environment, EnvironmentInfo, Exec, ExecError,
+    ExecOutcome, Files, OutputSink, Variables,
 };
 use crate::local::Declared;
-use crate::shell::{quote_path, read_report};
+use crate::shell::{parse_report, quote_path};
 
-/// How long the far side may take for something small.
+/// Timeout of small scripts.
 const SMALL: Duration = Duration::from_mins(1);
 
-/// How the far side is reached.
-pub(crate) trait Transport: Send + Sync {
+/// How the remote side is reached.
+pub(crate) trait RemoteTransport: Send + Sync {
     fn info(&self) -> EnvironmentInfo;
 
-    /// Connects, creates, starts: whatever is missing.
+    /// Connects, creates or starts whatever is missing.
     fn ready(&self) -> BoxFuture<'_, Result<(), ExecError>>;
 
-    /// The local program that runs `script` in a bash on the far side.
+    /// The local program that runs `script` in a remote bash.
     fn command(&self, script: &str, terminal: bool) -> Command;
 
-    /// A call ended without its trailer; `said` is what the local program wrote. True: what was there
-    /// is gone, and a second try makes it anew.
+    /// A call ended without its trailer; `said` is the local program's output. True: the remote side is gone,
+    /// and a second attempt sets it up again.
     fn lost(&self, said: &str) -> bool;
 
-    /// `close`: for good.
+    /// `close`: permanently.
     fn leave(&self, close: bool) -> BoxFuture<'_, Result<(), ExecError>>;
 }
 
-/// What the far side is like.
+/// Result of the first call to the remote side.
 #[derive(Clone, Debug)]
-struct Far {
+struct RemoteSetup {
     home: PathBuf,
-    /// Ours, readable by nobody else.
+    /// Our private directory.
     dir: PathBuf,
     /// Functions and aliases of the login shell.
     prelude: Option<PathBuf>,
@@ -62,17 +62,17 @@ struct Far {
 }
 
 /// An environment behind a transport.
-pub(crate) struct Remote {
-    link: Arc<dyn Transport>,
-    far: OnceCell<Far>,
-    /// Names this environment's directory on the far side.
+pub(crate) struct RemoteEnvironment {
+    link: Arc<dyn RemoteTransport>,
+    far: OnceCell<RemoteSetup>,
+    /// Names this environment's remote directory.
     name: String,
-    /// What skills may ask for, and where the values are.
+    /// What skills may declare, and the values.
     declared: Option<(Declared, Env)>,
 }
 
-impl Remote {
-    pub(crate) fn new(link: Arc<dyn Transport>) -> Self {
+impl RemoteEnvironment {
+    pub(crate) fn new(link: Arc<dyn RemoteTransport>) -> Self {
         Self {
             link,
             far: OnceCell::new(),
@@ -81,31 +81,31 @@ impl Remote {
         }
     }
 
-    /// Commands there get what skills declare.
+    /// Commands get the variables that skills declare.
     pub(crate) fn with_declared(mut self, declared: Declared, env: Env) -> Self {
         self.declared = Some((declared, env));
         self
     }
 
-    async fn far(&self) -> Result<&Far, ExecError> {
-        self.far.get_or_try_init(|| self.greet()).await
+    async fn far(&self) -> Result<&RemoteSetup, ExecError> {
+        self.far.get_or_try_init(|| self.run_setup()).await
     }
 
-    /// The first call: makes our directory and reads the login shell.
-    async fn greet(&self) -> Result<Far, ExecError> {
+    /// The first call: creates our directory and reads the login shell.
+    async fn run_setup(&self) -> Result<RemoteSetup, ExecError> {
         self.link.ready().await?;
         let dir = PathBuf::from(format!("/tmp/hermes-{}", self.name));
         let prelude = dir.join("prelude");
-        let text = script::greeting(&dir, &prelude);
+        let text = script::setup_script(&dir, &prelude);
         let reply = call::ask(&self.link, &text, Bytes::new(), 1 << 20).await?;
-        let state = read_report(&reply.out).ok_or_else(|| {
+        let state = parse_report(&reply.out).ok_or_else(|| {
             ExecError::Unavailable(format!(
                 "the far side has no usable bash or /tmp: {}",
-                reply.said()
+                reply.stderr_text()
             ))
         })?;
         let home = state.exports.get("HOME").map_or("/", String::as_str).into();
-        Ok(Far {
+        Ok(RemoteSetup {
             home,
             dir,
             prelude: (reply.code == 10).then_some(prelude),
@@ -113,19 +113,19 @@ impl Remote {
         })
     }
 
-    /// A small program on the far side.
+    /// Runs a small script on the remote side.
     pub(crate) async fn ask(
         &self,
         text: &str,
         stdin: Bytes,
         limit: usize,
-    ) -> Result<call::Reply, ExecError> {
+    ) -> Result<call::CallReply, ExecError> {
         self.far().await?;
         call::ask(&self.link, text, stdin, limit).await
     }
 }
 
-impl Environment for Remote {
+impl Environment for RemoteEnvironment {
     fn info(&self) -> EnvironmentInfo {
         self.link.info()
     }
@@ -133,12 +133,15 @@ impl Environment for Remote {
     fn exec<'a>(
         &'a self,
         command: Exec,
-        sink: &'a mut dyn Sink,
-    ) -> BoxFuture<'a, Result<Finished, ExecError>> {
+        sink: &'a mut dyn OutputSink,
+    ) -> BoxFuture<'a, Result<ExecOutcome, ExecError>> {
         Box::pin(self.run(command, sink))
     }
 
-    fn spawn(&self, command: Start) -> BoxFuture<'_, Result<Box<dyn Background>, ExecError>> {
+    fn spawn(
+        &self,
+        command: BackgroundStart,
+    ) -> BoxFuture<'_, Result<Box<dyn Background>, ExecError>> {
         Box::pin(self.start(command))
     }
 
@@ -170,7 +173,7 @@ impl Environment for Remote {
     }
 }
 
-/// A name that nobody else has.
+/// A unique name.
 fn token() -> String {
     format!("{:016x}", rand::random::<u64>())
 }

@@ -1,22 +1,22 @@
-//! Bash texts for the far side. They need bash, a `/tmp`, and the tools that every system has; where
-//! `setsid` is missing the processes of a command are still one group.
+//! Bash scripts for the remote side. They need bash, a `/tmp` and standard tools; without `setsid` the
+//! processes of a command still form one group.
 
 use std::path::Path;
 use std::time::Duration;
 
-use super::call::{last_word, trailer};
+use super::call::{end_marker, trailer};
 use crate::shell::{MARK, quote, quote_path};
 
-/// Clears away what was left by processes that ended a day ago, or by ourselves when we were killed.
+/// Removes files of processes that ended a day ago, and our own after we were killed.
 const SWEEP: &str = "for d in /tmp/hermes-bg-*/ /tmp/hermes-????????????????/; do\n\
     [ -O \"$d\" ] && [ ! -L \"${d%/}\" ] || continue\n\
     case $d in */hermes-bg-*) [ -e \"$d/exit\" ] || continue;; esac\n\
     [ -n \"$(find \"$d\" -maxdepth 0 -mmin +1440 2>/dev/null)\" ] && rm -rf -- \"$d\"\n\
     done";
 
-/// Makes our directory and prints what the login shell sets; ends with 10 when there are functions or
+/// Creates our directory and prints the environment of the login shell; exits with 10 if there are functions or
 /// aliases.
-pub(super) fn greeting(dir: &Path, prelude: &Path) -> String {
+pub(super) fn setup_script(dir: &Path, prelude: &Path) -> String {
     let login = format!(
         "{{ for f in $(compgen -A function); do case $f in _*) ;; *) declare -f -- \"$f\";; esac; done; \
          alias -p; }} >|{prelude} 2>/dev/null; {{ printf '%s\\0' \"$PWD\"; declare -px; }} >|{report}",
@@ -33,22 +33,22 @@ pub(super) fn greeting(dir: &Path, prelude: &Path) -> String {
     )
 }
 
-/// What one command keeps: its program, its group, a request to end, what it reports, its input.
+/// The files of one command: program, group, kill request, report, input.
 const FILES: [&str; 5] = ["sh", "pid", "stop", "state", "in"];
 
-/// Seconds that the far side waits beyond the limit of a command for us to end it.
+/// Seconds beyond a command's limit that the remote side waits for us to kill it.
 const BEYOND: u64 = 30;
 
 /// Between TERM and KILL for a command whose caller is gone.
 const DESERTED: Duration = Duration::from_secs(1);
 
-/// Where one command keeps what belongs to it: `<dir>/<mark>.<one of FILES>`.
-pub(super) struct Run<'a> {
+/// The files of one command: `<dir>/<mark>.<one of FILES>`.
+pub(super) struct CommandScript<'a> {
     pub(super) dir: &'a Path,
     pub(super) mark: &'a str,
 }
 
-impl Run<'_> {
+impl CommandScript<'_> {
     pub(super) fn file(&self, what: &str) -> std::path::PathBuf {
         self.dir.join(format!("{}.{what}", self.mark))
     }
@@ -57,10 +57,10 @@ impl Run<'_> {
         quote_path(&self.file(what))
     }
 
-    /// Keeps the program in a file that only we can read.
+    /// Stores the program in a private file.
     pub(super) fn keep(&self, program: &str) -> String {
         format!(
-            // The directory is gone when a container was made anew.
+            // The directory is gone if a container was created again.
             "umask 077; mkdir -p -- {}; printf %s {} >|{} || exit 125",
             quote_path(self.dir),
             quote(program),
@@ -68,7 +68,7 @@ impl Run<'_> {
         )
     }
 
-    /// Starts the kept program with nothing inherited but `PATH`.
+    /// Starts the stored program with nothing inherited but `PATH`.
     fn start(&self) -> String {
         let fresh = format!("env -i \"PATH=$PATH\" {MARK}={}", self.mark);
         format!(
@@ -81,8 +81,8 @@ impl Run<'_> {
         FILES.map(|what| self.quoted(what)).join(" ")
     }
 
-    /// Bash text that waits on standard input until the caller is gone or `limit` is long over, and then
-    /// ends everything of the command.
+    /// Bash text that waits on standard input until the caller is gone or `limit` has long passed, and then
+    /// kills everything of the command.
     fn when_deserted(&self, limit: Duration) -> String {
         format!(
             "read -r -n 1 -t {limit}\np=$(cat {pid} 2>/dev/null)\n{kill}\nrm -f -- {files}",
@@ -93,10 +93,9 @@ impl Run<'_> {
         )
     }
 
-    /// Runs the kept program in a session of its own, until its end, `limit` or the end of our standard
-    /// input, of which the first `input` bytes are the program's; then whatever it left is ended, and the
-    /// state it reports follows the trailer. The watchdog is disowned: bash would tell of its end in the
-    /// middle of the report.
+    /// Runs the stored program in its own session until its end, `limit` or the end of our standard input, of
+    /// which the first `input` bytes belong to the program; then kills leftovers and prints the state after the
+    /// trailer. The watchdog is disowned: bash would report its end in the middle of the report.
     pub(super) fn foreground(&self, split: bool, input: usize, limit: Duration) -> String {
         let stdin = if input == 0 {
             "exec 3<&0 </dev/null".to_owned()
@@ -123,27 +122,27 @@ impl Run<'_> {
              {strays}\n\
              {trailer}\n\
              cat {state} >&2 2>/dev/null\n\
-             {last_word}\n\
+             {end_marker}\n\
              rm -f -- {files}",
             start = format_args!("$s {}", self.start()),
             errors = if split { "" } else { " 2>&1" },
             pid = self.quoted("pid"),
             stop = self.quoted("stop"),
             watchdog = quote(&self.when_deserted(limit)),
-            strays = kill_strays(self.mark),
+            strays = kill_marked(self.mark),
             trailer = trailer(self.mark, "$r"),
-            last_word = last_word(self.mark),
+            end_marker = end_marker(self.mark),
             state = self.quoted("state"),
             files = self.files(),
         )
     }
 
-    /// For a call beside one with a terminal: ends the command when our standard input ends first.
+    /// For a call beside one with a terminal: kills the command if our standard input ends first.
     pub(super) fn watch(&self, limit: Duration) -> String {
-        format!("{}\n{}", self.when_deserted(limit), last_word(self.mark))
+        format!("{}\n{}", self.when_deserted(limit), end_marker(self.mark))
     }
 
-    /// The same for a call with a terminal, whose session exists already.
+    /// The same for a call with a terminal, which has a session already.
     pub(super) fn terminal(&self) -> String {
         format!(
             "bash -c {}",
@@ -156,7 +155,7 @@ impl Run<'_> {
         )
     }
 
-    /// Ends a call with a terminal: leftovers are killed, the state printed.
+    /// Ends a call with a terminal: kills leftovers and prints the state.
     pub(super) fn finish(&self) -> String {
         format!(
             "p=$(cat {pid} 2>/dev/null) && kill -KILL -- \"-$p\" 2>/dev/null\n\
@@ -164,13 +163,13 @@ impl Run<'_> {
              cat {state} 2>/dev/null\n\
              rm -f -- {files}",
             pid = self.quoted("pid"),
-            strays = kill_strays(self.mark),
+            strays = kill_marked(self.mark),
             state = self.quoted("state"),
             files = self.files(),
         )
     }
 
-    /// Ends the command wherever it is: also one that is about to start.
+    /// Kills the command wherever it is, even if it is about to start.
     pub(super) fn kill(&self, grace: Duration) -> String {
         format!(
             "umask 077; : >|{stop}; p=$(cat {pid} 2>/dev/null)\n{}",
@@ -181,7 +180,7 @@ impl Run<'_> {
     }
 }
 
-/// TERM, a grace, KILL to the group `$p`, then to everything that carries the mark.
+/// TERM, a grace period, KILL to the group `$p`, then to everything that carries the mark.
 pub(super) fn kill_group(mark: &str, grace: Duration) -> String {
     let looks = (grace.as_millis() / 50).min(1200);
     format!(
@@ -191,12 +190,12 @@ pub(super) fn kill_group(mark: &str, grace: Duration) -> String {
          kill -KILL -- \"-$p\" 2>/dev/null\n\
          fi\n\
          {strays}",
-        strays = kill_strays(mark),
+        strays = kill_marked(mark),
     )
 }
 
-/// Ends what carries the mark in a session of its own.
-fn kill_strays(mark: &str) -> String {
+/// Kills marked processes in other sessions.
+fn kill_marked(mark: &str) -> String {
     format!(
         "for f in $(grep -ls '{MARK}={mark}' /proc/[0-9]*/environ 2>/dev/null); do\n\
          q=${{f#/proc/}}; kill -KILL \"${{q%/environ}}\" 2>/dev/null\n\

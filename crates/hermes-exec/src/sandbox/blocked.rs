@@ -1,5 +1,5 @@
-//! Whether a failure looks like the sandbox at work. A guess from what the command said: it decides
-//! whether a person is asked, nothing else.
+//! Guesses from a command's output whether the sandbox caused its failure. It only decides whether the user is
+//! asked.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::places::{Private, canonical};
+use super::paths::{PrivateDir, canonical};
 use crate::confinement::Confinement;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,11 +15,11 @@ pub enum BlockedKind {
     Write,
     Read,
     Network,
-    /// A system call that is filtered, or a limit.
+    /// A filtered system call or a resource limit.
     Operation,
 }
 
-/// What the sandbox probably stopped.
+/// What the sandbox probably blocked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocked {
     pub kind: BlockedKind,
@@ -47,8 +47,8 @@ impl fmt::Display for Blocked {
     }
 }
 
-/// Only the end of the output is looked at: errors come last.
-const LOOKED_AT: usize = 16 * 1024;
+/// Only the end of the output is inspected: errors come last.
+const MAX_INSPECTED: usize = 16 * 1024;
 
 const REFUSALS: &[&str] = &[
     "Permission denied",
@@ -76,7 +76,7 @@ pub(super) fn detect(
     exit: i32,
     output: &str,
     confinement: &Confinement,
-    private: &[Private],
+    private: &[PrivateDir],
 ) -> Option<Blocked> {
     let Confinement::Workspace {
         writable,
@@ -86,11 +86,11 @@ pub(super) fn detect(
     else {
         return None;
     };
-    // A stop by us, and a program that is not there, are no refusals.
+    // Our own signals and a missing program are not refusals.
     if matches!(exit, 0 | 124 | 127 | 130) {
         return None;
     }
-    let mut from = output.len().saturating_sub(LOOKED_AT);
+    let mut from = output.len().saturating_sub(MAX_INSPECTED);
     while !output.is_char_boundary(from) {
         from += 1;
     }
@@ -101,35 +101,35 @@ pub(super) fn detect(
             path: None,
         });
     }
-    // What is confined gains no rights; sudo says so in these words.
+    // Confined processes gain no privileges; sudo reports it like this.
     let mut refused_somewhere = tail.contains("no new privileges");
     for line in tail.lines().rev() {
         let plain = REFUSALS.iter().any(|sign| line.contains(sign));
         if !plain && !line.contains("Operation not permitted") && !line.contains("EPERM") {
             continue;
         }
-        if let Some(found) = judge(line, writable, unreadable, private) {
+        if let Some(found) = classify_refusal(line, writable, unreadable, private) {
             return Some(found);
         }
         refused_somewhere |= !plain;
     }
-    // No path was named: a call that is filtered, like a mount.
+    // No path was named: a filtered call, such as a mount.
     refused_somewhere.then_some(Blocked {
         kind: BlockedKind::Operation,
         path: None,
     })
 }
 
-/// What one refusal was about.
-fn judge(
+/// Classifies one refusal.
+fn classify_refusal(
     line: &str,
     writable: &[PathBuf],
     unreadable: &[PathBuf],
-    private: &[Private],
+    private: &[PrivateDir],
 ) -> Option<Blocked> {
-    // What lies below a writable place and is covered there says this.
+    // A covered path below a writable directory reports this.
     let covered = line.contains("Read-only file system") || line.contains("EROFS");
-    // The last path is what was refused; a shell names itself first.
+    // The last path is the refused one; a shell names itself first.
     for path in paths(after_shell(line)).into_iter().rev() {
         let relative = path.is_relative();
         let place = if relative {
@@ -144,10 +144,10 @@ fn judge(
                 .any(|home| home.dir != place && below(&home.dir));
         let kind = if hidden {
             BlockedKind::Read
-        } else if covered || relative || (!writable.iter().any(below) && plausible(&place)) {
+        } else if covered || relative || (!writable.iter().any(below) && user_could_write(&place)) {
             BlockedKind::Write
         } else {
-            // Refused where we permit, or where it would be refused outside as well: not our doing.
+            // Refused where we permit it, or where it would be refused without a sandbox too.
             continue;
         };
         return Some(Blocked {
@@ -161,7 +161,7 @@ fn judge(
     })
 }
 
-/// Without "/bin/bash: line 3:" in front.
+/// Strips a prefix such as "/bin/bash: line 3:".
 fn after_shell(line: &str) -> &str {
     match line.split_once(": line ") {
         Some((_, rest)) => rest.split_once(": ").map_or(rest, |(_, rest)| rest),
@@ -169,7 +169,7 @@ fn after_shell(line: &str) -> &str {
     }
 }
 
-/// Paths in a message that can lead out of where the command stands.
+/// Paths in a message that can lie outside the working directory.
 fn paths(line: &str) -> Vec<PathBuf> {
     static PATH: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(r#"['"‘`]((?:\.\./|/)[^'"’`]*)['"’`]|(?:^|[\s(=:])((?:\.\./|/)[^\s:'"’,;)]*)"#)
@@ -185,9 +185,8 @@ fn paths(line: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether the person could write there outside: what would be refused there too is not worth a
-/// question.
-fn plausible(path: &Path) -> bool {
+/// Whether the user could write there without a sandbox: otherwise there is no point in asking.
+fn user_could_write(path: &Path) -> bool {
     let existing = path.ancestors().find(|path| path.exists());
     existing.is_some_and(|path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok())
 }

@@ -1,12 +1,12 @@
-//! Confinement by bubblewrap: the file system is bound read-only, what may be written is bound over
-//! it, what is hidden is covered.
+//! Confinement by bubblewrap: the file system is bound read-only, writable directories are bound over it, and
+//! hidden paths are covered.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::rules::Files;
-use super::spec::Spec;
+use super::rules::FileRules;
+use super::spec::HelperSpec;
 use crate::confinement::Launch;
 use crate::environment::ExecError;
 
@@ -26,7 +26,7 @@ pub(super) fn find(path: &OsStr) -> Option<PathBuf> {
     works.then_some(program)
 }
 
-/// Our program by a name that exists inside as well.
+/// The path of our binary that is also valid inside.
 pub(super) fn helper_path(given: Option<&Path>) -> Result<PathBuf, ExecError> {
     let path = match given {
         Some(path) => path.to_owned(),
@@ -43,7 +43,7 @@ pub(super) fn helper_path(given: Option<&Path>) -> Result<PathBuf, ExecError> {
 /// Helper (session, terminal) → bwrap → helper (limits, system calls) → command.
 pub(super) fn wrap(
     launch: Launch,
-    mut spec: Spec,
+    mut spec: HelperSpec,
     bwrap: &Path,
     helper: &Path,
 ) -> Result<Launch, ExecError> {
@@ -51,16 +51,16 @@ pub(super) fn wrap(
         .files
         .take()
         .ok_or_else(|| ExecError::Sandbox("no rules for files".to_owned()))?;
-    let outer = Spec {
+    let outer = HelperSpec {
         session: spec.session,
         terminal: spec.terminal,
-        ..Spec::default()
+        ..HelperSpec::default()
     };
     spec.session = false;
     spec.terminal = false;
-    // In there is a table of processes of its own.
+    // Inside there is a separate PID namespace.
     spec.guard.clear();
-    // What it sees is made already.
+    // Its mount view already exists.
     spec.expects_view = false;
     let mut args = flags(&files, &launch.cwd, spec.network);
     args.push("--".into());
@@ -73,10 +73,10 @@ pub(super) fn wrap(
         args,
         ..launch
     };
-    Ok(outer.around(inner, helper))
+    Ok(outer.wrap(inner, helper))
 }
 
-fn flags(files: &Files, cwd: &Path, network: bool) -> Vec<OsString> {
+fn flags(files: &FileRules, cwd: &Path, network: bool) -> Vec<OsString> {
     let mut args: Vec<OsString> = [
         "--unshare-user",
         "--unshare-pid",
@@ -119,8 +119,8 @@ fn flags(files: &Files, cwd: &Path, network: bool) -> Vec<OsString> {
     args
 }
 
-/// An empty directory over the home, what is shared shown in it again.
-fn cover_home(private: &super::places::Private, files: &Files, args: &mut Vec<OsString>) {
+/// Covers a home with an empty directory and binds its shared entries again.
+fn cover_home(private: &super::paths::PrivateDir, files: &FileRules, args: &mut Vec<OsString>) {
     if !private.dir.is_dir() {
         return;
     }
@@ -129,9 +129,9 @@ fn cover_home(private: &super::places::Private, files: &Files, args: &mut Vec<Os
     for path in shared.filter(|path| path.symlink_metadata().is_ok_and(|data| !data.is_symlink())) {
         args.extend(["--ro-bind".into(), (&path).into(), (&path).into()]);
     }
-    for place in &files.writable {
-        if place.starts_with(&private.dir) {
-            args.extend(["--bind".into(), place.into(), place.into()]);
+    for base in &files.writable {
+        if base.starts_with(&private.dir) {
+            args.extend(["--bind".into(), base.into(), base.into()]);
         }
     }
 }

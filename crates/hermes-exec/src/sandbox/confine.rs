@@ -1,8 +1,8 @@
-//! The helper: puts itself into its limits, then becomes the command.
+//! The helper: applies the limits to itself, then becomes the command.
 //!
-//! It runs between two programs for every command: no configuration, no runtime, no threads. Most commands
-//! come from one that waits for them ([`WAIT`]): it limits what it can, once, and for each command makes a
-//! copy of itself that does the rest, so that a command does not wait for a program to be loaded.
+//! It runs for every command, so it has no configuration, runtime or threads. Most commands are started by an
+//! idle helper ([`WAIT`]): it applies what it can once and forks for each command, so that a command does not
+//! wait for a binary to be loaded.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -12,47 +12,46 @@ use std::process::{Command, ExitCode};
 use rustix::process::{ioctl_tiocsctty, setsid};
 
 use super::CONFINE_FAILED;
-use super::spec::Spec;
+use super::spec::HelperSpec;
 
-/// Before the limits: what they are for comes later, over standard input.
+/// Precedes the spec: commands follow over standard input.
 pub(super) const WAIT: &str = "--wait";
 
 /// What the helper does once the limits are in force.
-pub(super) enum Next {
-    /// Whoever started it has no use for it any more.
-    End,
-    /// It becomes the command.
-    Become(Command),
-    /// It starts the command and stays as the first process of its table: the kernel treats that one
-    /// differently.
+pub(super) enum NextStep {
+    /// It is no longer needed.
+    Exit,
+    /// Becomes the command.
+    Exec(Command),
+    /// Spawns the command and stays as init of its PID namespace, because the kernel treats init differently.
     #[cfg(target_os = "linux")]
-    Start(Command),
+    Spawn(Command),
 }
 
 pub(super) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let (code, why) = match prepare(args) {
-        Ok(Next::End) => return ExitCode::SUCCESS,
-        Ok(Next::Become(mut command)) => {
+        Ok(NextStep::Exit) => return ExitCode::SUCCESS,
+        Ok(NextStep::Exec(mut command)) => {
             let error = command.exec();
-            not_started(&command, &error)
+            start_error(&command, &error)
         }
         #[cfg(target_os = "linux")]
-        Ok(Next::Start(mut command)) => match command.spawn() {
-            Ok(child) => super::fork::end_with(child.id()),
-            Err(error) => not_started(&command, &error),
+        Ok(NextStep::Spawn(mut command)) => match command.spawn() {
+            Ok(child) => super::fork::exit_like(child.id()),
+            Err(error) => start_error(&command, &error),
         },
         Err(why) => (
             CONFINE_FAILED,
             format!("the sandbox cannot be set up: {why}"),
         ),
     };
-    // There is nobody else to tell.
+    // There is nowhere else to report it.
     let _ = writeln!(std::io::stderr(), "hermes: {why}");
     ExitCode::from(code)
 }
 
-/// As a shell would put it.
-fn not_started(command: &Command, error: &std::io::Error) -> (u8, String) {
+/// Exit code and message as a shell would report them.
+fn start_error(command: &Command, error: &std::io::Error) -> (u8, String) {
     let code = match error.kind() {
         std::io::ErrorKind::NotFound => 127,
         _ => 126,
@@ -63,11 +62,11 @@ fn not_started(command: &Command, error: &std::io::Error) -> (u8, String) {
     )
 }
 
-fn prepare(mut args: impl Iterator<Item = OsString>) -> Result<Next, String> {
+fn prepare(mut args: impl Iterator<Item = OsString>) -> Result<NextStep, String> {
     let first = args.next().ok_or("no limits given")?;
     if first == WAIT {
         let spec = read_spec(&args.next().ok_or("no limits given")?)?;
-        return wait(&spec);
+        return serve(&spec);
     }
     let spec = read_spec(&first)?;
     if args.next().is_none_or(|mark| mark != "--") {
@@ -77,28 +76,28 @@ fn prepare(mut args: impl Iterator<Item = OsString>) -> Result<Next, String> {
     let mut command = Command::new(program);
     command.args(args);
     command.envs(spec.env.iter().map(|(name, value)| (name, value)));
-    begin(spec.session, spec.terminal)?;
-    restrict(&spec)?;
-    Ok(Next::Become(command))
+    start_session(spec.session, spec.terminal)?;
+    apply_all_limits(&spec)?;
+    Ok(NextStep::Exec(command))
 }
 
-fn read_spec(json: &OsString) -> Result<Spec, String> {
+fn read_spec(json: &OsString) -> Result<HelperSpec, String> {
     serde_json::from_slice(json.as_encoded_bytes()).map_err(|error| error.to_string())
 }
 
 #[cfg(target_os = "linux")]
-use super::waiting::wait;
+use super::helper_loop::serve;
 
 #[cfg(not(target_os = "linux"))]
-fn wait(_spec: &Spec) -> Result<Next, String> {
+fn wait(_spec: &HelperSpec) -> Result<NextStep, String> {
     Err("no helper waits on this system".to_owned())
 }
 
-pub(super) fn begin(session: bool, terminal: bool) -> Result<(), String> {
+pub(super) fn start_session(session: bool, terminal: bool) -> Result<(), String> {
     if session {
-        // Fails only where it is a leader already, which is what is wanted.
+        // Fails only if this is a session leader already, which is the goal.
         let _ = setsid();
-        adopt();
+        become_subreaper();
     }
     if terminal {
         ioctl_tiocsctty(std::io::stdin()).map_err(|error| format!("terminal: {error}"))?;
@@ -106,39 +105,39 @@ pub(super) fn begin(session: bool, terminal: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Orphans of the command become its children: whoever ends it finds them, also those that left
-/// its session and their environment behind.
+/// Orphans of the command become its children, so that they are found and killed even if they left its session
+/// and environment.
 #[cfg(target_os = "linux")]
-fn adopt() {
-    // A kernel that cannot still has sessions and marks.
+fn become_subreaper() {
+    // Older kernels still have sessions and marks.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
 #[cfg(not(target_os = "linux"))]
 fn adopt() {}
 
-/// All limits of a command that no helper waits for. It shares the table of processes: what it starts may
-/// outlive us, which is what such commands are for.
+/// Applies all limits of a command that is started without an idle helper. It shares the PID namespace: what it
+/// starts may outlive us, as intended for such commands.
 #[cfg(target_os = "linux")]
-fn restrict(spec: &Spec) -> Result<(), String> {
+fn apply_all_limits(spec: &HelperSpec) -> Result<(), String> {
+    use super::jail::Jail;
     use super::kernel::{enforce, ruleset};
-    use super::room::Room;
 
-    let room = Room::shared(spec)?;
-    room.limit(spec)?;
+    let jail = Jail::for_single_command(spec)?;
+    jail.apply_limits(spec)?;
     if let Some(files) = spec.files.clone() {
-        let files = if room.is_covered() {
-            files.covered()
+        let files = if jail.has_view() {
+            files.for_view()
         } else {
-            files.uncovered()
+            files.without_view()
         };
-        enforce(ruleset(&files.permissions().rules, spec.network)?)?;
+        enforce(ruleset(&files.resolve().rules, spec.network)?)?;
     }
-    room.filter()
+    jail.install_filters()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn restrict(spec: &Spec) -> Result<(), String> {
+fn restrict(spec: &HelperSpec) -> Result<(), String> {
     if spec.seccomp || spec.files.is_some() {
         return Err("there is no sandbox for this system".to_owned());
     }

@@ -1,5 +1,5 @@
-//! Calls for which the standard library and `rustix` have no safe form: copies of a process, and making a tree
-//! of mounts read-only.
+//! System calls without a safe wrapper in the standard library or `rustix`: forking, and making a mount tree
+//! read-only.
 
 use std::ffi::CString;
 use std::io;
@@ -7,30 +7,30 @@ use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// Which of the two we are.
+/// Which of the two processes we are.
 #[derive(Debug)]
-pub(super) enum Side {
-    /// The helper, which can watch the copy and end it.
-    Helper(Sibling),
+pub(super) enum ForkResult {
+    /// The helper, which can watch and kill the copy.
+    Helper(SiblingProcess),
     Copy,
 }
 
 #[derive(Debug)]
-pub(super) struct Sibling {
+pub(super) struct SiblingProcess {
     pub(super) pid: i32,
     pub(super) handle: OwnedFd,
 }
 
-/// Makes a copy of this process. Its parent is ours: whoever started the helper waits for the command.
-/// `is_own`: it gets a table of processes and of mounts of its own, in which it is the first process; when it
-/// ends, everything in there ends.
+/// Forks this process as a child of our parent, which can then wait for the command. `own_namespaces`: the copy
+/// gets its own PID and mount namespaces, in which it is the init process; when it exits, everything in there
+/// is killed.
 #[expect(
     unsafe_code,
     reason = "no safe call makes a process that is not a program yet"
 )]
-pub(super) fn sibling(is_own: bool) -> io::Result<Side> {
+pub(super) fn fork_sibling(own_namespaces: bool) -> io::Result<ForkResult> {
     let mut flags = libc::CLONE_PARENT | libc::CLONE_PIDFD | libc::SIGCHLD;
-    if is_own {
+    if own_namespaces {
         flags |= libc::CLONE_NEWPID | libc::CLONE_NEWNS;
     }
     let none: libc::c_long = 0;
@@ -49,23 +49,23 @@ pub(super) fn sibling(is_own: bool) -> io::Result<Side> {
         )
     };
     match i32::try_from(pid) {
-        Ok(0) => Ok(Side::Copy),
+        Ok(0) => Ok(ForkResult::Copy),
         Ok(pid) if pid > 0 && handle >= 0 => {
-            // SAFETY: The kernel has just made it for us; nobody else knows of it.
+            // SAFETY: The kernel has just created it for us; nothing else refers to it.
             let handle = unsafe { OwnedFd::from_raw_fd(handle) };
-            Ok(Side::Helper(Sibling { pid, handle }))
+            Ok(ForkResult::Helper(SiblingProcess { pid, handle }))
         }
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Waits as the first process of its table until the command ends, and ends in the same way.
+/// Waits as init of the PID namespace until the command exits, and exits with the same status.
 #[expect(
     unsafe_code,
     reason = "the standard library closes only what it opened, and cannot wait for orphans"
 )]
-pub(super) fn end_with(command: u32) -> ! {
-    // Streams and handles are the command's; here they would stay open for others to find.
+pub(super) fn exit_like(command: u32) -> ! {
+    // Streams and descriptors belong to the command; here they would stay open.
     // SAFETY: Nothing in this process uses a descriptor from here on: it only waits and ends.
     unsafe { libc::close_range(0, libc::c_uint::MAX, 0) };
     loop {
@@ -78,7 +78,7 @@ pub(super) fn end_with(command: u32) -> ! {
             } else {
                 128 + libc::WTERMSIG(status)
             };
-            // SAFETY: It does not return; what other processes left to do is the kernel's.
+            // SAFETY: It does not return; the kernel cleans up the other processes.
             unsafe { libc::_exit(code) };
         }
         if ended < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
@@ -88,12 +88,12 @@ pub(super) fn end_with(command: u32) -> ! {
     }
 }
 
-/// Whether a copy of this process can have tables of its own, and do `trial` in them.
+/// Whether a copy of this process can have its own namespaces and run `trial` in them.
 #[expect(
     unsafe_code,
     reason = "no safe call makes a process that is not a program yet"
 )]
-pub(super) fn can_be_own(trial: impl FnOnce() -> bool) -> bool {
+pub(super) fn can_unshare_processes(trial: impl FnOnce() -> bool) -> bool {
     let flags = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::SIGCHLD;
     let none: libc::c_long = 0;
     // SAFETY: As in `sibling`.
@@ -110,7 +110,7 @@ pub(super) fn can_be_own(trial: impl FnOnce() -> bool) -> bool {
     match i32::try_from(pid) {
         Ok(0) => {
             let code = i32::from(!trial());
-            // SAFETY: It does not return; nothing of the helper's is to be tidied up twice.
+            // SAFETY: It does not return; nothing of the helper is cleaned up twice.
             unsafe { libc::_exit(code) }
         }
         Ok(pid) if pid > 0 => {
@@ -123,12 +123,12 @@ pub(super) fn can_be_own(trial: impl FnOnce() -> bool) -> bool {
     }
 }
 
-/// Makes what is mounted at a path, and below it, read-only.
+/// Makes the mount at a path and all mounts below it read-only.
 pub(super) fn set_read_only_tree(path: &Path) -> io::Result<()> {
     set_read_only(path, libc::AT_RECURSIVE)
 }
 
-/// Makes what is mounted at a path read-only, and leaves what is mounted below it.
+/// Makes the mount at a path read-only, but not the mounts below it.
 pub(super) fn set_read_only_alone(path: &Path) -> io::Result<()> {
     set_read_only(path, 0)
 }

@@ -1,23 +1,23 @@
-//! Which repositories git looks into when it looks at another: those that its index names. They need not be
-//! listed anywhere else, and a command can write the index.
+//! Repositories that git enters from another one because its index names them. They need not be listed anywhere
+//! else, and a command can write the index.
 
 use std::path::{Path, PathBuf};
 
-use super::look;
+use super::tracked_fs;
 
-/// The kind of an entry that is a repository of its own.
-const KIND_OF_LINK: u32 = 0o160_000;
-const KIND: u32 = 0o170_000;
-/// Larger ones are not read.
+/// The file type of an entry that is another repository.
+const GITLINK_TYPE: u32 = 0o160_000;
+const TYPE_MASK: u32 = 0o170_000;
+/// Larger indexes are not read.
 const MAX_INDEX: u64 = 256 << 20;
 const MAX_LINKS: usize = 256;
-/// An entry up to its name, without the name of its object.
-const FIXED: usize = 40 + 2;
+/// Length of an entry up to its name, without the object id.
+const FIXED_ENTRY_LEN: usize = 40 + 2;
 
 /// The paths below the work tree that are repositories of their own.
-pub(super) fn linked(git_dir: &Path, is_long: bool) -> Vec<PathBuf> {
+pub(super) fn linked_repositories(git_dir: &Path, is_long: bool) -> Vec<PathBuf> {
     let mut files = vec![git_dir.join("index")];
-    let entries = look::list(git_dir);
+    let entries = tracked_fs::list(git_dir);
     files.extend(
         entries
             .filter(|entry| {
@@ -32,9 +32,9 @@ pub(super) fn linked(git_dir: &Path, is_long: bool) -> Vec<PathBuf> {
     let mut links = Vec::new();
     for file in files {
         let is_read =
-            look::target(&file).is_ok_and(|data| data.is_file() && data.len() <= MAX_INDEX);
-        if is_read && let Ok(bytes) = look::read(&file) {
-            links.extend(links_of(&bytes, if is_long { 32 } else { 20 }).unwrap_or_default());
+            tracked_fs::stat(&file).is_ok_and(|data| data.is_file() && data.len() <= MAX_INDEX);
+        if is_read && let Ok(bytes) = tracked_fs::read_bytes(&file) {
+            links.extend(parse_links(&bytes, if is_long { 32 } else { 20 }).unwrap_or_default());
         }
     }
     links.sort();
@@ -43,8 +43,8 @@ pub(super) fn linked(git_dir: &Path, is_long: bool) -> Vec<PathBuf> {
     links
 }
 
-/// `None`: it is cut off, and git does not read it either.
-fn links_of(bytes: &[u8], hash: usize) -> Option<Vec<PathBuf>> {
+/// `None`: the index is truncated, and git does not read it either.
+fn parse_links(bytes: &[u8], hash: usize) -> Option<Vec<PathBuf>> {
     let number = |at: usize| -> Option<u32> {
         Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
     };
@@ -60,7 +60,7 @@ fn links_of(bytes: &[u8], hash: usize) -> Option<Vec<PathBuf>> {
         let mode = number(at + 24)?;
         let flags_at = at + 40 + hash;
         let flags = u16::from_be_bytes(bytes.get(flags_at..flags_at + 2)?.try_into().ok()?);
-        at += FIXED
+        at += FIXED_ENTRY_LEN
             + hash
             + if version >= 3 && flags & 0x4000 != 0 {
                 2
@@ -68,7 +68,7 @@ fn links_of(bytes: &[u8], hash: usize) -> Option<Vec<PathBuf>> {
                 0
             };
         if version == 4 {
-            let (cut, used) = variable(bytes.get(at..)?)?;
+            let (cut, used) = parse_varint(bytes.get(at..)?)?;
             at += used;
             name.truncate(name.len().checked_sub(cut)?);
         } else {
@@ -78,10 +78,10 @@ fn links_of(bytes: &[u8], hash: usize) -> Option<Vec<PathBuf>> {
         name.extend_from_slice(&bytes[at..at + length]);
         at += length + 1;
         if version != 4 {
-            // Filled up to a multiple of eight.
+            // Padded to a multiple of eight.
             at = start + (at - start).div_ceil(8) * 8;
         }
-        if mode & KIND == KIND_OF_LINK && links.len() < MAX_LINKS {
+        if mode & TYPE_MASK == GITLINK_TYPE && links.len() < MAX_LINKS {
             use std::os::unix::ffi::OsStrExt as _;
             links.push(PathBuf::from(std::ffi::OsStr::from_bytes(&name)));
         }
@@ -89,8 +89,8 @@ fn links_of(bytes: &[u8], hash: usize) -> Option<Vec<PathBuf>> {
     Some(links)
 }
 
-/// A number in as many bytes as it takes, and how many those are.
-fn variable(bytes: &[u8]) -> Option<(usize, usize)> {
+/// Decodes a variable-length number; also returns its length in bytes.
+fn parse_varint(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut value = 0_usize;
     for (at, &byte) in bytes.iter().enumerate().take(6) {
         value = (value << 7) | usize::from(byte & 0x7f);
@@ -137,14 +137,18 @@ mod tests {
             }
             git(&["update-index", "--index-version", version]);
             let wanted = ["abc/sub", "deep/er/sub"].map(PathBuf::from);
-            assert_eq!(linked(&dir.path().join(".git"), false), wanted, "{version}");
+            assert_eq!(
+                linked_repositories(&dir.path().join(".git"), false),
+                wanted,
+                "{version}"
+            );
             git(&["update-index", "--split-index"]);
             assert_eq!(
-                linked(&dir.path().join(".git"), false),
+                linked_repositories(&dir.path().join(".git"), false),
                 wanted,
                 "{version} split"
             );
         }
-        assert!(links_of(b"DIRC\0\0\0\x02\0\0\0\x09short", 20).is_none());
+        assert!(parse_links(b"DIRC\0\0\0\x02\0\0\0\x09short", 20).is_none());
     }
 }

@@ -1,16 +1,16 @@
-//! What a repository's settings say: which of them run nothing, and which files the others name.
+//! Parses git config: which settings execute nothing, and which files the others name.
 
 use std::path::{Path, PathBuf};
 
-use super::look;
+use super::tracked_fs;
 
-/// Settings are short; longer ones are not looked into.
+/// Larger files are not parsed.
 const MAX_SETTINGS: u64 = 256 << 10;
-/// How deep files of settings include each other.
+/// Maximum depth of includes.
 const MAX_INCLUDED: usize = 4;
 
-/// Keys that start no program, whatever their value. `*` stands for any name in between.
-const HARMLESS: &[&str] = &[
+/// Keys that execute no program, whatever their value. `*` stands for a subsection.
+const HARMLESS_KEYS: &[&str] = &[
     "core.repositoryformatversion",
     "core.filemode",
     "core.bare",
@@ -81,15 +81,15 @@ const HARMLESS: &[&str] = &[
     "lfs.*.access",
 ];
 
-/// One setting, with its section and what names it in between in lower case.
+/// One setting; section and key are in lower case.
 struct Setting {
     key: String,
     value: String,
 }
 
-/// Whether everything in a file of settings is known to start nothing. What is not written plainly is not known.
+/// Whether all settings of a file are known to execute nothing. Unusual syntax counts as unknown.
 pub(super) fn are_harmless(file: &Path) -> bool {
-    let Ok(data) = look::entry(file) else {
+    let Ok(data) = tracked_fs::lstat(file) else {
         return true;
     };
     data.is_file()
@@ -99,9 +99,13 @@ pub(super) fn are_harmless(file: &Path) -> bool {
         })
 }
 
-/// The files and directories that settings name, below `work_tree`, the directory of the settings or the
-/// person's: programs, hooks, further settings. Whether or not they exist.
-pub(super) fn named_by(file: &Path, work_tree: Option<&Path>, home: Option<&Path>) -> Vec<PathBuf> {
+/// Files and directories named by the settings, relative to `work_tree`, the config's directory or the user's
+/// home: programs, hooks, includes. They need not exist.
+pub(super) fn files_named_by(
+    file: &Path,
+    work_tree: Option<&Path>,
+    home: Option<&Path>,
+) -> Vec<PathBuf> {
     let mut named = Vec::new();
     let mut waiting = vec![(file.to_owned(), 0)];
     while let Some((file, depth)) = waiting.pop() {
@@ -126,11 +130,15 @@ pub(super) fn named_by(file: &Path, work_tree: Option<&Path>, home: Option<&Path
     named
 }
 
-/// The person's own settings, in their directory.
+/// The user's global config files, relative to the home.
 pub(super) const GLOBAL_SETTINGS: [&str; 2] = [".gitconfig", ".config/git/config"];
 
-/// The files in a work tree that the person's settings have git run in every repository.
-pub(super) fn hooks_named_by(file: &Path, work_tree: Option<&Path>, home: &Path) -> Vec<PathBuf> {
+/// Files in a work tree that the user's config makes git run in every repository.
+pub(super) fn hooks_named_by_user(
+    file: &Path,
+    work_tree: Option<&Path>,
+    home: &Path,
+) -> Vec<PathBuf> {
     let Some(text) = read(file) else {
         return Vec::new();
     };
@@ -141,8 +149,8 @@ pub(super) fn hooks_named_by(file: &Path, work_tree: Option<&Path>, home: &Path)
         .collect()
 }
 
-/// The value itself, and each of its words, as paths. A word alone is a program somewhere on the search path,
-/// unless the setting is one that names files.
+/// The value and each of its words as paths. A single word is a program on the search path, unless the key
+/// names files.
 fn paths_in(setting: &Setting, bases: &[Option<&Path>], home: Option<&Path>) -> Vec<PathBuf> {
     let names_files = ["path", "file", "fsmonitor", "template"]
         .iter()
@@ -165,26 +173,28 @@ fn paths_in(setting: &Setting, bases: &[Option<&Path>], home: Option<&Path>) -> 
 }
 
 fn read(file: &Path) -> Option<String> {
-    let data = look::target(file).ok()?;
+    let data = tracked_fs::stat(file).ok()?;
     if !data.is_file() || data.len() > MAX_SETTINGS {
         return None;
     }
-    let bytes = look::read(file).ok()?;
+    let bytes = tracked_fs::read_bytes(file).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn is_harmless(key: &str) -> bool {
-    HARMLESS.iter().any(|known| match known.split_once(".*.") {
-        Some((section, name)) => key
-            .strip_prefix(section)
-            .and_then(|rest| rest.strip_prefix('.'))
-            .and_then(|rest| rest.strip_suffix(name))
-            .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
-        None => key == *known,
-    })
+    HARMLESS_KEYS
+        .iter()
+        .any(|known| match known.split_once(".*.") {
+            Some((section, name)) => key
+                .strip_prefix(section)
+                .and_then(|rest| rest.strip_prefix('.'))
+                .and_then(|rest| rest.strip_suffix(name))
+                .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
+            None => key == *known,
+        })
 }
 
-/// The settings, and whether each line was written in the plain way that git itself writes them.
+/// The settings, and whether every line has the plain syntax that git itself writes.
 fn parse(text: &str) -> (Vec<Setting>, bool) {
     let mut settings = Vec::new();
     let mut is_plain = true;
@@ -194,16 +204,16 @@ fn parse(text: &str) -> (Vec<Setting>, bool) {
         if line.is_empty() || line.starts_with(['#', ';']) {
             continue;
         }
-        // A value that goes on in the next line may hide one.
+        // A continued line may hide a setting.
         is_plain &= !line.ends_with('\\');
         let mut rest = line;
         if let Some(after) = line.strip_prefix('[') {
-            // Git ends a section at the first bracket outside of quotes.
-            let Some((name, behind)) = heading(after) else {
+            // Git ends a section header at the first bracket outside of quotes.
+            let Some((name, behind)) = section_header(after) else {
                 is_plain = false;
                 continue;
             };
-            section = section_of(name);
+            section = section_name(name);
             is_plain &= is_plain_section(name);
             rest = behind.trim();
             is_plain &= rest.is_empty();
@@ -224,8 +234,8 @@ fn parse(text: &str) -> (Vec<Setting>, bool) {
     (settings, is_plain)
 }
 
-/// The name of a section, and what stands behind it in the same line.
-fn heading(after: &str) -> Option<(&str, &str)> {
+/// The name of a section, and the rest of the line.
+fn section_header(after: &str) -> Option<(&str, &str)> {
     let mut is_quoted = false;
     let mut is_escaped = false;
     for (at, letter) in after.char_indices() {
@@ -240,7 +250,7 @@ fn heading(after: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// Whether a section is named as git itself names them: a word, and in quotes whatever it is about.
+/// Whether a section name is written as git writes it: a word, and a quoted subsection.
 fn is_plain_section(name: &str) -> bool {
     let (word, about) = match name.split_once(' ') {
         Some((word, about)) => (word, Some(about)),
@@ -252,7 +262,7 @@ fn is_plain_section(name: &str) -> bool {
     !word.is_empty() && word.chars().all(is_word) && about.is_none_or(is_quoted)
 }
 
-fn section_of(name: &str) -> String {
+fn section_name(name: &str) -> String {
     match name.split_once('"') {
         Some((section, rest)) => {
             let rest = rest.strip_suffix('"').unwrap_or(rest);
@@ -375,7 +385,7 @@ mod tests {
             "[diff \"x\"]\n\ttextconv = tools/show.sh --fast\n",
         )
         .unwrap();
-        let named = named_by(&git.join("config"), Some(dir.path()), None);
+        let named = files_named_by(&git.join("config"), Some(dir.path()), None);
         for name in ["scripts/hooks", ".git/../shared.config", "tools/show.sh"] {
             assert!(named.contains(&dir.path().join(name)), "{name}: {named:?}");
         }

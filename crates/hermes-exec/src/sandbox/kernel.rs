@@ -1,4 +1,4 @@
-//! The kernel's part: Landlock rules, resource limits, capabilities.
+//! Landlock rulesets, resource limits and capabilities.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use landlock::{
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-use super::rules::{Access, Rule};
-use super::spec::Limits;
+use super::rules::{AccessRight, PathRule};
+use super::spec::ResourceLimits;
 
-/// The newest rules we know how to write; an older kernel enforces those it knows.
-const KNOWN: ABI = ABI::V9;
+/// The newest Landlock ABI we use; an older kernel enforces what it supports.
+const NEWEST_ABI: ABI = ABI::V9;
 
 /// Whether this kernel has Landlock and it is turned on.
 pub(super) fn has_landlock() -> bool {
@@ -24,10 +24,10 @@ pub(super) fn has_landlock() -> bool {
         .is_ok()
 }
 
-/// Rules that can be enforced.
-pub(super) fn ruleset(rules: &[Rule], network: bool) -> Result<RulesetCreated, String> {
+/// Builds a ruleset that can be enforced.
+pub(super) fn ruleset(rules: &[PathRule], network: bool) -> Result<RulesetCreated, String> {
     let text = |error: landlock::RulesetError| error.to_string();
-    let handled = AccessFs::from_all(KNOWN);
+    let handled = AccessFs::from_all(NEWEST_ABI);
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(handled)
@@ -36,24 +36,24 @@ pub(super) fn ruleset(rules: &[Rule], network: bool) -> Result<RulesetCreated, S
         .map_err(text)?;
     if !network {
         ruleset = ruleset
-            .handle_access(AccessNet::from_all(KNOWN))
+            .handle_access(AccessNet::from_all(NEWEST_ABI))
             .map_err(text)?;
     }
     let mut created = ruleset.create().map_err(text)?;
-    // Names of files are no secret, and what cannot be read cannot be run as a script either.
+    // File names are not secret, and a script that cannot be read cannot be executed either.
     let everywhere = AccessFs::ReadDir | AccessFs::Execute;
     let root = PathFd::new("/").map_err(|error| error.to_string())?;
     created = created
         .add_rule(PathBeneath::new(root, everywhere))
         .map_err(text)?;
     for rule in rules {
-        // Gone since it was listed, or not for us: then there is nothing to permit.
+        // It disappeared since it was listed, or is not accessible: there is nothing to permit.
         let Ok(fd) = PathFd::new(&rule.path) else {
             continue;
         };
         let mut rights = rights(rule.access);
         if !rule.is_dir {
-            rights &= AccessFs::from_file(KNOWN);
+            rights &= AccessFs::from_file(NEWEST_ABI);
         }
         created = created
             .add_rule(PathBeneath::new(fd, rights))
@@ -62,18 +62,18 @@ pub(super) fn ruleset(rules: &[Rule], network: bool) -> Result<RulesetCreated, S
     Ok(created)
 }
 
-/// The rules with one more directory to read.
+/// Adds read access to one more directory.
 pub(super) fn permit_reading(
     ruleset: RulesetCreated,
     dir: &Path,
 ) -> Result<RulesetCreated, String> {
     let fd = PathFd::new(dir).map_err(|error| error.to_string())?;
     ruleset
-        .add_rule(PathBeneath::new(fd, rights(Access::Read)))
+        .add_rule(PathBeneath::new(fd, rights(AccessRight::Read)))
         .map_err(|error| error.to_string())
 }
 
-/// Restricts this process, for good.
+/// Restricts this process irrevocably.
 pub(super) fn enforce(ruleset: RulesetCreated) -> Result<(), String> {
     let status = ruleset.restrict_self().map_err(|error| error.to_string())?;
     if status.ruleset == RulesetStatus::NotEnforced {
@@ -82,30 +82,30 @@ pub(super) fn enforce(ruleset: RulesetCreated) -> Result<(), String> {
     Ok(())
 }
 
-fn rights(access: Access) -> BitFlags<AccessFs> {
+fn rights(access: AccessRight) -> BitFlags<AccessFs> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::Execute;
     match access {
-        Access::Read => read,
-        // Everything but making devices, which would lead past all rules, and sockets of others.
-        Access::Write => {
+        AccessRight::Read => read,
+        // Everything except creating devices, which would bypass all rules, and connecting to sockets.
+        AccessRight::Write => {
             let devices = AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev;
-            AccessFs::from_all(KNOWN) & !(devices | AccessFs::ResolveUnix)
+            AccessFs::from_all(NEWEST_ABI) & !(devices | AccessFs::ResolveUnix)
         }
-        Access::Device => {
+        AccessRight::Device => {
             let made = AccessFs::MakeChar | AccessFs::MakeBlock;
-            AccessFs::from_all(KNOWN) & !(made | AccessFs::ResolveUnix)
+            AccessFs::from_all(NEWEST_ABI) & !(made | AccessFs::ResolveUnix)
         }
-        Access::Connect => AccessFs::ResolveUnix.into(),
+        AccessRight::Connect => AccessFs::ResolveUnix.into(),
     }
 }
 
-pub(super) fn limit(limits: Limits) -> Result<(), String> {
+pub(super) fn limit(limits: ResourceLimits) -> Result<(), String> {
     let wanted = [
         (Resource::Core, Some(0)),
-        (Resource::Nproc, some(limits.processes)),
-        // Private memory, not address space: garbage collectors reserve terabytes of the latter.
-        (Resource::Data, some(limits.memory)),
-        (Resource::Fsize, some(limits.file)),
+        (Resource::Nproc, nonzero(limits.processes)),
+        // Private memory rather than address space: garbage collectors reserve terabytes of the latter.
+        (Resource::Data, nonzero(limits.memory)),
+        (Resource::Fsize, nonzero(limits.file)),
     ];
     for (resource, wanted) in wanted {
         let Some(wanted) = wanted else { continue };
@@ -120,12 +120,12 @@ pub(super) fn limit(limits: Limits) -> Result<(), String> {
     Ok(())
 }
 
-fn some(limit: u64) -> Option<u64> {
+fn nonzero(limit: u64) -> Option<u64> {
     (limit > 0).then_some(limit)
 }
 
-/// What root keeps in here: to own files and to change identity, not to reach into the kernel, raw
-/// memory or other processes.
+/// Root keeps the capabilities to own files and change identity, not those that reach the kernel, raw memory or
+/// other processes.
 pub(super) fn drop_capabilities() -> Result<(), String> {
     let kept = CapabilitySet::CHOWN
         | CapabilitySet::DAC_OVERRIDE

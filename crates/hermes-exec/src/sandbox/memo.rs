@@ -1,31 +1,31 @@
-//! Answers about the file system that serve again until something that they rest on has changed.
+//! Caches results about the file system until something that they depend on changes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::basis::Basis;
-use super::look;
+use super::fs_dependencies::FsDependencies;
+use super::tracked_fs;
 
-/// Answers that are kept: each holds a descriptor.
-const MAX_KEPT: usize = 8;
+/// Maximum number of cached results: each holds a descriptor.
+const MAX_ENTRIES: usize = 8;
 
-/// The latest answers of this process.
-pub(super) struct Memo<K, V>(Mutex<VecDeque<(K, Arc<Found<V>>)>>);
+/// The latest results of this process.
+pub(super) struct Memo<K, V>(Mutex<VecDeque<(K, Arc<CachedValue<V>>)>>);
 
-/// An answer, and what it rests on.
+/// A result and its dependencies.
 #[derive(Debug)]
-pub(super) struct Found<V> {
+pub(super) struct CachedValue<V> {
     pub(super) value: V,
-    /// `None`: nobody says when it is no longer right.
-    basis: Option<Mutex<Basis>>,
+    /// `None`: changes cannot be detected.
+    dependencies: Option<Mutex<FsDependencies>>,
 }
 
-impl<V> Found<V> {
-    /// Whether nothing that it rests on has changed since.
+impl<V> CachedValue<V> {
+    /// Whether no dependency has changed.
     pub(super) fn is_current(&self) -> bool {
-        self.basis.as_ref().is_some_and(|basis| {
-            let mut basis = basis.lock().unwrap_or_else(PoisonError::into_inner);
-            basis.is_as_it_was()
+        self.dependencies.as_ref().is_some_and(|dependencies| {
+            let mut dependencies = dependencies.lock().unwrap_or_else(PoisonError::into_inner);
+            dependencies.is_unchanged()
         })
     }
 }
@@ -35,31 +35,31 @@ impl<K: PartialEq, V> Memo<K, V> {
         Self(Mutex::new(VecDeque::new()))
     }
 
-    /// The answer to `key`: what was found before where it is still right, else what `work` finds.
-    pub(super) fn get(&self, key: K, work: impl FnOnce() -> V) -> Arc<Found<V>> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = kept.iter().position(|(known, _)| *known == key)
-            && let Some(entry) = kept.remove(at)
+    /// The cached result for `key` if it is still current, else the result of `work`.
+    pub(super) fn get_or_compute(&self, key: K, work: impl FnOnce() -> V) -> Arc<CachedValue<V>> {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = entries.iter().position(|(cached, _)| *cached == key)
+            && let Some(entry) = entries.remove(at)
             && entry.1.is_current()
         {
-            let found = entry.1.clone();
-            kept.push_back(entry);
-            return found;
+            let cached = entry.1.clone();
+            entries.push_back(entry);
+            return cached;
         }
-        drop(kept);
-        let (value, basis) = look::noting(work);
-        let found = Arc::new(Found {
+        drop(entries);
+        let (value, dependencies) = tracked_fs::record(work);
+        let cached = Arc::new(CachedValue {
             value,
-            basis: basis.map(Mutex::new),
+            dependencies: dependencies.map(Mutex::new),
         });
-        if found.basis.is_some() {
-            let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if kept.len() >= MAX_KEPT {
-                kept.pop_front();
+        if cached.dependencies.is_some() {
+            let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if entries.len() >= MAX_ENTRIES {
+                entries.pop_front();
             }
-            kept.push_back((key, found.clone()));
+            entries.push_back((key, cached.clone()));
         }
-        found
+        cached
     }
 }
 
@@ -74,9 +74,9 @@ mod tests {
         let memo: Memo<&str, bool> = Memo::new();
         let mut looks = 0;
         let mut ask = || {
-            memo.get("there", || {
+            memo.get_or_compute("there", || {
                 looks += 1;
-                look::entry(&path).is_ok()
+                tracked_fs::lstat(&path).is_ok()
             })
         };
         let first = ask();
@@ -92,9 +92,9 @@ mod tests {
     #[test]
     fn answers_are_kept_for_a_few_questions() {
         let memo: Memo<usize, usize> = Memo::new();
-        for number in 0..MAX_KEPT * 2 {
-            memo.get(number, || number);
+        for number in 0..MAX_ENTRIES * 2 {
+            memo.get_or_compute(number, || number);
         }
-        assert_eq!(memo.0.lock().unwrap().len(), MAX_KEPT);
+        assert_eq!(memo.0.lock().unwrap().len(), MAX_ENTRIES);
     }
 }

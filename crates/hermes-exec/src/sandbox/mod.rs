@@ -1,57 +1,58 @@
-//! What confines commands on this machine.
+//! Confines commands on this machine.
 //!
-//! A command is started through our own program again (`hermes __confine <spec> -- program …`), which
-//! puts itself into the limits and then becomes the command: [`confine_main`]. The tiers:
+//! A command is started through our own binary (`hermes __confine <spec> -- program …`), which applies the
+//! limits to itself and then becomes the command: [`confine_main`]. The tiers:
 //!
 //! | tier | files | processes | network off | system calls |
 //! |---|---|---|---|---|
-//! | Landlock | kernel rules by an allow-list, in a view of its own (`view`) | a table of its own (`room`) | no sockets but Unix ones | filtered |
-//! | bubblewrap | a mount namespace of its own | a table of its own | an empty network namespace | filtered |
+//! | Landlock | kernel allow-list rules inside a private mount view (`view`) | own PID namespace (`jail`) |
+//! only Unix sockets | filtered |
+//! | bubblewrap | own mount namespace | own PID namespace | empty network namespace | filtered |
 //!
-//! What a confined command can do: read everything but secrets of the home and private files of the person,
-//! write below the workspace, temporary directories, caches and what the configuration names, but nothing that
-//! runs later (`protect`).
+//! A confined command can read everything except secrets of the Hermes home and private files of the user. It
+//! can write below the workspace, temporary directories, caches and configured paths, but not to files that
+//! something else would execute later (`protect`).
 
-mod basis;
 mod blocked;
 mod bubblewrap;
 mod confine;
+mod forbidden_paths;
 #[cfg(target_os = "linux")]
 mod fork;
+mod fs_dependencies;
 mod git_index;
 mod git_settings;
 #[cfg(target_os = "linux")]
+mod helper_loop;
+#[cfg(target_os = "linux")]
+mod helper_protocol;
+mod inotify;
+#[cfg(target_os = "linux")]
+mod jail;
+#[cfg(target_os = "linux")]
 mod kernel;
-mod later;
-mod look;
 mod memo;
 mod mounts;
-mod notify;
+mod other_homes;
+mod path_state;
+mod paths;
 #[cfg(target_os = "linux")]
-mod order;
-mod people;
-mod places;
-#[cfg(target_os = "linux")]
-mod prepared;
+mod prepared_ruleset;
 mod protect;
 mod repositories;
-#[cfg(target_os = "linux")]
-mod room;
 mod rules;
 #[cfg(target_os = "linux")]
 mod seccomp;
-mod seen;
 mod sockets;
 #[cfg(target_os = "linux")]
-mod spare;
+mod spare_process;
 mod spec;
-mod started;
+mod start_files;
 mod survey;
+mod tracked_fs;
 mod tree;
 #[cfg(target_os = "linux")]
 mod view;
-#[cfg(target_os = "linux")]
-mod waiting;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -63,41 +64,41 @@ use hermes_config::{Config, Home};
 use hermes_core::private::runs_later;
 
 pub use blocked::{Blocked, BlockedKind};
-pub(crate) use later::Awaited;
-use memo::{Found, Memo};
+pub(crate) use forbidden_paths::ForbiddenPaths;
 #[cfg(target_os = "linux")]
-pub(crate) use order::HelperAnswer;
-use places::Private;
-pub use spec::Limits;
-use spec::Spec;
+pub(crate) use helper_protocol::HelperReply;
+use memo::{CachedValue, Memo};
+use paths::PrivateDir;
+use spec::HelperSpec;
+pub use spec::ResourceLimits;
 
 #[cfg(target_os = "linux")]
-use crate::confinement::Ahead;
-use crate::confinement::{Confine, Confinement, Launch, Watch};
+use crate::confinement::HelperStart;
+use crate::confinement::{Confine, Confinement, Launch, QuarantineWatch};
 use crate::environment::ExecError;
 
-/// The first argument that makes our program a helper which confines itself.
+/// First argument that turns our binary into the confining helper.
 pub const CONFINE: &str = "__confine";
 
-/// The exit code of a helper that could not set up the limits, and ran nothing.
+/// Exit code of a helper that could not set up the limits and ran nothing.
 pub const CONFINE_FAILED: u8 = 125;
 
-/// The helper: `args` is what follows [`CONFINE`]. Returns only when nothing could be run; then the
-/// reason is on standard error.
+/// Entry point of the helper; `args` follows [`CONFINE`]. Returns only if nothing could be run; the reason is
+/// then on standard error.
 pub fn confine_main(args: impl Iterator<Item = OsString>) -> std::process::ExitCode {
     confine::main(args)
 }
 
-/// What the configuration asks for.
+/// The configured sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
+pub enum SandboxChoice {
     Auto,
     Landlock,
     Bubblewrap,
     Off,
 }
 
-impl Choice {
+impl SandboxChoice {
     pub fn parse(word: &str) -> Option<Self> {
         Some(match word {
             "auto" | "" => Self::Auto,
@@ -119,16 +120,16 @@ impl Choice {
     }
 }
 
-/// What is in force.
+/// The sandbox that is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Tier {
+pub enum SandboxTier {
     Landlock,
     Bubblewrap,
     None,
 }
 
-impl fmt::Display for Tier {
+impl fmt::Display for SandboxTier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Landlock => "Landlock + seccomp",
@@ -138,27 +139,27 @@ impl fmt::Display for Tier {
     }
 }
 
-/// What was asked for, what is in force, and why they differ or commands cannot run.
+/// The requested and the active sandbox, and why they differ or why commands cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Posture {
+pub struct SandboxStatus {
     pub requested: &'static str,
-    pub active: Tier,
+    pub active: SandboxTier,
     pub network: bool,
-    /// Empty when everything is as asked for.
+    /// Empty if everything is as requested.
     pub why: String,
-    /// What this system does not allow, and what follows; empty when it allows everything.
+    /// What this system does not support and the consequence; empty if it supports everything.
     pub weaker: String,
-    /// Commands are refused: the named sandbox is missing.
+    /// Commands are refused because the configured sandbox is missing.
     pub refuses: bool,
 }
 
-impl fmt::Display for Posture {
+impl fmt::Display for SandboxStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.refuses {
             return write!(f, "commands are refused: {}", self.why);
         }
         match self.active {
-            Tier::None => write!(f, "not sandboxed")?,
+            SandboxTier::None => write!(f, "not sandboxed")?,
             tier => {
                 let network = if self.network { "on" } else { "off" };
                 write!(f, "sandboxed ({tier}), network {network}")?;
@@ -173,31 +174,31 @@ impl fmt::Display for Posture {
     }
 }
 
-/// What a sandbox is made from.
+/// Settings of a sandbox.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    pub choice: Choice,
-    /// A word in place of a choice that means nothing: fails closed.
+pub struct SandboxSettings {
+    pub choice: SandboxChoice,
+    /// A configured value that is not a known choice: fails closed.
     pub unknown: Option<String>,
     pub network: bool,
     pub writable: Vec<PathBuf>,
     pub unreadable: Vec<PathBuf>,
-    /// Private files and directories that a person has opened for commands and file tools.
+    /// Private files and directories that the user opened for commands and file tools.
     pub readable: Vec<PathBuf>,
-    /// Sockets, or directories of such, that commands may connect to.
+    /// Sockets, or directories of sockets, that commands may connect to.
     pub sockets: Vec<PathBuf>,
-    pub limits: Limits,
-    /// Our homes: only what is no secret can be read in them, nothing written.
+    pub limits: ResourceLimits,
+    /// Hermes homes: commands read only their non-secret entries and write nothing in them.
     pub homes: Vec<PathBuf>,
     pub user_home: Option<PathBuf>,
-    /// The program that knows [`CONFINE`]; `None`: this one.
+    /// The binary that understands [`CONFINE`]; `None`: this one.
     pub helper: Option<PathBuf>,
 }
 
-impl Settings {
+impl SandboxSettings {
     pub fn from_config(home: &Home, config: &Config) -> Self {
         let terminal = &config.terminal;
-        let choice = Choice::parse(&terminal.sandbox);
+        let choice = SandboxChoice::parse(&terminal.sandbox);
         let expand = |list: &[String]| list.iter().map(|path| home.expand_user(path)).collect();
         let mut homes = vec![home.root().to_owned()];
         if home.profiles_root() != home.root() {
@@ -205,7 +206,7 @@ impl Settings {
         }
         let user_home = home.expand_user("~");
         Self {
-            choice: choice.unwrap_or(Choice::Auto),
+            choice: choice.unwrap_or(SandboxChoice::Auto),
             unknown: choice
                 .is_none()
                 .then(|| terminal.sandbox.as_str().to_owned()),
@@ -214,7 +215,7 @@ impl Settings {
             unreadable: expand(&terminal.sandbox_unreadable),
             readable: expand(&terminal.sandbox_readable),
             sockets: expand(&terminal.sandbox_sockets),
-            limits: Limits {
+            limits: ResourceLimits {
                 processes: terminal.sandbox_max_processes,
                 memory: terminal.sandbox_max_memory_mb.saturating_mul(1 << 20),
                 file: terminal.sandbox_max_file_mb.saturating_mul(1 << 20),
@@ -226,53 +227,53 @@ impl Settings {
     }
 }
 
-/// How many sandboxes were made.
-static MADE: AtomicU64 = AtomicU64::new(0);
-/// What was found for directories, by sandbox; and for limits.
+/// Id of the next sandbox.
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+/// Cached results: confinements by sandbox and directory, file access by limits.
 static CONFINEMENTS: Memo<(u64, PathBuf), Confinement> = Memo::new();
 static ACCESSES: Memo<AccessKey, FileAccess> = Memo::new();
 
 /// The sandbox of this machine.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
-    /// Which one this is, or a copy of: its answers are not those of others.
-    number: u64,
-    settings: Settings,
-    posture: Posture,
+    /// Identifies this sandbox and its clones in the caches.
+    id: u64,
+    settings: SandboxSettings,
+    posture: SandboxStatus,
     bwrap: Option<PathBuf>,
-    private: Vec<Private>,
-    known: places::Known,
+    private: Vec<PrivateDir>,
+    pinned: paths::PinnedPaths,
     protection: protect::Protection,
 }
 
 impl Sandbox {
-    /// Looks at what this machine can do.
-    pub fn detect(settings: Settings) -> Self {
+    /// Detects what this machine supports.
+    pub fn detect(settings: SandboxSettings) -> Self {
         let path = std::env::var_os("PATH").unwrap_or_default();
         Self::detect_on(settings, &path)
     }
 
-    /// The same, with the directories to look for programs in.
-    pub fn detect_on(settings: Settings, path: &OsStr) -> Self {
-        let landlock = landlock_works();
+    /// The same with an explicit program search path.
+    pub fn detect_on(settings: SandboxSettings, path: &OsStr) -> Self {
+        let landlock = has_landlock();
         let bwrap = match settings.choice {
-            Choice::Bubblewrap => bubblewrap::find(path),
-            Choice::Auto if !landlock => bubblewrap::find(path),
+            SandboxChoice::Bubblewrap => bubblewrap::find(path),
+            SandboxChoice::Auto if !landlock => bubblewrap::find(path),
             _ => None,
         };
-        let mut sandbox = Self::with(settings, landlock, bwrap);
-        if sandbox.posture.active == Tier::Landlock
-            && let Some(why) = no_namespaces()
+        let mut sandbox = Self::for_machine(settings, landlock, bwrap);
+        if sandbox.posture.active == SandboxTier::Landlock
+            && let Some(why) = missing_namespaces()
         {
-            sandbox.posture.weaker = format!("{why}: {WITHOUT_VIEW}");
+            sandbox.posture.weaker = format!("{why}: {WITHOUT_VIEW_WARNING}");
         }
         sandbox
     }
 
-    fn with(mut settings: Settings, landlock: bool, bwrap: Option<PathBuf>) -> Self {
-        // What was opened is open by its own name and where it lies.
+    fn for_machine(mut settings: SandboxSettings, landlock: bool, bwrap: Option<PathBuf>) -> Self {
+        // An opened path is open under its own name and under its canonical path.
         for opened in [&mut settings.readable, &mut settings.sockets] {
-            let real: Vec<PathBuf> = opened.iter().map(|path| places::canonical(path)).collect();
+            let real: Vec<PathBuf> = opened.iter().map(|path| paths::canonical(path)).collect();
             opened.extend(real);
             opened.sort();
             opened.dedup();
@@ -285,25 +286,29 @@ impl Sandbox {
         let no_bwrap = "bwrap is not installed or cannot make namespaces here";
         let (active, why, refuses) = match (&settings.unknown, settings.choice) {
             (Some(word), _) => (
-                Tier::None,
+                SandboxTier::None,
                 format!("terminal.sandbox is {word:?}: use auto, landlock, bubblewrap or off"),
                 true,
             ),
-            (None, Choice::Off) => (Tier::None, "turned off".to_owned(), false),
-            (None, Choice::Auto | Choice::Landlock) if landlock => {
-                (Tier::Landlock, String::new(), false)
+            (None, SandboxChoice::Off) => (SandboxTier::None, "turned off".to_owned(), false),
+            (None, SandboxChoice::Auto | SandboxChoice::Landlock) if landlock => {
+                (SandboxTier::Landlock, String::new(), false)
             }
-            (None, Choice::Landlock) => (Tier::None, no_landlock.to_owned(), true),
-            (None, Choice::Bubblewrap) if bwrap.is_some() => {
-                (Tier::Bubblewrap, String::new(), false)
+            (None, SandboxChoice::Landlock) => (SandboxTier::None, no_landlock.to_owned(), true),
+            (None, SandboxChoice::Bubblewrap) if bwrap.is_some() => {
+                (SandboxTier::Bubblewrap, String::new(), false)
             }
-            (None, Choice::Bubblewrap) => (Tier::None, no_bwrap.to_owned(), true),
-            (None, Choice::Auto) if bwrap.is_some() => {
-                (Tier::Bubblewrap, no_landlock.to_owned(), false)
+            (None, SandboxChoice::Bubblewrap) => (SandboxTier::None, no_bwrap.to_owned(), true),
+            (None, SandboxChoice::Auto) if bwrap.is_some() => {
+                (SandboxTier::Bubblewrap, no_landlock.to_owned(), false)
             }
-            (None, Choice::Auto) => (Tier::None, format!("{no_landlock}, and {no_bwrap}"), false),
+            (None, SandboxChoice::Auto) => (
+                SandboxTier::None,
+                format!("{no_landlock}, and {no_bwrap}"),
+                false,
+            ),
         };
-        let posture = Posture {
+        let posture = SandboxStatus {
             requested: settings.choice.name(),
             active,
             network: settings.network,
@@ -311,34 +316,38 @@ impl Sandbox {
             weaker: String::new(),
             refuses,
         };
-        let private = settings.homes.iter().map(|dir| Private::of(dir)).collect();
+        let private = settings
+            .homes
+            .iter()
+            .map(|dir| PrivateDir::agent_home(dir))
+            .collect();
         Self {
-            number: MADE.fetch_add(1, Ordering::Relaxed),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             settings,
             posture,
             bwrap,
             private,
-            known: places::Known::default(),
+            pinned: paths::PinnedPaths::default(),
             protection: protect::Protection::new(),
         }
     }
 
-    pub fn describe(&self) -> &Posture {
+    pub fn describe(&self) -> &SandboxStatus {
         &self.posture
     }
 
     /// The limits of a command that starts in `cwd`.
     pub fn confinement(&self, cwd: &Path) -> Confinement {
-        if self.posture.active == Tier::None && !self.posture.refuses {
+        if self.posture.active == SandboxTier::None && !self.posture.refuses {
             return Confinement::Off;
         }
-        let found = CONFINEMENTS.get((self.number, cwd.to_owned()), || {
-            let places = places::writable(cwd, &self.settings, &self.known);
+        let found = CONFINEMENTS.get_or_compute((self.id, cwd.to_owned()), || {
+            let bases = paths::writable_dirs(cwd, &self.settings, &self.pinned);
             let named = self.settings.unreadable.iter();
-            let mut unreadable: Vec<PathBuf> = named.map(|path| places::canonical(path)).collect();
+            let mut unreadable: Vec<PathBuf> = named.map(|path| paths::canonical(path)).collect();
             unreadable.extend(self.protection.personal(&self.settings));
             Confinement::Workspace {
-                writable: places,
+                writable: bases,
                 unreadable,
                 network: self.settings.network,
             }
@@ -346,13 +355,14 @@ impl Sandbox {
         found.value.clone()
     }
 
-    /// Whether what is written at `path`, which has no links in it, runs later and without limits: what commands in
-    /// `cwd` are kept from, for tools that write files themselves. It does not depend on what is enforced here.
+    /// Whether a file written at `path` (which contains no links) would be executed later without limits.
+    /// Commands in `cwd` cannot write such files; tools that write files themselves ask here. Independent of
+    /// what is enforced on this machine.
     pub fn runs_later(&self, cwd: &Path, path: &Path) -> bool {
         let by_name = |writable: &[PathBuf]| {
             let mut below = writable
                 .iter()
-                .filter_map(|place| path.strip_prefix(place).ok());
+                .filter_map(|base| path.strip_prefix(base).ok());
             below.any(|below| runs_later(&below.to_string_lossy()))
         };
         let known = match self.confinement(cwd) {
@@ -362,80 +372,83 @@ impl Sandbox {
                 unreadable,
                 ..
             } => {
-                let (_, writable) = places::split(&writable);
+                let (_, writable) = paths::split_scratch(&writable);
                 let access = self.access(&writable, &unreadable);
                 let mut read_only = access.value.files.read_only.iter();
-                read_only.any(|kept| path.starts_with(kept)) || access.value.awaited.awaits(path)
+                read_only.any(|protected| path.starts_with(protected))
+                    || access.value.forbidden.forbids(path)
             }
             Confinement::Off => {
-                let writable = places::writable(cwd, &self.settings, &self.known);
+                let writable = paths::writable_dirs(cwd, &self.settings, &self.pinned);
                 by_name(&writable) || self.protection.runs_later(&self.settings, &writable, path)
             }
         };
         known || repositories::is_in_repository(path)
     }
 
-    /// What commands with these limits may do with files, now.
-    fn access(&self, writable: &[PathBuf], unreadable: &[PathBuf]) -> Arc<Found<FileAccess>> {
+    /// Cached file access of commands with these limits.
+    fn access(&self, writable: &[PathBuf], unreadable: &[PathBuf]) -> Arc<CachedValue<FileAccess>> {
         let key = AccessKey {
-            sandbox: self.number,
+            sandbox: self.id,
             writable: writable.to_vec(),
             unreadable: unreadable.to_vec(),
-            sockets: sockets::bound_now(),
+            sockets: sockets::bound_sockets(),
             // Something else may have been mounted there.
             identities: rules::identities(writable),
             changes: self.protection.changes(writable),
         };
         let sockets = key.sockets.clone();
         let changes = key.changes;
-        ACCESSES.get(key, || {
-            let unreadable = places::resolved(unreadable, &self.private);
-            let kept = self
-                .protection
-                .kept(&self.settings, writable, &unreadable, sockets);
+        ACCESSES.get_or_compute(key, || {
+            let unreadable = paths::resolve_unreadable(unreadable, &self.private);
+            let protected =
+                self.protection
+                    .protected_paths(&self.settings, writable, &unreadable, sockets);
             let mut readable = self.settings.readable.clone();
             readable.extend(sockets::open_in_run(&self.settings));
-            let files = rules::Files {
+            let files = rules::FileRules {
                 writable: writable.to_vec(),
                 unreadable,
                 private: self.private.clone(),
                 user_home: self.settings.user_home.clone(),
-                read_only: kept.read_only,
-                movable: kept.movable,
-                hidden: kept.hidden,
+                read_only: protected.read_only,
+                movable: protected.movable,
+                hidden: protected.hidden,
                 readable,
                 connectable: sockets::connectable(&self.settings, writable),
                 shares_terminals: false,
             };
-            let awaited = self.protection.awaited(&self.settings, writable);
-            FileAccess::new(files.condensed(), awaited, changes)
+            let forbidden = self.protection.forbidden_paths(&self.settings, writable);
+            FileAccess::new(files.without_nested(), forbidden, changes)
         })
     }
 
     fn helper(&self) -> PathBuf {
         match &self.settings.helper {
             Some(helper) => helper.clone(),
-            // Names our program also after it was replaced by a newer one.
+            // Names our binary even after it was replaced by a newer one.
             None if cfg!(target_os = "linux") => PathBuf::from("/proc/self/exe"),
             None => std::env::current_exe().unwrap_or_else(|_| "hermes".into()),
         }
     }
 
     /// Whether these limits can be enforced.
-    fn admits(&self, confinement: &Confinement) -> Result<(), ExecError> {
-        if !confinement.is_off() && (self.posture.refuses || self.posture.active == Tier::None) {
+    fn check_enforceable(&self, confinement: &Confinement) -> Result<(), ExecError> {
+        if !confinement.is_off()
+            && (self.posture.refuses || self.posture.active == SandboxTier::None)
+        {
             return Err(ExecError::Sandbox(self.posture.why.clone()));
         }
         Ok(())
     }
 
-    fn spec(&self, launch: &mut Launch, confinement: &Confinement) -> Spec {
-        let mut spec = Spec {
+    fn spec(&self, launch: &mut Launch, confinement: &Confinement) -> HelperSpec {
+        let mut spec = HelperSpec {
             session: true,
             terminal: launch.terminal,
             expects_view: self.posture.weaker.is_empty(),
-            env: spec::withhold(&mut launch.env),
-            ..Spec::default()
+            env: spec::take_loader_variables(&mut launch.env),
+            ..HelperSpec::default()
         };
         if let Confinement::Workspace {
             writable,
@@ -444,26 +457,24 @@ impl Sandbox {
         } = confinement
         {
             self.limit(&mut spec, *network);
-            let (own, writable) = places::split(writable);
+            let (own, writable) = paths::split_scratch(writable);
             let access = self.access(&writable, unreadable);
             let mut files = access.value.files.with_writable(own.clone());
-            // What runs for long sees sockets come; of those in temporary directories only ours are for it.
-            files
-                .connectable
-                .retain(|place| !places::is_temporary(place));
+            // A long-running command sees new sockets appear; in temporary directories it may use only ours.
+            files.connectable.retain(|base| !paths::is_temporary(base));
             files.connectable.extend(own);
             spec.files = Some(files);
         }
         spec
     }
 
-    /// The limits of a helper, and what it is told about files.
+    /// The spec of a helper and its encoded file rules.
     #[cfg(target_os = "linux")]
-    fn helper_files(&self, confinement: &Confinement) -> (Spec, HelperFiles) {
-        let mut spec = Spec {
+    fn helper_files(&self, confinement: &Confinement) -> (HelperSpec, HelperFiles) {
+        let mut spec = HelperSpec {
             session: true,
             expects_view: self.posture.weaker.is_empty(),
-            ..Spec::default()
+            ..HelperSpec::default()
         };
         let Confinement::Workspace {
             writable,
@@ -472,25 +483,25 @@ impl Sandbox {
         } = confinement
         else {
             let none = HelperFiles {
-                rules: order::written::<rules::Files>(None),
-                awaited: order::written::<Awaited>(None),
-                room: Vec::new(),
+                rules: helper_protocol::encode_json::<rules::FileRules>(None),
+                forbidden: helper_protocol::encode_json::<ForbiddenPaths>(None),
+                jail_key: Vec::new(),
             };
             return (spec, none);
         };
         self.limit(&mut spec, *network);
-        let (own, writable) = places::split(writable);
+        let (own, writable) = paths::split_scratch(writable);
         let access = self.access(&writable, unreadable);
         let access = &access.value;
-        let mut told = access.told.clone();
+        let mut helper_files = access.helper_files.clone();
         if !access.files.covers(&own) {
             let files = access.files.with_writable(own);
-            told = HelperFiles::new(&files, &access.awaited);
+            helper_files = HelperFiles::new(&files, &access.forbidden);
         }
-        (spec, told)
+        (spec, helper_files)
     }
 
-    fn limit(&self, spec: &mut Spec, network: bool) {
+    fn limit(&self, spec: &mut HelperSpec, network: bool) {
         spec.seccomp = true;
         spec.network = network;
         spec.limits = self.settings.limits.resolved();
@@ -498,7 +509,7 @@ impl Sandbox {
     }
 }
 
-/// What [`FileAccess`] was asked for.
+/// Cache key of [`FileAccess`].
 #[derive(Debug, PartialEq, Eq)]
 struct AccessKey {
     sandbox: u64,
@@ -506,110 +517,111 @@ struct AccessKey {
     unreadable: Vec<PathBuf>,
     sockets: Vec<PathBuf>,
     identities: Vec<u8>,
-    /// Repositories that have come and gone.
+    /// Change counter of repositories.
     changes: u64,
 }
 
-/// What commands with the same limits may do with files.
+/// File access of commands with the same limits.
 #[derive(Debug)]
 struct FileAccess {
-    files: rules::Files,
-    awaited: Awaited,
-    /// How often repositories had changed.
+    files: rules::FileRules,
+    forbidden: ForbiddenPaths,
+    /// Change counter of repositories at that time.
     changes: u64,
-    /// The same as helpers are told.
-    told: HelperFiles,
+    /// The same, encoded for helpers.
+    helper_files: HelperFiles,
 }
 
 impl FileAccess {
-    fn new(files: rules::Files, awaited: Awaited, changes: u64) -> Self {
+    fn new(files: rules::FileRules, forbidden: ForbiddenPaths, changes: u64) -> Self {
         Self {
-            told: HelperFiles::new(&files, &awaited),
+            helper_files: HelperFiles::new(&files, &forbidden),
             files,
-            awaited,
+            forbidden,
             changes,
         }
     }
 }
 
-/// What a helper is told about files, as it is sent.
+/// File rules in the encoding that is sent to a helper.
 #[derive(Clone, Debug)]
 struct HelperFiles {
     rules: Vec<u8>,
-    /// What must not have appeared when a command ends.
-    awaited: Vec<u8>,
-    /// What it sets up for all its commands.
-    room: Vec<u8>,
+    /// Paths that must not exist when a command ends.
+    forbidden: Vec<u8>,
+    /// Identifies the setup that all commands of a helper share.
+    jail_key: Vec<u8>,
 }
 
 impl HelperFiles {
-    fn new(files: &rules::Files, awaited: &Awaited) -> Self {
-        let rules = order::written(Some(files));
-        // A view is of the files that were there: others of the same names need another.
-        let room = [&rules[..], &files.identities()].concat();
+    fn new(files: &rules::FileRules, forbidden: &ForbiddenPaths) -> Self {
+        let rules = helper_protocol::encode_json(Some(files));
+        // A mount view refers to the files that existed: other files of the same names need a new one.
+        let jail_key = [&rules[..], &files.identities()].concat();
         Self {
-            awaited: order::written(Some(awaited)),
+            forbidden: helper_protocol::encode_json(Some(forbidden)),
             rules,
-            room,
+            jail_key,
         }
     }
 }
 
 impl Confine for Sandbox {
     fn wrap(&self, mut launch: Launch, confinement: &Confinement) -> Result<Launch, ExecError> {
-        self.admits(confinement)?;
+        self.check_enforceable(confinement)?;
         let spec = self.spec(&mut launch, confinement);
         match (&self.bwrap, self.posture.active) {
-            (Some(bwrap), Tier::Bubblewrap) if !confinement.is_off() => {
+            (Some(bwrap), SandboxTier::Bubblewrap) if !confinement.is_off() => {
                 let helper = bubblewrap::helper_path(self.settings.helper.as_deref())?;
                 bubblewrap::wrap(launch, spec, bwrap, &helper)
             }
-            _ => Ok(spec.around(launch, &self.helper())),
+            _ => Ok(spec.wrap(launch, &self.helper())),
         }
     }
 
     #[cfg(target_os = "linux")]
-    fn ahead(
+    fn prepare_helper(
         &self,
         launch: &Launch,
         confinement: &Confinement,
-    ) -> Result<Option<Ahead>, ExecError> {
-        self.admits(confinement)?;
-        if self.posture.active == Tier::Bubblewrap && !confinement.is_off() {
+    ) -> Result<Option<HelperStart>, ExecError> {
+        self.check_enforceable(confinement)?;
+        if self.posture.active == SandboxTier::Bubblewrap && !confinement.is_off() {
             return Ok(None);
         }
-        // The helper gets no environment that could change what it does.
+        // The helper gets no environment that could change its behaviour.
         let (spec, files) = self.helper_files(confinement);
         let helper = Launch {
             program: self.helper().into(),
-            args: spec.waiting(),
+            args: spec.serve_arguments(),
             cwd: "/".into(),
             ..Launch::default()
         };
-        let order = order::Order::new(launch.clone()).bytes(&files.rules, &files.awaited);
-        Ok(Some(Ahead {
+        let request = helper_protocol::HelperRequest::new(launch.clone())
+            .encode(&files.rules, &files.forbidden);
+        Ok(Some(HelperStart {
             helper,
-            room: files.room,
-            order,
+            jail_key: files.jail_key,
+            request,
         }))
     }
 
-    fn watch(&self, confinement: &Confinement) -> Watch {
+    fn watch(&self, confinement: &Confinement) -> QuarantineWatch {
         match confinement {
             Confinement::Workspace {
                 writable,
                 unreadable,
                 ..
             } if self.enforces() => {
-                let (_, writable) = places::split(writable);
+                let (_, writable) = paths::split_scratch(writable);
                 let access = self.access(&writable, unreadable);
-                let awaited = access.value.awaited.clone();
+                let forbidden = access.value.forbidden.clone();
                 let protection = self.protection.clone();
-                Watch::new(awaited, move || {
+                QuarantineWatch::new(forbidden, move || {
                     access.is_current() && protection.changes(&writable) == access.value.changes
                 })
             }
-            _ => Watch::default(),
+            _ => QuarantineWatch::default(),
         }
     }
 
@@ -618,7 +630,7 @@ impl Confine for Sandbox {
     }
 
     fn enforces(&self) -> bool {
-        self.posture.active != Tier::None
+        self.posture.active != SandboxTier::None
     }
 
     fn blocked(&self, exit: i32, output: &str, confinement: &Confinement) -> Option<String> {
@@ -626,14 +638,14 @@ impl Confine for Sandbox {
     }
 }
 
-/// What a command without a view of its own lacks.
-const WITHOUT_VIEW: &str = "no view of the file system of a command's own: .git, and the top of a repository or \
+/// What a command without a private mount view lacks.
+const WITHOUT_VIEW_WARNING: &str = "no view of the file system of a command's own: .git, and the top of a repository or \
     a home, are read-only, sockets of other programs can be used, modes and times of files elsewhere are not protected";
 
-/// Why this system probably allows no namespaces. Helpers find out; one that does not get what is expected
-/// says so.
+/// Why this system probably does not allow namespaces. A helper that lacks an expected namespace warns about
+/// it.
 #[cfg(target_os = "linux")]
-fn no_namespaces() -> Option<String> {
+fn missing_namespaces() -> Option<String> {
     use rustix::thread::{CapabilitySet, capabilities};
 
     let may =
@@ -663,7 +675,7 @@ fn no_namespaces() -> Option<String> {
 }
 
 #[cfg(target_os = "linux")]
-fn landlock_works() -> bool {
+fn has_landlock() -> bool {
     kernel::has_landlock()
 }
 

@@ -1,5 +1,5 @@
-//! Repositories in the places where a command may write: what later runs of git obey in them, and whether one
-//! that a command has made would make git run something.
+//! Repositories in writable directories: which of their files control later runs of git, and whether a
+//! repository that a command created would make git execute something.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Component, Path, PathBuf};
@@ -7,30 +7,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_core::private::RUN_LATER_IN_GIT;
 
-use super::git_index::linked;
-use super::git_settings::{GLOBAL_SETTINGS, are_harmless, hooks_named_by, named_by};
-use super::look;
-use super::places::{CACHES, canonical};
-use super::seen::Seen;
-use super::survey::{Area, Surveys};
+use super::git_index::linked_repositories;
+use super::git_settings::{GLOBAL_SETTINGS, are_harmless, files_named_by, hooks_named_by_user};
+use super::path_state::PathState;
+use super::paths::{CACHES, canonical};
+use super::survey::{SurveyArea, Surveys};
+use super::tracked_fs;
 use super::tree::{TreeFindings, Trees};
 
-/// Repositories of one place, and directories of git's data in one of them.
+/// Maximum number of repositories below one directory, and of git directories in one of them.
 const MAX_REPOSITORIES: usize = 1024;
-/// How deep git directories of submodules lie below each other.
+/// Maximum nesting of submodule git directories.
 const MAX_MODULES: usize = 5;
 
-/// What is known about the indexes of repositories.
+/// Cached information about repositories.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repositories {
     surveys: Surveys,
     trees: Trees,
-    links: Arc<Mutex<HashMap<PathBuf, Links>>>,
+    links: Arc<Mutex<HashMap<PathBuf, CachedLinks>>>,
 }
 
 #[derive(Clone, Debug)]
-struct Links {
-    seen: Seen,
+struct CachedLinks {
+    state: PathState,
     paths: Vec<PathBuf>,
 }
 
@@ -43,10 +43,10 @@ impl Repositories {
         }
     }
 
-    /// What is a repository in `place`, or is taken for one by git when it looks at another there.
-    pub(super) fn below(&self, place: &Path, home: Option<&Path>) -> BTreeSet<PathBuf> {
-        let mut waiting = self.surveys.below(place, Area::Projects).repositories;
-        waiting.extend(self.tree(place, home).repositories);
+    /// Repositories below `base`, and those that git enters through their indexes.
+    pub(super) fn below(&self, base: &Path, home: Option<&Path>) -> BTreeSet<PathBuf> {
+        let mut waiting = self.surveys.below(base, SurveyArea::Projects).repositories;
+        waiting.extend(self.tree(base, home).repositories);
         let mut found = BTreeSet::new();
         while let Some(entry) = waiting.pop() {
             if found.len() >= MAX_REPOSITORIES || !found.insert(entry.clone()) {
@@ -56,42 +56,42 @@ impl Repositories {
             if let (Some(work_tree), Some(git_dir)) = (work_tree, git_dir(&entry)) {
                 let links = self.links(&git_dir).into_iter();
                 let inner = links.map(|link| work_tree.join(link).join(".git"));
-                waiting.extend(inner.filter(|inner| is_there(inner) && inner.starts_with(place)));
+                waiting.extend(inner.filter(|inner| path_exists(inner) && inner.starts_with(base)));
             }
         }
         found
     }
 
-    /// What editors, shells and agents run by themselves in projects in `place`.
-    pub(super) fn run_later(&self, place: &Path, home: Option<&Path>) -> BTreeSet<PathBuf> {
-        self.tree(place, home).run_later
+    /// Files in projects below `base` that editors, shells and agents execute automatically.
+    pub(super) fn run_later(&self, base: &Path, home: Option<&Path>) -> BTreeSet<PathBuf> {
+        self.tree(base, home).run_later
     }
 
-    fn tree(&self, place: &Path, home: Option<&Path>) -> TreeFindings {
-        self.trees.below(place, || not_entered(place, home))
+    fn tree(&self, base: &Path, home: Option<&Path>) -> TreeFindings {
+        self.trees.below(base, || skipped_dirs(base, home))
     }
 
-    /// How often any of this in these places has come or gone.
-    pub(super) fn changes(&self, places: &[PathBuf]) -> u64 {
-        self.trees.changes(places)
+    /// Change counter of the repositories in these directories.
+    pub(super) fn changes(&self, bases: &[PathBuf]) -> u64 {
+        self.trees.changes(bases)
     }
 
     fn links(&self, git_dir: &Path) -> Vec<PathBuf> {
         let index = git_dir.join("index");
         let mut known = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(links) = known.get(&index)
-            && links.seen.is_as_it_was()
+            && links.state.is_unchanged()
         {
             return links.paths.clone();
         }
         if known.len() >= MAX_REPOSITORIES {
             known.clear();
         }
-        let seen = Seen::listed(&index);
-        let config = look::read_text(&git_dir.join("config")).unwrap_or_default();
-        let paths = linked(git_dir, config.to_ascii_lowercase().contains("sha256"));
-        let links = Links {
-            seen,
+        let state = PathState::of_content(&index);
+        let config = tracked_fs::read_text(&git_dir.join("config")).unwrap_or_default();
+        let paths = linked_repositories(git_dir, config.to_ascii_lowercase().contains("sha256"));
+        let links = CachedLinks {
+            state,
             paths: paths.clone(),
         };
         known.insert(index, links);
@@ -99,41 +99,41 @@ impl Repositories {
     }
 }
 
-/// What is not looked through where the person's directory lies in a place: what commands cannot write there, and
+/// Directories that are skipped when the user's home lies below `base`: what commands cannot write there, and
 /// caches.
-fn not_entered(place: &Path, home: Option<&Path>) -> Vec<PathBuf> {
-    let Some(home) = home.filter(|home| home.starts_with(place)) else {
+fn skipped_dirs(base: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+    let Some(home) = home.filter(|home| home.starts_with(base)) else {
         return Vec::new();
     };
-    let hidden = look::list(home);
+    let hidden = tracked_fs::list(home);
     let hidden = hidden.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"."));
     let caches = CACHES.iter().map(|name| home.join(name));
     hidden.map(|entry| entry.path()).chain(caches).collect()
 }
 
-/// What git takes for a repository at the top of a place in which nobody works, and so in everything below it:
-/// temporary directories and caches are not looked through.
-pub(super) fn at_its_top(place: &Path) -> Vec<PathBuf> {
+/// Repositories at the top of a writable directory in which nobody works, which affect everything below it.
+/// Temporary directories and caches are not scanned deeper.
+pub(super) fn repositories_at_top(base: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let inner = place.join(".git");
-    if is_there(&inner) {
+    let inner = base.join(".git");
+    if path_exists(&inner) {
         found.push(inner);
     }
     if ["HEAD", "objects", "refs"]
         .iter()
-        .all(|name| is_there(&place.join(name)))
+        .all(|name| path_exists(&base.join(name)))
     {
-        found.push(place.to_owned());
+        found.push(base.to_owned());
     }
     found
 }
 
-/// Whether a directory around `path` is one that git takes for a repository, once there is something at `path`.
+/// Whether an ancestor of `path` would be a repository for git once `path` exists.
 pub(super) fn is_in_repository(path: &Path) -> bool {
     let is_one = |(dir, below): (&Path, &Path)| {
         let first = below.iter().next();
         let mut parts = ["HEAD", "objects", "refs"].into_iter();
-        parts.all(|part| first.is_some_and(|first| first == part) || is_there(&dir.join(part)))
+        parts.all(|part| first.is_some_and(|first| first == part) || path_exists(&dir.join(part)))
     };
     let around = path.ancestors().skip(1);
     around
@@ -141,36 +141,36 @@ pub(super) fn is_in_repository(path: &Path) -> bool {
         .any(is_one)
 }
 
-/// What later runs of git obey in a repository, as far as it is there: its settings and hooks, those of its
-/// submodules and further work trees, and the files that they name.
-pub(super) fn obeyed(entry: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+/// Existing files that control later runs of git in a repository: config and hooks of it, its submodules and
+/// worktrees, and the files that they name.
+pub(super) fn git_control_files(entry: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    if !look::entry(entry).is_ok_and(|data| data.is_dir() && !data.is_symlink()) {
+    if !tracked_fs::lstat(entry).is_ok_and(|data| data.is_dir() && !data.is_symlink()) {
         found.push(entry.to_owned());
     }
     for dir in git_dirs(entry) {
         let paths = RUN_LATER_IN_GIT.iter().map(|name| dir.join(name));
-        found.extend(paths.filter(|path| is_there(path)));
-        let named = named_in(&dir, work_tree(entry), home);
-        found.extend(named.filter(|path| is_there(path)));
+        found.extend(paths.filter(|path| path_exists(path)));
+        let named = files_named_in(&dir, work_tree(entry), home);
+        found.extend(named.filter(|path| path_exists(path)));
     }
     found
 }
 
-/// The same, as far as it is not there.
-pub(super) fn obeyed_but_absent(entry: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+/// The same files that do not exist.
+pub(super) fn missing_git_control_files(entry: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let mut absent = Vec::new();
     for dir in git_dirs(entry) {
         absent.extend(RUN_LATER_IN_GIT.iter().map(|name| dir.join(name)));
-        absent.extend(named_in(&dir, work_tree(entry), home));
+        absent.extend(files_named_in(&dir, work_tree(entry), home));
     }
-    absent.retain(|path| !is_there(path));
+    absent.retain(|path| !path_exists(path));
     absent
 }
 
-/// The files that the settings in a directory of git's name, and the hooks that the person's settings name for
-/// every repository, whether or not they are there.
-fn named_in(
+/// Files named by the config in a git directory, and hooks that the user's config names for every repository,
+/// whether or not they exist.
+fn files_named_in(
     dir: &Path,
     work_tree: Option<&Path>,
     home: Option<&Path>,
@@ -178,17 +178,17 @@ fn named_in(
     let own = ["config", "config.worktree"].map(|name| dir.join(name));
     let own = own
         .into_iter()
-        .flat_map(move |file| named_by(&file, work_tree, home));
+        .flat_map(move |file| files_named_by(&file, work_tree, home));
     let global = home.into_iter().flat_map(move |home| {
         let files = GLOBAL_SETTINGS.map(|name| home.join(name));
         let files = files.into_iter();
-        files.flat_map(move |file| hooks_named_by(&file, work_tree, home))
+        files.flat_map(move |file| hooks_named_by_user(&file, work_tree, home))
     });
     let work_tree = work_tree.map(canonical);
     let dir = dir.to_owned();
     own.chain(global)
-        .map(|path| canonical(&without_dots(&path)))
-        // A setting cannot close the whole work tree, or what is around it.
+        .map(|path| canonical(&normalize(&path)))
+        // A setting cannot protect the whole work tree or a directory above it.
         .filter(move |path| {
             !work_tree
                 .as_ref()
@@ -197,8 +197,8 @@ fn named_in(
         .filter(move |path| !dir.starts_with(path))
 }
 
-/// A path without `.` and `..`; what is not there has no links to follow.
-fn without_dots(path: &Path) -> PathBuf {
+/// A path without `.` and `..`; a missing path has no links to follow.
+fn normalize(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {
@@ -212,17 +212,17 @@ fn without_dots(path: &Path) -> PathBuf {
     plain
 }
 
-/// What is known of the repositories that a new one may refer to.
-pub(super) struct Trust<'a> {
-    /// Whether nothing at a path can be changed by later commands.
-    pub(super) is_kept: &'a dyn Fn(&Path) -> bool,
-    /// Directories of git's that were there before, with whatever the person has in them.
+/// What is known about repositories that a new one may refer to.
+pub(super) struct RepositoryTrust<'a> {
+    /// Whether later commands cannot change anything at a path.
+    pub(super) is_protected: &'a dyn Fn(&Path) -> bool,
+    /// Git directories that existed before, with whatever the user has in them.
     pub(super) known: &'a BTreeSet<PathBuf>,
 }
 
-/// What in a repository that was there would let later runs of git start something, because of directories that a
-/// command has made in it.
-pub(super) fn offending_additions(entry: &Path, trust: &Trust<'_>) -> Vec<PathBuf> {
+/// Files in an existing repository that would make git execute something because of directories that a command
+/// created in it.
+pub(super) fn offending_additions(entry: &Path, trust: &RepositoryTrust<'_>) -> Vec<PathBuf> {
     let dirs = git_dirs(entry);
     if !git_dir(entry).is_some_and(|dir| trust.known.contains(&dir)) {
         return Vec::new();
@@ -231,14 +231,14 @@ pub(super) fn offending_additions(entry: &Path, trust: &Trust<'_>) -> Vec<PathBu
     new.flat_map(|dir| offending_in(dir, trust)).collect()
 }
 
-/// What in a repository that a command has made would let later runs of git start something.
-pub(super) fn offending(entry: &Path, trust: &Trust<'_>) -> Vec<PathBuf> {
+/// Files in a repository created by a command that would make git execute something.
+pub(super) fn offending(entry: &Path, trust: &RepositoryTrust<'_>) -> Vec<PathBuf> {
     let whole = || vec![entry.to_owned()];
-    let Ok(data) = look::entry(entry) else {
+    let Ok(data) = tracked_fs::lstat(entry) else {
         return Vec::new();
     };
     if data.is_dir() {
-        return modules_of(entry)
+        return nested_git_dirs(entry)
             .iter()
             .flat_map(|dir| offending_in(dir, trust))
             .collect();
@@ -254,14 +254,14 @@ pub(super) fn offending(entry: &Path, trust: &Trust<'_>) -> Vec<PathBuf> {
     }
 }
 
-/// Whether a directory of git's starts nothing, and stays so.
-fn is_trusted(dir: &Path, trust: &Trust<'_>) -> bool {
+/// Whether a git directory executes nothing, and stays so.
+fn is_trusted(dir: &Path, trust: &RepositoryTrust<'_>) -> bool {
     let dir = canonical(dir);
     let is_known = trust.known.contains(&dir);
-    (trust.is_kept)(&dir) && (is_known || offending_in(&dir, trust).is_empty())
+    (trust.is_protected)(&dir) && (is_known || offending_in(&dir, trust).is_empty())
 }
 
-fn offending_in(dir: &Path, trust: &Trust<'_>) -> Vec<PathBuf> {
+fn offending_in(dir: &Path, trust: &RepositoryTrust<'_>) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for name in ["config", "config.worktree"] {
         let file = dir.join(name);
@@ -270,14 +270,14 @@ fn offending_in(dir: &Path, trust: &Trust<'_>) -> Vec<PathBuf> {
         }
     }
     let hooks = dir.join("hooks");
-    if is_there(&hooks) && has_hooks(&hooks) {
+    if path_exists(&hooks) && has_hooks(&hooks) {
         found.push(hooks);
     }
     let common = dir.join("commondir");
-    if is_there(&common) {
+    if path_exists(&common) {
         let target = pointer(&common).map(|target| canonical(&dir.join(target)));
         let is_fine = target.is_some_and(|target| {
-            target != *dir && !is_there(&target.join("commondir")) && is_trusted(&target, trust)
+            target != *dir && !path_exists(&target.join("commondir")) && is_trusted(&target, trust)
         });
         if !is_fine {
             found.push(common);
@@ -286,10 +286,10 @@ fn offending_in(dir: &Path, trust: &Trust<'_>) -> Vec<PathBuf> {
     found
 }
 
-/// Whether there is more than the examples that every new repository has.
+/// Whether it contains more than the samples of a new repository.
 fn has_hooks(hooks: &Path) -> bool {
-    let is_dir = look::entry(hooks).is_ok_and(|data| data.is_dir() && !data.is_symlink());
-    let mut entries = look::list(hooks);
+    let is_dir = tracked_fs::lstat(hooks).is_ok_and(|data| data.is_dir() && !data.is_symlink());
+    let mut entries = tracked_fs::list(hooks);
     !is_dir
         || entries.any(|entry| {
             let name = entry.file_name();
@@ -300,28 +300,28 @@ fn has_hooks(hooks: &Path) -> bool {
         })
 }
 
-/// The directories of git's data that belong to a repository.
+/// The git directories that belong to a repository.
 pub(super) fn git_dirs(entry: &Path) -> BTreeSet<PathBuf> {
     let Some(dir) = git_dir(entry) else {
         return BTreeSet::new();
     };
     let common = pointer(&dir.join("commondir")).map(|common| canonical(&dir.join(common)));
-    let mut all = modules_of(&dir);
+    let mut all = nested_git_dirs(&dir);
     if let Some(common) = common {
-        all.extend(modules_of(&common));
+        all.extend(nested_git_dirs(&common));
     }
     all
 }
 
-/// The directory itself, and those of submodules and further work trees in it.
-fn modules_of(dir: &Path) -> BTreeSet<PathBuf> {
+/// The directory itself, and those of submodules and worktrees in it.
+fn nested_git_dirs(dir: &Path) -> BTreeSet<PathBuf> {
     let mut directories = BTreeSet::from([dir.to_owned()]);
     directories.extend(subdirectories(&dir.join("worktrees")));
     let mut level = subdirectories(&dir.join("modules"));
     for _ in 0..MAX_MODULES {
         let mut next = Vec::new();
         for dir in level {
-            if is_there(&dir.join("HEAD")) {
+            if path_exists(&dir.join("HEAD")) {
                 next.extend(subdirectories(&dir.join("modules")));
                 next.extend(subdirectories(&dir.join("worktrees")));
                 directories.insert(dir);
@@ -335,11 +335,11 @@ fn modules_of(dir: &Path) -> BTreeSet<PathBuf> {
     directories
 }
 
-/// Where git keeps its data for what is called `.git`, or is such a directory itself.
+/// The git directory of a `.git` entry, or of a bare repository.
 fn git_dir(entry: &Path) -> Option<PathBuf> {
-    let data = look::target(entry).ok()?;
+    let data = tracked_fs::stat(entry).ok()?;
     if data.is_dir() {
-        return Some(if look::is_link(entry) {
+        return Some(if tracked_fs::is_link(entry) {
             canonical(entry)
         } else {
             entry.to_owned()
@@ -355,20 +355,20 @@ fn work_tree(entry: &Path) -> Option<&Path> {
 }
 
 fn subdirectories(dir: &Path) -> Vec<PathBuf> {
-    let entries = look::list(dir);
+    let entries = tracked_fs::list(dir);
     entries
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .map(|entry| entry.path())
         .collect()
 }
 
-/// A short file that names a path.
+/// Reads a short file that names a path.
 fn pointer(file: &Path) -> Option<String> {
-    look::known(file);
-    crate::git::pointer(file)
+    tracked_fs::depend_on_content(file);
+    crate::git::read_pointer(file)
 }
 
-/// Whatever it is, a link to nothing included.
-pub(super) fn is_there(path: &Path) -> bool {
-    look::entry(path).is_ok()
+/// Whether anything exists there, including a dangling link.
+pub(super) fn path_exists(path: &Path) -> bool {
+    tracked_fs::lstat(path).is_ok()
 }

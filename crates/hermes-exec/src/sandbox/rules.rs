@@ -1,16 +1,16 @@
-//! Rules for files. The kernel knows only permissions, so "everything but" is spelled out: the way
-//! down to what is hidden is walked, and on it every other entry is permitted by itself.
+//! File rules. Landlock only has permissions, so "everything except" is expanded: directories above hidden
+//! paths are walked, and each of their other entries is permitted on its own.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::look;
-use super::places::Private;
-use super::seen::Seen;
-use super::spec::Bytes;
+use super::path_state::PathState;
+use super::paths::PrivateDir;
+use super::spec::OsBytes;
+use super::tracked_fs;
 
-/// Devices that commands use; the disks and memory that lie beside them are not for them.
+/// Devices that commands use; disks and memory devices are not permitted.
 const DEVICES: &[&str] = &[
     "/dev/null",
     "/dev/zero",
@@ -29,53 +29,52 @@ const DEVICES: &[&str] = &[
     "/dev/nvidia1",
 ];
 
-/// Where terminals of all programs of an account lie, and where new ones are made.
+/// Where the terminals of all programs of an account are, and where new ones are created.
 const TERMINALS: [&str; 2] = ["/dev/ptmx", "/dev/pts"];
 
 /// What a command may do with files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Wire", into = "Wire")]
-pub(super) struct Files {
+#[serde(from = "FileRulesWire", into = "FileRulesWire")]
+pub(super) struct FileRules {
     pub(super) writable: Vec<PathBuf>,
     pub(super) unreadable: Vec<PathBuf>,
-    pub(super) private: Vec<Private>,
-    /// The person's directory. When it is itself writable, its hidden entries (keys, shell start
-    /// files) are not.
+    pub(super) private: Vec<PrivateDir>,
+    /// The user's home. If it is writable, its hidden entries (keys, shell start files) are not.
     pub(super) user_home: Option<PathBuf>,
-    /// Below writable places, and not written all the same.
+    /// Protected paths below writable directories.
     pub(super) read_only: Vec<PathBuf>,
-    /// The same where the directories around it can be moved: what is put in its place then is found afterwards.
+    /// The same if the directories above can be moved; a replacement is found afterwards.
     pub(super) movable: Vec<PathBuf>,
-    /// Covered in a view of the command's own. Where there is none, unreadable as far as rules can say so.
+    /// Covered in the command's mount view. Without a view, unreadable as far as rules can express it.
     pub(super) hidden: Vec<PathBuf>,
-    /// Below what is unreadable, and read all the same.
+    /// Readable paths below unreadable ones.
     pub(super) readable: Vec<PathBuf>,
-    /// Sockets of programs outside, or directories of such. Kernels that know sockets by path (Linux 7.1) close all
-    /// others, whenever they appear.
+    /// Sockets of other programs, or directories of such. Kernels with path-based socket rules (Linux 7.1) deny
+    /// all others, whenever they appear.
     pub(super) connectable: Vec<PathBuf>,
-    /// Terminals are everybody's: there is no view with others.
+    /// There is no view with private terminals, so the shared ones are closed.
     pub(super) shares_terminals: bool,
 }
 
-/// The same for the way to the helper: a path need not be text.
+/// The serialized form for the helper: a path need not be UTF-8.
 #[derive(Clone, Serialize, Deserialize)]
-struct Wire {
-    writable: Vec<Bytes>,
-    unreadable: Vec<Bytes>,
-    private: Vec<(Bytes, Vec<String>)>,
-    user_home: Option<Bytes>,
-    read_only: Vec<Bytes>,
+struct FileRulesWire {
+    writable: Vec<OsBytes>,
+    unreadable: Vec<OsBytes>,
+    private: Vec<(OsBytes, Vec<String>)>,
+    user_home: Option<OsBytes>,
+    read_only: Vec<OsBytes>,
     #[serde(default)]
-    movable: Vec<Bytes>,
-    hidden: Vec<Bytes>,
-    readable: Vec<Bytes>,
+    movable: Vec<OsBytes>,
+    hidden: Vec<OsBytes>,
+    readable: Vec<OsBytes>,
     #[serde(default)]
-    connectable: Vec<Bytes>,
+    connectable: Vec<OsBytes>,
 }
 
-impl From<Files> for Wire {
-    fn from(files: Files) -> Self {
-        let bytes = |path: PathBuf| Bytes::from(path.into_os_string());
+impl From<FileRules> for FileRulesWire {
+    fn from(files: FileRules) -> Self {
+        let bytes = |path: PathBuf| OsBytes::from(path.into_os_string());
         let private = files.private.into_iter();
         Self {
             writable: files.writable.into_iter().map(bytes).collect(),
@@ -93,15 +92,15 @@ impl From<Files> for Wire {
     }
 }
 
-impl From<Wire> for Files {
-    fn from(wire: Wire) -> Self {
-        let path = |bytes: Bytes| PathBuf::from(bytes.as_ref());
+impl From<FileRulesWire> for FileRules {
+    fn from(wire: FileRulesWire) -> Self {
+        let path = |bytes: OsBytes| PathBuf::from(bytes.as_ref());
         let private = wire.private.into_iter();
         Self {
             writable: wire.writable.into_iter().map(path).collect(),
             unreadable: wire.unreadable.into_iter().map(path).collect(),
             private: private
-                .map(|(dir, shared)| Private {
+                .map(|(dir, shared)| PrivateDir {
                     dir: path(dir),
                     shared,
                 })
@@ -118,70 +117,70 @@ impl From<Wire> for Files {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Access {
+pub(super) enum AccessRight {
     Read,
     Write,
     Device,
-    /// To sockets of programs outside.
+    /// To sockets of other programs.
     Connect,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Rule {
+pub(super) struct PathRule {
     pub(super) path: PathBuf,
-    pub(super) access: Access,
+    pub(super) access: AccessRight,
     pub(super) is_dir: bool,
 }
 
-/// What files permit at one moment.
+/// The rules as they apply to the file system at one moment.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Permissions {
-    pub(super) rules: Vec<Rule>,
-    /// What decided it.
-    pub(super) seen: Vec<Seen>,
+pub(super) struct ResolvedRules {
+    pub(super) rules: Vec<PathRule>,
+    /// The state of the paths that they depend on.
+    pub(super) states: Vec<PathState>,
 }
 
-/// What lies at these paths.
+/// Device and inode of each path.
 pub(super) fn identities<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<u8> {
     use std::os::unix::fs::MetadataExt as _;
 
     let each = paths.into_iter().flat_map(|path| {
-        let found = look::entry(path);
+        let found = tracked_fs::lstat(path);
         let (dev, ino) = found.map_or((0, 0), |data| (data.dev(), data.ino()));
         [dev.to_le_bytes(), ino.to_le_bytes()].into_iter().flatten()
     });
     each.collect()
 }
 
-impl Files {
-    /// The permissions, looked up now. What cannot be looked at gets none.
-    pub(super) fn permissions(&self) -> Permissions {
-        let mut all = Permissions {
+impl FileRules {
+    /// Expands the rules for the current file system. Inaccessible paths get no permission.
+    pub(super) fn resolve(&self) -> ResolvedRules {
+        let mut all = ResolvedRules {
             rules: Vec::with_capacity(128),
-            seen: vec![Seen::listed(Path::new("/dev"))],
+            states: vec![PathState::of_content(Path::new("/dev"))],
         };
-        self.grant(Path::new("/"), true, Access::Read, &mut all);
+        self.add_rules(Path::new("/"), true, AccessRight::Read, &mut all);
         for path in &self.readable {
-            all.seen.push(Seen::place(path));
+            all.states.push(PathState::of_target(path));
             if let Ok(metadata) = path.metadata() {
-                all.rules.push(Rule {
+                all.rules.push(PathRule {
                     path: path.clone(),
-                    access: Access::Read,
+                    access: AccessRight::Read,
                     is_dir: metadata.is_dir(),
                 });
             }
         }
-        for place in &self.writable {
-            all.seen.push(Seen::place(place));
-            if let Ok(metadata) = place.metadata() {
-                self.grant(place, metadata.is_dir(), Access::Write, &mut all);
+        for base in &self.writable {
+            all.states.push(PathState::of_target(base));
+            if let Ok(metadata) = base.metadata() {
+                self.add_rules(base, metadata.is_dir(), AccessRight::Write, &mut all);
             }
         }
         for path in &self.connectable {
             if let Ok(metadata) = path.metadata() {
-                all.rules.push(Rule {
+                all.rules.push(PathRule {
                     path: path.clone(),
-                    access: Access::Connect,
+                    access: AccessRight::Connect,
                     is_dir: metadata.is_dir(),
                 });
             }
@@ -194,9 +193,9 @@ impl Files {
             .filter(|device| !is_closed(device))
         {
             if let Ok(metadata) = device.metadata() {
-                all.rules.push(Rule {
+                all.rules.push(PathRule {
                     path: device.to_owned(),
-                    access: Access::Device,
+                    access: AccessRight::Device,
                     is_dir: metadata.is_dir(),
                 });
             }
@@ -204,44 +203,44 @@ impl Files {
         all
     }
 
-    /// Without writable places below others.
-    pub(super) fn condensed(mut self) -> Self {
-        let mut places = std::mem::take(&mut self.writable);
-        let all = places.clone();
-        places.retain(|place| !all.iter().any(|outer| self.is_within(place, outer)));
-        self.writable = places;
+    /// Removes writable directories nested in others.
+    pub(super) fn without_nested(mut self) -> Self {
+        let mut bases = std::mem::take(&mut self.writable);
+        let all = bases.clone();
+        bases.retain(|base| !all.iter().any(|outer| self.is_within(base, outer)));
+        self.writable = bases;
         self
     }
 
-    /// Whether a writable place adds nothing to another. Those below the person's directory do where that is
-    /// writable itself, and those in homes of ours: they are open where what is around them is not.
-    fn is_within(&self, place: &Path, outer: &Path) -> bool {
+    /// Whether a writable directory adds nothing to `outer`. Directories below a writable user home do, and so
+    /// do those in Hermes homes: they are open where their surroundings are not.
+    fn is_within(&self, base: &Path, outer: &Path) -> bool {
         let home = self.user_home.as_ref();
-        let is_below_home = home.is_some_and(|home| place.starts_with(home));
+        let is_below_home = home.is_some_and(|home| base.starts_with(home));
         let is_wide = home.is_some_and(|home| home.starts_with(outer));
         let mut private = self.private.iter();
-        place != outer
-            && place.starts_with(outer)
+        base != outer
+            && base.starts_with(outer)
             && !(is_wide && is_below_home)
-            && !private.any(|private| place.starts_with(&private.dir))
+            && !private.any(|private| base.starts_with(&private.dir))
     }
 
-    /// Whether these places are writable already.
-    pub(super) fn covers(&self, places: &[PathBuf]) -> bool {
-        places.iter().all(|place| {
+    /// Whether these directories are already writable.
+    pub(super) fn covers(&self, bases: &[PathBuf]) -> bool {
+        bases.iter().all(|base| {
             let mut outer = self.writable.iter();
-            outer.any(|outer| self.is_within(place, outer))
+            outer.any(|outer| self.is_within(base, outer))
         })
     }
 
-    /// The same with further writable places.
-    pub(super) fn with_writable(&self, places: Vec<PathBuf>) -> Self {
+    /// Adds writable directories.
+    pub(super) fn with_writable(&self, bases: Vec<PathBuf>) -> Self {
         let mut files = self.clone();
-        files.writable.extend(places);
-        files.condensed()
+        files.writable.extend(bases);
+        files.without_nested()
     }
 
-    /// What lies at the paths that a view is made of.
+    /// Identities of the paths that a mount view is made of.
     pub(super) fn identities(&self) -> Vec<u8> {
         let paths = (self.read_only.iter())
             .chain(&self.movable)
@@ -250,13 +249,13 @@ impl Files {
     }
 
     pub(super) fn is_below_writable(&self, path: &Path) -> bool {
-        self.writable.iter().any(|place| path.starts_with(place))
+        self.writable.iter().any(|base| path.starts_with(base))
     }
 
-    /// What is left for the kernel's rules where a view of the command's own covers the rest.
-    pub(super) fn covered(mut self) -> Self {
+    /// The rules that remain for Landlock when a mount view covers the rest.
+    pub(super) fn for_view(mut self) -> Self {
         let writable = std::mem::take(&mut self.writable);
-        let below = |path: &Path| writable.iter().any(|place| path.starts_with(place));
+        let below = |path: &Path| writable.iter().any(|base| path.starts_with(base));
         self.private.retain(|private| !below(&private.dir));
         self.unreadable.retain(|path| !below(path));
         self.user_home = None;
@@ -267,32 +266,32 @@ impl Files {
         self
     }
 
-    /// The same where there is no such view: the rules leave out more than they would have to.
-    pub(super) fn uncovered(mut self) -> Self {
+    /// The rules when there is no such view: they exclude more than necessary.
+    pub(super) fn without_view(mut self) -> Self {
         let hidden = std::mem::take(&mut self.hidden);
         self.unreadable.extend(hidden);
         self.shares_terminals = true;
         self
     }
 
-    fn grant(&self, path: &Path, is_dir: bool, access: Access, all: &mut Permissions) {
-        let is_kept = || self.read_only.iter().any(|kept| kept == path);
+    fn add_rules(&self, path: &Path, is_dir: bool, access: AccessRight, all: &mut ResolvedRules) {
+        let is_read_only = || self.read_only.iter().any(|protected| protected == path);
         if path == Path::new("/dev")
             || self.unreadable.iter().any(|hidden| hidden == path)
-            || (access == Access::Write && is_kept())
+            || (access == AccessRight::Write && is_read_only())
         {
             return;
         }
         if !is_dir || !self.must_descend(path, access) {
-            all.rules.push(Rule {
+            all.rules.push(PathRule {
                 path: path.to_owned(),
                 access,
                 is_dir,
             });
             return;
         }
-        // Noted before it is looked into: what changes meanwhile is found out.
-        all.seen.push(Seen::listed(path));
+        // Recorded before listing, so that a concurrent change is noticed.
+        all.states.push(PathState::of_content(path));
         let shared = self
             .private
             .iter()
@@ -303,7 +302,7 @@ impl Files {
             return;
         };
         for entry in entries.flatten() {
-            // A link grants nothing: what it leads to is permitted, or not, where it lies.
+            // A link grants nothing: its target is permitted, or not, at its own path.
             let Ok(kind) = entry.file_type() else {
                 continue;
             };
@@ -313,7 +312,7 @@ impl Files {
             let name = entry.file_name();
             let path = entry.path();
             let is_shared = |shared: &Vec<String>| {
-                // A profile lies in a home of which it is no part.
+                // A profile lies inside a home without being part of it.
                 shared.iter().any(|one| name == one.as_str())
                     || self
                         .private
@@ -323,14 +322,15 @@ impl Files {
             if !shared.is_none_or(is_shared) {
                 continue;
             }
-            if access == Access::Write && is_home && name.as_encoded_bytes().starts_with(b".") {
+            if access == AccessRight::Write && is_home && name.as_encoded_bytes().starts_with(b".")
+            {
                 continue;
             }
-            self.grant(&path, kind.is_dir(), access, all);
+            self.add_rules(&path, kind.is_dir(), access, all);
         }
     }
 
-    fn must_descend(&self, dir: &Path, access: Access) -> bool {
+    fn must_descend(&self, dir: &Path, access: AccessRight) -> bool {
         let devices = Path::new("/dev");
         self.unreadable.iter().any(|hidden| hidden.starts_with(dir))
             || self
@@ -338,8 +338,11 @@ impl Files {
                 .iter()
                 .any(|private| private.dir.starts_with(dir))
             || devices.starts_with(dir)
-            || (access == Access::Write
-                && (self.read_only.iter().any(|kept| kept.starts_with(dir))
+            || (access == AccessRight::Write
+                && (self
+                    .read_only
+                    .iter()
+                    .any(|protected| protected.starts_with(dir))
                     || self
                         .user_home
                         .as_ref()

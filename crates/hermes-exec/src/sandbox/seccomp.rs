@@ -1,4 +1,4 @@
-//! System calls that no command of ours has a use for, refused with "operation not permitted".
+//! Denies system calls that no command needs, with "operation not permitted".
 
 use std::collections::BTreeMap;
 
@@ -18,27 +18,27 @@ const CLONE_NEWUSER: u64 = 0x1000_0000;
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// What filters depend on.
+/// Parameters of the filters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FilterContext<'a> {
     pub(super) network: bool,
-    /// Processes that may not be signalled.
+    /// Processes that must not be signalled.
     pub(super) guard: &'a [u32],
-    /// No process but the command's own can be named.
-    pub(super) is_alone: bool,
+    /// The command has its own PID namespace, so that it cannot name other processes.
+    pub(super) has_own_processes: bool,
 }
 
-/// Filters that can be installed.
+/// Compiled filters.
 #[derive(Clone, Debug)]
 pub(super) struct Filters(Vec<BpfProgram>);
 
 impl Filters {
-    pub(super) fn make(around: FilterContext<'_>) -> Result<Self, String> {
+    pub(super) fn build(around: FilterContext<'_>) -> Result<Self, String> {
         let mut rules = Rules::new();
         for &number in DENIED {
             rules.insert(number, Vec::new());
         }
-        // A user namespace of its own would give back the kernel's attack surface.
+        // A user namespace would expose the kernel's attack surface again.
         for number in [CLONE, UNSHARE] {
             let newuser = condition(0, SeccompCmpOp::MaskedEq(CLONE_NEWUSER), CLONE_NEWUSER)?;
             rules.insert(number, vec![newuser]);
@@ -47,15 +47,15 @@ impl Filters {
         if !around.network {
             families.push(condition(0, SeccompCmpOp::Ne, AF_UNIX)?);
         }
-        // Reaches the host past every rule for networks, in virtual machines.
+        // Reaches the host of a virtual machine past every network rule.
         families.push(condition(0, SeccompCmpOp::Eq, AF_VSOCK)?);
         rules.insert(SOCKET, families);
-        if !around.is_alone {
-            rules.extend(only_itself(around.guard)?);
+        if !around.has_own_processes {
+            rules.extend(deny_other_processes(around.guard)?);
         }
         Ok(Self(vec![
             compile(with_x32(rules), Errno::PERM)?,
-            // Its flags are out of a filter's sight; the C library falls back to `clone`.
+            // Its flags are in memory that a filter cannot read; the C library falls back to `clone`.
             compile(with_x32(Rules::from([(CLONE3, Vec::new())])), Errno::NOSYS)?,
         ]))
     }
@@ -68,8 +68,8 @@ impl Filters {
     }
 }
 
-/// For a command that shares the table of processes: calls that name a process, and not itself.
-fn only_itself(guard: &[u32]) -> Result<Rules, String> {
+/// For a command in a shared PID namespace: denies calls that name another process.
+fn deny_other_processes(guard: &[u32]) -> Result<Rules, String> {
     let mut rules = Rules::new();
     for &number in SIGNALLING {
         let mut denied = vec![condition(0, SeccompCmpOp::Eq, u64::from(u32::MAX))?];
@@ -83,7 +83,7 @@ fn only_itself(guard: &[u32]) -> Result<Rules, String> {
     for &(number, index) in NAMES_A_PROCESS {
         rules.insert(number, vec![condition(index, SeccompCmpOp::Ne, 0)?]);
     }
-    // Priorities of all processes of an account, and signals for what is read from a file.
+    // Priorities of all processes of an account, and signals for file events.
     for &(number, index, value) in NAMES_OTHERS {
         let denied = condition(index, SeccompCmpOp::Eq, value)?;
         rules.entry(number).or_default().push(denied);
@@ -98,7 +98,7 @@ fn condition(index: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompRul
     SeccompRule::new(vec![condition]).map_err(text)
 }
 
-/// The same calls by their other numbers, where the processor has such.
+/// The same calls by their x32 numbers.
 fn with_x32(mut rules: Rules) -> Rules {
     if cfg!(target_arch = "x86_64") {
         let twins: Vec<_> = rules

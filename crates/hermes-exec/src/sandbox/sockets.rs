@@ -1,15 +1,15 @@
-//! Sockets of the account outside a command's own places. Whoever answers at one of them is not confined: a
-//! terminal multiplexer, a container engine or an agent for keys would run or sign what it is told.
+//! Sockets outside a command's own directories. Their servers are not confined: a terminal multiplexer,
+//! container engine or key agent would run or sign anything.
 
 use std::collections::HashMap;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use super::places::is_temporary;
-use super::{Settings, look};
+use super::paths::is_temporary;
+use super::{SandboxSettings, tracked_fs};
 
-/// Name lookups and logs: they answer questions and take notes, and run nothing.
-const HARMLESS: &[&str] = &[
+/// Name resolution and logging: these services run nothing.
+const HARMLESS_SOCKETS: &[&str] = &[
     "/run/nscd",
     "/var/run/nscd",
     "/run/systemd/resolve",
@@ -20,9 +20,8 @@ const HARMLESS: &[&str] = &[
     "/dev/log",
 ];
 
-/// Where sockets of programs that run commands lie, also of those that are started later or in another
-/// network namespace.
-const KNOWN: &[&str] = &[
+/// Sockets of programs that run commands, including programs started later or in another network namespace.
+const KNOWN_SOCKETS: &[&str] = &[
     "/run/docker.sock",
     "/var/run/docker.sock",
     "/run/docker",
@@ -56,10 +55,10 @@ const KNOWN: &[&str] = &[
     "/tmp/podman-run",
 ];
 
-/// Where services of the system put their sockets, whenever they start: closed as a whole.
+/// Runtime directory of system services: hidden as a whole.
 const RUN: &str = "/run";
 
-/// What else programs look for in there: names of machines, programs of the system, mounted disks.
+/// Other entries that programs need there: host names, system programs, mounted disks.
 const OPEN_IN_RUN: &[&str] = &[
     "/run/resolvconf",
     "/run/NetworkManager/resolv.conf",
@@ -83,35 +82,35 @@ const OPEN_IN_RUN: &[&str] = &[
     "/run/udev/data",
 ];
 
-/// What of the directory of services is there and stays open.
-pub(super) fn open_in_run(settings: &Settings) -> Vec<PathBuf> {
+/// Existing entries of the runtime directory that stay visible.
+pub(super) fn open_in_run(settings: &SandboxSettings) -> Vec<PathBuf> {
     let named = settings.sockets.iter().map(PathBuf::as_path);
-    let known = HARMLESS.iter().chain(OPEN_IN_RUN).map(Path::new);
+    let known = HARMLESS_SOCKETS.iter().chain(OPEN_IN_RUN).map(Path::new);
     known
         .chain(named)
         .filter(|path| path.starts_with(RUN))
-        .filter(|path| look::entry(path).is_ok_and(|data| !data.is_symlink()))
+        .filter(|path| tracked_fs::lstat(path).is_ok_and(|data| !data.is_symlink()))
         .map(Path::to_owned)
         .collect()
 }
 
-/// Where sockets of programs outside may be connected to, as far as it is there: in places where a person works, and
-/// in temporary directories, through which programs of `execute_code` speak to ours.
-pub(super) fn connectable(settings: &Settings, writable: &[PathBuf]) -> Vec<PathBuf> {
+/// Existing paths at which commands may connect to sockets: in work directories, and in temporary directories,
+/// through which programs of `execute_code` call us.
+pub(super) fn connectable(settings: &SandboxSettings, writable: &[PathBuf]) -> Vec<PathBuf> {
     let named = settings.sockets.iter().map(PathBuf::as_path);
-    let known = HARMLESS.iter().map(Path::new).chain(named);
+    let known = HARMLESS_SOCKETS.iter().map(Path::new).chain(named);
     let home = settings.user_home.as_deref();
-    let places = writable.iter().map(PathBuf::as_path);
-    let places = places
-        .filter(|place| is_temporary(place) || !home.is_some_and(|home| home.starts_with(place)));
+    let bases = writable.iter().map(PathBuf::as_path);
+    let bases =
+        bases.filter(|base| is_temporary(base) || !home.is_some_and(|home| home.starts_with(base)));
     known
-        .chain(places)
-        .filter(|path| look::target(path).is_ok())
+        .chain(bases)
+        .filter(|path| tracked_fs::stat(path).is_ok())
         .map(Path::to_owned)
         .collect()
 }
 
-/// Below the person's directory: where programs that run commands put their sockets.
+/// Below the user's home: where programs that run commands put their sockets.
 const IN_HOME: &[&str] = &[
     ".screen",
     ".docker/run",
@@ -126,34 +125,32 @@ const IN_HOME: &[&str] = &[
     ".ssh/agent",
 ];
 
-/// Sockets that are to be hidden, and directories that hold such.
-pub(super) fn foreign(
-    settings: &Settings,
+/// Sockets to hide, and directories that contain such.
+pub(super) fn foreign_sockets(
+    settings: &SandboxSettings,
     writable: &[PathBuf],
     bound: Vec<PathBuf>,
 ) -> Vec<PathBuf> {
     let home = settings.user_home.as_deref();
     let allowed = |path: &Path| {
         let open = settings.sockets.iter().any(|open| path.starts_with(open));
-        open || HARMLESS.iter().any(|open| path.starts_with(open))
+        open || HARMLESS_SOCKETS.iter().any(|open| path.starts_with(open))
     };
-    // A project's own socket is the project's; a temporary directory is everybody's.
+    // A socket in a project belongs to the project; a temporary directory is shared.
     let is_own = |path: &Path| {
         writable
             .iter()
-            .filter(|place| {
-                !is_temporary(place) && home.is_none_or(|home| !home.starts_with(place))
-            })
-            .any(|place| path.starts_with(place))
+            .filter(|base| !is_temporary(base) && home.is_none_or(|home| !home.starts_with(base)))
+            .any(|base| path.starts_with(base))
     };
     let user = rustix::process::getuid().as_raw();
-    // Covered before there is one: a server that is started later uses the directory it finds. That it cannot be
-    // made means that it is there, or never will be.
+    // Created in advance, so that a server started later uses a hidden directory. A failure means that it
+    // exists or never will.
     let servers = ["tmux-", "emacs", "zellij-"].map(|name| format!("/tmp/{name}{user}"));
     for dir in &servers {
         let _ = std::fs::DirBuilder::new().mode(0o700).create(dir);
     }
-    let mut paths: Vec<PathBuf> = KNOWN.iter().map(PathBuf::from).collect();
+    let mut paths: Vec<PathBuf> = KNOWN_SOCKETS.iter().map(PathBuf::from).collect();
     paths.extend(servers.map(PathBuf::from));
     paths.extend([
         RUN.into(),
@@ -162,43 +159,43 @@ pub(super) fn foreign(
         "/tmp/uscreens".into(),
         "/tmp/screens".into(),
     ]);
-    // Closed as a whole: what runs in there may be started while a command runs.
+    // Hidden as a whole: a server may be started while a command runs.
     paths.extend(
         home.into_iter()
             .flat_map(|home| IN_HOME.iter().map(|name| home.join(name))),
     );
-    paths.extend(named());
+    paths.extend(named_by_variables());
     paths.extend(bound);
     let mut parents = HashMap::new();
     paths
         .into_iter()
-        // Most of them do not exist: one look tells.
-        .filter(|path| look::entry(path).is_ok_and(|data| !data.is_symlink()))
-        .filter_map(|path| really(&path, &mut parents))
+        // Most of them do not exist; `lstat` is cheap.
+        .filter(|path| tracked_fs::lstat(path).is_ok_and(|data| !data.is_symlink()))
+        .filter_map(|path| resolve_parent(&path, &mut parents))
         .filter(|path| !allowed(path) && !is_own(path))
         .collect()
 }
 
-/// Those that programs have made, of which the kernel says no more than where they are.
-pub(super) fn bound_now() -> Vec<PathBuf> {
+/// The paths of bound sockets, from the kernel's table.
+pub(super) fn bound_sockets() -> Vec<PathBuf> {
     let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let mut paths = bound(&table);
-    // Those of programs that call tools ask for a token, and come and go with each of them.
+    let mut paths = parse_bound(&table);
+    // Sockets of `execute_code` require a token, and change with every call.
     paths.retain(|path| !path.to_string_lossy().starts_with("/tmp/hermes-code-"));
     paths
 }
 
-/// Where a path lies that is no link itself. Many sockets share a directory.
-fn really(path: &Path, parents: &mut HashMap<PathBuf, Option<PathBuf>>) -> Option<PathBuf> {
+/// The canonical path of something that is no link itself. Many sockets share a directory.
+fn resolve_parent(path: &Path, parents: &mut HashMap<PathBuf, Option<PathBuf>>) -> Option<PathBuf> {
     let (parent, name) = (path.parent()?, path.file_name()?);
     let real = parents
         .entry(parent.to_owned())
-        .or_insert_with(|| look::real(parent).ok());
+        .or_insert_with(|| tracked_fs::resolve(parent).ok());
     Some(real.as_ref()?.join(name))
 }
 
-/// Named by variables of this process.
-fn named() -> Vec<PathBuf> {
+/// Sockets named by our environment variables.
+fn named_by_variables() -> Vec<PathBuf> {
     let agents = [
         "SSH_AUTH_SOCK",
         "GPG_AGENT_INFO",
@@ -221,8 +218,8 @@ fn named() -> Vec<PathBuf> {
         .collect()
 }
 
-/// The paths in the kernel's table of sockets.
-fn bound(table: &str) -> Vec<PathBuf> {
+/// Parses `/proc/net/unix`.
+fn parse_bound(table: &str) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = table
         .lines()
         .skip(1)
@@ -243,6 +240,6 @@ mod tests {
             0000000000000000: 00000002 00000000 00010000 0001 01 17 /run/with space.sock\n\
             0000000000000000: 00000003 00000000 00000000 0001 03 18\n\
             0000000000000000: 00000002 00000000 00010000 0001 01 19 @abstract\n";
-        assert_eq!(bound(table), [PathBuf::from("/run/with space.sock")]);
+        assert_eq!(parse_bound(table), [PathBuf::from("/run/with space.sock")]);
     }
 }

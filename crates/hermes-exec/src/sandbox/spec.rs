@@ -1,4 +1,4 @@
-//! What the helper is told, as one argument.
+//! The arguments of the helper.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use super::CONFINE;
 use super::confine::WAIT;
-use super::rules::Files;
+use super::rules::FileRules;
 use crate::confinement::Launch;
 
-/// Limits of one process; 0 means none.
+/// Resource limits of one process; 0 means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Limits {
-    /// Processes of the account.
+pub struct ResourceLimits {
+    /// Number of processes of the account.
     pub processes: u64,
     /// Bytes of private memory.
     pub memory: u64,
@@ -24,8 +24,8 @@ pub struct Limits {
     pub file: u64,
 }
 
-impl Limits {
-    /// With the memory of the machine in place of "not said".
+impl ResourceLimits {
+    /// Replaces an unset memory limit by a share of the machine's memory.
     pub(super) fn resolved(self) -> Self {
         let memory = match self.memory {
             0 => physical_memory() / 4 * 3,
@@ -49,33 +49,33 @@ fn physical_memory() -> u64 {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Spec {
-    /// Begin a session.
+pub(super) struct HelperSpec {
+    /// Start a new session.
     pub(super) session: bool,
     /// Standard input becomes the controlling terminal.
     pub(super) terminal: bool,
     pub(super) seccomp: bool,
     pub(super) network: bool,
-    pub(super) limits: Limits,
+    pub(super) limits: ResourceLimits,
     /// Processes that the command must not send signals to.
     pub(super) guard: Vec<u32>,
     /// Rules for Landlock.
-    pub(super) files: Option<Files>,
-    /// A command without a view of its own is told so.
+    pub(super) files: Option<FileRules>,
+    /// Warn a command that has no private mount view.
     pub(super) expects_view: bool,
-    /// Variables for the command that would change what the helper itself does.
-    pub(super) env: Vec<(Bytes, Bytes)>,
+    /// Variables of the command that would change the behaviour of the helper itself.
+    pub(super) env: Vec<(OsBytes, OsBytes)>,
 }
 
-/// Text that need not be UTF-8, as the bytes it is.
+/// An OS string that need not be UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Bytes {
+pub(super) enum OsBytes {
     Text(String),
     Raw(Vec<u8>),
 }
 
-impl From<OsString> for Bytes {
+impl From<OsString> for OsBytes {
     fn from(value: OsString) -> Self {
         value
             .into_string()
@@ -83,7 +83,7 @@ impl From<OsString> for Bytes {
     }
 }
 
-impl AsRef<OsStr> for Bytes {
+impl AsRef<OsStr> for OsBytes {
     fn as_ref(&self) -> &OsStr {
         match self {
             Self::Text(text) => OsStr::new(text),
@@ -92,9 +92,11 @@ impl AsRef<OsStr> for Bytes {
     }
 }
 
-/// Takes out the variables that the dynamic loader obeys: a command that exported one of them must
-/// not decide what the helper of the next command loads before it is confined.
-pub(super) fn withhold(env: &mut BTreeMap<OsString, OsString>) -> Vec<(Bytes, Bytes)> {
+/// Removes the variables that the dynamic loader reads: a command that exported one must not decide what the
+/// next helper loads before it is confined.
+pub(super) fn take_loader_variables(
+    env: &mut BTreeMap<OsString, OsString>,
+) -> Vec<(OsBytes, OsBytes)> {
     let names: Vec<OsString> = env
         .keys()
         .filter(|name| {
@@ -116,9 +118,9 @@ pub(super) fn withhold(env: &mut BTreeMap<OsString, OsString>) -> Vec<(Bytes, By
         .collect()
 }
 
-impl Spec {
-    /// `launch`, started by the helper.
-    pub(super) fn around(&self, launch: Launch, helper: &Path) -> Launch {
+impl HelperSpec {
+    /// Wraps `launch` so that the helper starts it.
+    pub(super) fn wrap(&self, launch: Launch, helper: &Path) -> Launch {
         let mut args = self.arguments();
         args.push(launch.program);
         args.extend(launch.args);
@@ -129,13 +131,13 @@ impl Spec {
         }
     }
 
-    /// The arguments of a helper that waits for its command.
-    pub(super) fn waiting(&self) -> Vec<OsString> {
+    /// The arguments of an idle helper.
+    pub(super) fn serve_arguments(&self) -> Vec<OsString> {
         vec![CONFINE.into(), WAIT.into(), self.json()]
     }
 
     fn json(&self) -> OsString {
-        // A structure of strings, numbers and lists cannot fail to be written.
+        // A structure of strings, numbers and lists always serializes.
         serde_json::to_string(self).unwrap_or_default().into()
     }
 

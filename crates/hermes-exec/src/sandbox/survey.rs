@@ -1,8 +1,8 @@
-//! What lies below the person's directory and the workspace: repositories, and files with secrets in them. A
-//! look at a bounded number of directories, each listed again only when it has changed.
+//! Finds repositories and files with secrets below the user's home and the workspace. It scans a bounded number
+//! of directories and lists one again only after it has changed.
 //!
-//! A command can make directories, and so decide which of them fill the bound: those that were looked at
-//! before come first, then the older ones.
+//! A command can create directories and so influence which ones fill the bound: known directories come first,
+//! then older ones.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{DirEntry, FileType};
@@ -16,17 +16,17 @@ use hermes_core::private::{
     looks_secret,
 };
 
-use super::look;
-use super::seen::Seen;
+use super::path_state::PathState;
+use super::tracked_fs;
 
-/// How many directories are looked at below one root.
+/// Maximum number of directories scanned below one root.
 const MAX_DIRECTORIES: usize = 512;
-/// Files of one kind in one directory.
+/// Maximum number of files of one kind in one directory.
 const MAX_FILES: usize = 256;
-/// Roots that are remembered.
+/// Maximum number of cached roots.
 const MAX_ROOTS: usize = 64;
 
-/// Large, and made by tools: nobody keeps a project in there.
+/// Large directories that tools create; they contain no projects.
 pub(super) const SKIPPED: &[&str] = &[
     "node_modules",
     "target",
@@ -40,16 +40,16 @@ pub(super) const SKIPPED: &[&str] = &[
     "snap",
 ];
 
-/// What is looked for.
+/// What a survey looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Area {
-    /// Projects: what is hidden is not entered.
+pub(super) enum SurveyArea {
+    /// Projects: hidden directories are not entered.
     Projects,
-    /// What programs keep for themselves in a person's directory: at its top, only what is hidden is entered.
+    /// Settings of programs in a user's home: at the top level, only hidden directories are entered.
     Settings,
 }
 
-impl Area {
+impl SurveyArea {
     fn depth(self) -> usize {
         match self {
             Self::Projects => 8,
@@ -65,7 +65,7 @@ impl Area {
         }
     }
 
-    /// Whether a file is for its owner alone.
+    /// Whether a file is meant for its owner only.
     fn is_private(self, entry: &DirEntry, name: &str, is_top: bool) -> bool {
         match self {
             Self::Projects => is_secret_name(name) || (!is_top && is_registry_settings(name)),
@@ -78,7 +78,7 @@ impl Area {
     }
 }
 
-/// Whether its owner has seen to it that nobody else reads it, where files are not made so anyway.
+/// Whether the owner has removed access for others, if the umask does not do so anyway.
 fn is_closed_to_others(entry: &DirEntry) -> bool {
     const OTHERS: u32 = 0o077;
     makes_files_for_others()
@@ -100,38 +100,38 @@ fn makes_files_for_others() -> bool {
     })
 }
 
-/// What was found below one root.
+/// Findings below one root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
-    /// Whatever is called `.git`, and directories that git takes for one without being called so.
+pub(super) struct SurveyResult {
+    /// Everything named `.git`, and directories that git treats as a repository without that name.
     pub(super) repositories: Vec<PathBuf>,
-    /// Files with keys, passwords or values of variables in them.
+    /// Files that contain keys, passwords or values of variables.
     pub(super) private_files: Vec<PathBuf>,
 }
 
-/// What is known of the directories below the roots that were asked for.
+/// Cached surveys by root and area.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Surveys(Arc<Mutex<HashMap<(PathBuf, Area), Survey>>>);
+pub(super) struct Surveys(Arc<Mutex<HashMap<(PathBuf, SurveyArea), SurveyCache>>>);
 
-/// One look.
+/// One survey.
 #[derive(Debug, Default)]
-struct Survey {
-    listings: HashMap<PathBuf, Listing>,
-    found: Found,
+struct SurveyCache {
+    listings: HashMap<PathBuf, DirListing>,
+    found: SurveyResult,
 }
 
 #[derive(Clone, Debug)]
-struct Listing {
-    seen: Seen,
-    /// With the time at which each was made.
+struct DirListing {
+    state: PathState,
+    /// With the creation time of each.
     directories: Vec<(SystemTime, PathBuf)>,
     repositories: Vec<PathBuf>,
     private_files: Vec<PathBuf>,
 }
 
 impl Surveys {
-    /// What lies below `root` now.
-    pub(super) fn below(&self, root: &Path, area: Area) -> Found {
+    /// Surveys `root`, reusing unchanged listings.
+    pub(super) fn below(&self, root: &Path, area: SurveyArea) -> SurveyResult {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (root.to_owned(), area);
         if all.len() >= MAX_ROOTS && !all.contains_key(&key) {
@@ -140,23 +140,23 @@ impl Surveys {
         let survey = all.entry(key).or_default();
         let mut listings = survey.listings.values();
         let is_known = !survey.listings.is_empty();
-        if !is_known || !listings.all(|listing| listing.seen.is_as_it_was()) {
-            *survey = look(root, area, std::mem::take(&mut survey.listings));
+        if !is_known || !listings.all(|listing| listing.state.is_unchanged()) {
+            *survey = run_survey(root, area, std::mem::take(&mut survey.listings));
         }
         survey.found.clone()
     }
 }
 
-/// A directory that waits to be looked at.
+/// A directory that is still to be scanned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Waiting {
+struct PendingDir {
     is_new: bool,
     made: SystemTime,
     depth: usize,
     dir: PathBuf,
 }
 
-impl Waiting {
+impl PendingDir {
     fn by_age(&self) -> (bool, SystemTime, PathBuf) {
         (self.is_new, self.made, self.dir.clone())
     }
@@ -166,21 +166,21 @@ impl Waiting {
     }
 }
 
-/// Those that wait, in both orders. Each gets its share of the bound: what is near is not hidden by what is old
-/// and deep, nor what is old by what a command has just made.
+/// Pending directories in both orders. They are taken alternately, so that near directories are not crowded out
+/// by old deep ones, nor old ones by those that a command has just created.
 #[derive(Default)]
-struct Queue {
-    by_age: BTreeMap<(bool, SystemTime, PathBuf), Waiting>,
-    by_depth: BTreeMap<(bool, usize, SystemTime, PathBuf), Waiting>,
+struct DirQueue {
+    by_age: BTreeMap<(bool, SystemTime, PathBuf), PendingDir>,
+    by_depth: BTreeMap<(bool, usize, SystemTime, PathBuf), PendingDir>,
 }
 
-impl Queue {
-    fn add(&mut self, waiting: Waiting) {
+impl DirQueue {
+    fn add(&mut self, waiting: PendingDir) {
         self.by_age.insert(waiting.by_age(), waiting.clone());
         self.by_depth.insert(waiting.by_depth(), waiting);
     }
 
-    fn next(&mut self, number: usize) -> Option<Waiting> {
+    fn next(&mut self, number: usize) -> Option<PendingDir> {
         let next = if number.is_multiple_of(2) {
             self.by_depth.pop_first()?.1
         } else {
@@ -192,10 +192,14 @@ impl Queue {
     }
 }
 
-fn look(root: &Path, area: Area, mut known: HashMap<PathBuf, Listing>) -> Survey {
-    let mut survey = Survey::default();
-    let mut queue = Queue::default();
-    queue.add(Waiting {
+fn run_survey(
+    root: &Path,
+    area: SurveyArea,
+    mut known: HashMap<PathBuf, DirListing>,
+) -> SurveyCache {
+    let mut survey = SurveyCache::default();
+    let mut queue = DirQueue::default();
+    queue.add(PendingDir {
         is_new: false,
         made: SystemTime::UNIX_EPOCH,
         depth: 0,
@@ -203,11 +207,11 @@ fn look(root: &Path, area: Area, mut known: HashMap<PathBuf, Listing>) -> Survey
     });
     let is_known: HashSet<PathBuf> = known.keys().cloned().collect();
     while survey.listings.len() < MAX_DIRECTORIES
-        && let Some(Waiting { depth, dir, .. }) = queue.next(survey.listings.len())
+        && let Some(PendingDir { depth, dir, .. }) = queue.next(survey.listings.len())
     {
         let listing = match known.remove(&dir) {
-            Some(listing) if listing.seen.is_as_it_was() => listing,
-            _ => list(&dir, area, depth == 0),
+            Some(listing) if listing.state.is_unchanged() => listing,
+            _ => list_dir(&dir, area, depth == 0),
         };
         let found = &mut survey.found;
         found.repositories.extend_from_slice(&listing.repositories);
@@ -216,7 +220,7 @@ fn look(root: &Path, area: Area, mut known: HashMap<PathBuf, Listing>) -> Survey
             .extend_from_slice(&listing.private_files);
         if depth + 1 < area.depth() {
             for (made, dir) in &listing.directories {
-                queue.add(Waiting {
+                queue.add(PendingDir {
                     is_new: !is_known.contains(dir),
                     made: *made,
                     depth: depth + 1,
@@ -230,16 +234,16 @@ fn look(root: &Path, area: Area, mut known: HashMap<PathBuf, Listing>) -> Survey
     survey
 }
 
-fn list(dir: &Path, area: Area, is_top: bool) -> Listing {
-    let mut listing = Listing {
-        // Noted before it is looked into: what changes meanwhile is found out.
-        seen: Seen::listed(dir),
+fn list_dir(dir: &Path, area: SurveyArea, is_top: bool) -> DirListing {
+    let mut listing = DirListing {
+        // Recorded before listing, so that a concurrent change is noticed.
+        state: PathState::of_content(dir),
         directories: Vec::new(),
         repositories: Vec::new(),
         private_files: Vec::new(),
     };
     let mut of_git = 0;
-    let entries = look::list(dir);
+    let entries = tracked_fs::list(dir);
     for entry in entries {
         let (Ok(kind), name) = (entry.file_type(), entry.file_name()) else {
             continue;
@@ -266,7 +270,7 @@ fn list(dir: &Path, area: Area, is_top: bool) -> Listing {
     listing
 }
 
-/// With all three of them a directory is one that git obeys, whatever it is called.
+/// With all three of these entries git treats a directory as a repository, whatever its name.
 pub(super) fn is_part_of_git(name: &str, kind: FileType) -> bool {
     match name {
         "HEAD" => !kind.is_dir(),
@@ -293,7 +297,7 @@ mod tests {
         write(at("code/one/.env"));
         write(at("code/one/.env.example"));
         let surveys = Surveys::default();
-        let found = surveys.below(dir.path(), Area::Projects);
+        let found = surveys.below(dir.path(), SurveyArea::Projects);
         assert_eq!(found.repositories, [at("code/one/.git")]);
         assert_eq!(found.private_files, [at("code/one/.env")]);
         std::fs::create_dir_all(at("code/three/.git")).unwrap();
@@ -303,7 +307,7 @@ mod tests {
         for name in ["HEAD", "objects/x", "refs/x"] {
             write(at("code/four").join(name));
         }
-        let found = surveys.below(dir.path(), Area::Projects);
+        let found = surveys.below(dir.path(), SurveyArea::Projects);
         let mut files = found.private_files;
         files.sort();
         assert_eq!(
@@ -336,7 +340,7 @@ mod tests {
             write(at(name));
         }
         let mut found = Surveys::default()
-            .below(dir.path(), Area::Settings)
+            .below(dir.path(), SurveyArea::Settings)
             .private_files;
         found.sort();
         assert_eq!(
@@ -368,7 +372,7 @@ mod tests {
         if !makes_files_for_others() {
             return;
         }
-        let found = Surveys::default().below(dir.path(), Area::Settings);
+        let found = Surveys::default().below(dir.path(), SurveyArea::Settings);
         let mut files = found.private_files;
         files.sort();
         assert_eq!(files, [at(".config/x/data"), at(".tool.cfg")]);
@@ -381,7 +385,7 @@ mod tests {
         let surveys = Surveys::default();
         assert_eq!(
             surveys
-                .below(dir.path(), Area::Projects)
+                .below(dir.path(), SurveyArea::Projects)
                 .private_files
                 .len(),
             1
@@ -390,10 +394,10 @@ mod tests {
             std::fs::create_dir(dir.path().join(format!("d{number:04}"))).unwrap();
         }
         for surveys in [surveys, Surveys::default()] {
-            let found = surveys.below(dir.path(), Area::Projects);
+            let found = surveys.below(dir.path(), SurveyArea::Projects);
             assert_eq!(found.private_files, [dir.path().join("zz/old/.env")]);
             let all = surveys.0.lock().unwrap();
-            let key = (dir.path().to_owned(), Area::Projects);
+            let key = (dir.path().to_owned(), SurveyArea::Projects);
             assert_eq!(all[&key].listings.len(), MAX_DIRECTORIES);
         }
     }

@@ -1,12 +1,12 @@
-//! Choice of tier, places and rules.
+//! Choice of tier, paths and rules.
 
 use std::collections::BTreeSet;
 
-use super::rules::{Access, Files};
+use super::rules::{AccessRight, FileRules};
 use super::*;
 
-fn settings(choice: Choice) -> Settings {
-    Settings {
+fn settings(choice: SandboxChoice) -> SandboxSettings {
+    SandboxSettings {
         choice,
         unknown: None,
         network: true,
@@ -14,7 +14,7 @@ fn settings(choice: Choice) -> Settings {
         unreadable: Vec::new(),
         readable: Vec::new(),
         sockets: Vec::new(),
-        limits: Limits::default(),
+        limits: ResourceLimits::default(),
         homes: Vec::new(),
         user_home: None,
         helper: None,
@@ -23,32 +23,32 @@ fn settings(choice: Choice) -> Settings {
 
 #[test]
 fn the_tier_follows_from_what_is_asked_and_what_is_there() {
-    use Choice::{Auto, Bubblewrap, Landlock, Off};
+    use SandboxChoice::{Auto, Bubblewrap, Landlock, Off};
     let bwrap = || Some(PathBuf::from("/usr/bin/bwrap"));
     for (choice, landlock, bwrap, active, refuses) in [
-        (Auto, true, bwrap(), Tier::Landlock, false),
-        (Auto, false, bwrap(), Tier::Bubblewrap, false),
-        (Auto, false, None, Tier::None, false),
-        (Landlock, true, None, Tier::Landlock, false),
-        (Landlock, false, bwrap(), Tier::None, true),
-        (Bubblewrap, true, bwrap(), Tier::Bubblewrap, false),
-        (Bubblewrap, true, None, Tier::None, true),
-        (Off, true, bwrap(), Tier::None, false),
+        (Auto, true, bwrap(), SandboxTier::Landlock, false),
+        (Auto, false, bwrap(), SandboxTier::Bubblewrap, false),
+        (Auto, false, None, SandboxTier::None, false),
+        (Landlock, true, None, SandboxTier::Landlock, false),
+        (Landlock, false, bwrap(), SandboxTier::None, true),
+        (Bubblewrap, true, bwrap(), SandboxTier::Bubblewrap, false),
+        (Bubblewrap, true, None, SandboxTier::None, true),
+        (Off, true, bwrap(), SandboxTier::None, false),
     ] {
-        let sandbox = Sandbox::with(settings(choice), landlock, bwrap);
+        let sandbox = Sandbox::for_machine(settings(choice), landlock, bwrap);
         let posture = sandbox.describe();
         assert_eq!(
             (posture.active, posture.refuses),
             (active, refuses),
             "{posture}"
         );
-        // Where it is not what was asked for, it says why.
-        let as_asked = active != Tier::None && (choice != Auto || landlock);
+        // If it is not what was asked for, the reason is given.
+        let as_asked = active != SandboxTier::None && (choice != Auto || landlock);
         assert_eq!(posture.why.is_empty(), as_asked, "{posture}");
         let limits = sandbox.confinement(Path::new("/tmp"));
         assert_eq!(
             limits.is_off(),
-            active == Tier::None && !refuses,
+            active == SandboxTier::None && !refuses,
             "{posture}"
         );
     }
@@ -58,14 +58,17 @@ fn the_tier_follows_from_what_is_asked_and_what_is_there() {
 fn words_of_the_configuration() {
     let mut config = Config::default();
     let home = Home::at("/somewhere/.hermes");
-    assert_eq!(Settings::from_config(&home, &config).choice, Choice::Auto);
+    assert_eq!(
+        SandboxSettings::from_config(&home, &config).choice,
+        SandboxChoice::Auto
+    );
     config.terminal.sandbox = "BUBBLEWRAP".into();
     assert_eq!(
-        Settings::from_config(&home, &config).choice,
-        Choice::Bubblewrap
+        SandboxSettings::from_config(&home, &config).choice,
+        SandboxChoice::Bubblewrap
     );
     config.terminal.sandbox = "bublewrap".into();
-    let settings = Settings::from_config(&home, &config);
+    let settings = SandboxSettings::from_config(&home, &config);
     assert_eq!(settings.unknown.as_deref(), Some("bublewrap"));
     assert!(Sandbox::detect(settings).describe().refuses);
 }
@@ -78,7 +81,7 @@ fn a_workspace_is_the_project_and_never_everything() {
     std::fs::create_dir_all(project.join("src/deep")).unwrap();
     std::fs::create_dir(project.join(".git")).unwrap();
     std::fs::create_dir(home.join(".git")).unwrap();
-    let of = |cwd: &Path| places::workspace(cwd, Some(&home));
+    let of = |cwd: &Path| paths::workspace(cwd, Some(&home));
     assert_eq!(of(&project.join("src/deep")), Some(project.clone()));
     // A repository of dotfiles does not make the whole home a project.
     assert_eq!(of(&home.join("code")), Some(home.join("code")));
@@ -87,7 +90,7 @@ fn a_workspace_is_the_project_and_never_everything() {
     assert_eq!(of(home.parent().unwrap()), None);
 }
 
-/// A home with a secret, beside a project.
+/// A Hermes home with a secret, beside a project.
 fn tree() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().canonicalize().unwrap();
@@ -111,9 +114,9 @@ fn tree() -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-fn granted(files: &Files, access: Access, below: &Path) -> BTreeSet<String> {
+fn granted(files: &FileRules, access: AccessRight, below: &Path) -> BTreeSet<String> {
     files
-        .permissions()
+        .resolve()
         .rules
         .into_iter()
         .filter(|rule| rule.access == access)
@@ -131,18 +134,18 @@ fn set(names: &[&str]) -> BTreeSet<String> {
 #[test]
 fn everything_but_the_secrets_is_spelled_out() {
     let (_dir, path) = tree();
-    let files = Files {
+    let files = FileRules {
         writable: vec![path.join("u/project")],
         unreadable: Vec::new(),
         private: vec![
-            Private::of(&path.join("u/.hermes")),
-            Private::of(&path.join("u/.hermes/profiles/p")),
+            PrivateDir::agent_home(&path.join("u/.hermes")),
+            PrivateDir::agent_home(&path.join("u/.hermes/profiles/p")),
         ],
         user_home: Some(path.join("u")),
-        ..Files::default()
+        ..FileRules::default()
     };
     assert_eq!(
-        granted(&files, Access::Read, &path),
+        granted(&files, AccessRight::Read, &path),
         set(&[
             "u/.bashrc",
             "u/.hermes/profiles/p/skills",
@@ -152,17 +155,20 @@ fn everything_but_the_secrets_is_spelled_out() {
             "u/project",
         ])
     );
-    assert_eq!(granted(&files, Access::Write, &path), set(&["u/project"]));
+    assert_eq!(
+        granted(&files, AccessRight::Write, &path),
+        set(&["u/project"])
+    );
 }
 
 #[test]
 fn sockets_of_others_are_for_commands_where_a_person_works() {
     let (_dir, path) = tree();
     std::fs::create_dir(path.join("u/.screen")).unwrap();
-    let mut settings = settings(Choice::Landlock);
+    let mut settings = settings(SandboxChoice::Landlock);
     settings.user_home = Some(path.join("u"));
     settings.sockets = vec![path.join("u/notes")];
-    let sandbox = Sandbox::with(settings.clone(), true, None);
+    let sandbox = Sandbox::for_machine(settings.clone(), true, None);
     for (cwd, open) in [
         ("u/project", &["u/notes", "u/project"][..]),
         ("u", &["u/notes"]),
@@ -170,9 +176,13 @@ fn sockets_of_others_are_for_commands_where_a_person_works() {
         let confinement = sandbox.confinement(&path.join(cwd));
         let spec = sandbox.spec(&mut Launch::default(), &confinement);
         let files = spec.files.unwrap();
-        assert_eq!(granted(&files, Access::Connect, &path), set(open), "{cwd}");
-        // What runs for long does not see those that come into temporary directories.
-        let is_temporary = |place: &PathBuf| places::is_temporary(place);
+        assert_eq!(
+            granted(&files, AccessRight::Connect, &path),
+            set(open),
+            "{cwd}"
+        );
+        // A long-running command does not see new sockets in temporary directories.
+        let is_temporary = |place: &PathBuf| paths::is_temporary(place);
         assert!(!files.connectable.iter().any(is_temporary), "{cwd}");
         assert!(files.hidden.contains(&path.join("u/.screen")), "{cwd}");
     }
@@ -183,19 +193,22 @@ fn sockets_of_others_are_for_commands_where_a_person_works() {
 #[test]
 fn a_home_as_workspace_keeps_its_hidden_entries() {
     let (_dir, path) = tree();
-    let files = Files {
+    let files = FileRules {
         writable: vec![path.join("u")],
         unreadable: vec![path.join("u/notes")],
-        private: vec![Private::of(&path.join("u/.hermes"))],
+        private: vec![PrivateDir::agent_home(&path.join("u/.hermes"))],
         user_home: Some(path.join("u")),
-        ..Files::default()
+        ..FileRules::default()
     };
-    assert_eq!(granted(&files, Access::Write, &path), set(&["u/project"]));
+    assert_eq!(
+        granted(&files, AccessRight::Write, &path),
+        set(&["u/project"])
+    );
 }
 
 #[test]
 fn refusals_are_told_from_other_failures() {
-    let sandbox = Sandbox::with(settings(Choice::Auto), true, None);
+    let sandbox = Sandbox::for_machine(settings(SandboxChoice::Auto), true, None);
     let limits = |network| Confinement::Workspace {
         writable: vec!["/tmp".into()],
         unreadable: vec!["/etc/hostname".into()],
@@ -238,20 +251,20 @@ fn refusals_are_told_from_other_failures() {
     }
 }
 
-/// What is looked at past `look` would be believed for as long as nothing else changes.
+/// An access that bypasses `tracked_fs` would be cached for as long as nothing else changes.
 #[test]
 fn every_look_is_noted() {
     let sources = [
         include_str!("git_index.rs"),
         include_str!("git_settings.rs"),
-        include_str!("later.rs"),
+        include_str!("forbidden_paths.rs"),
         include_str!("mounts.rs"),
-        include_str!("people.rs"),
-        include_str!("places.rs"),
+        include_str!("other_homes.rs"),
+        include_str!("paths.rs"),
         include_str!("protect.rs"),
         include_str!("repositories.rs"),
         include_str!("sockets.rs"),
-        include_str!("started.rs"),
+        include_str!("start_files.rs"),
         include_str!("survey.rs"),
     ];
     let past = [

@@ -1,10 +1,9 @@
-//! The repositories in a place, and what editors, shells and agents run by themselves in the projects there,
-//! wherever it lies. Directories are listed once; from then on the kernel tells which of them have changed, so that a
-//! command pays for what it has made and not for what was there.
+//! The repositories below a directory, and the files in projects there that editors, shells and agents execute
+//! automatically, at any depth. Directories are listed once; then inotify reports which of them changed, so
+//! that a command pays for what it created and not for what was there.
 //!
-//! What a place holds at first is looked at within a bound, plain directories before hidden ones and those of
-//! tools. What is made later is looked at whatever its name and however deep: a command cannot choose a directory
-//! that nobody looks into.
+//! The first scan is bounded: plain directories come before hidden ones and those of tools. Directories created
+//! later are always scanned, whatever their name or depth, so that a command cannot choose one that is skipped.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::ControlFlow;
@@ -16,68 +15,69 @@ use hermes_core::private::{is_part_of_run_later, run_later_name};
 use rustix::fs::inotify::{ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
-use super::notify::{self, InotifyQueue, Reading};
-use super::seen::Seen;
+use super::inotify::{self, DrainOutcome, InotifyQueue};
+use super::path_state::PathState;
 use super::survey::{SKIPPED, is_part_of_git};
 
-/// Directories that are looked at in a place that was not known before.
+/// Maximum number of directories in the first scan.
 const MAX_FIRST: usize = 4096;
-/// Directories that are watched in a place. Further ones that are made are looked at each time.
+/// Maximum number of watches per tree. Further new directories are checked each time.
 const MAX_WATCHED: usize = 32_768;
-/// Directories that are looked at in one go.
-const MAX_LOOKED: usize = 262_144;
-/// Places that are remembered.
+/// Maximum number of directories in one walk.
+const MAX_WALKED: usize = 262_144;
+/// Maximum number of cached trees.
 const MAX_PLACES: usize = 16;
-/// File systems may be this late with the time at which something was made.
-const LATE: Duration = Duration::from_secs(2);
+/// Creation times may be late by this much.
+const CLOCK_SKEW: Duration = Duration::from_secs(2);
 
-const ENTRIES: WatchFlags = notify::ENTRIES
+const ENTRIES: WatchFlags = inotify::ENTRIES
     .union(WatchFlags::ONLYDIR)
     .union(WatchFlags::DONT_FOLLOW);
 
-/// What there is in a place and decides what runs later.
+/// Findings that decide what is executed later.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct TreeFindings {
-    /// Whatever is called `.git`, and directories that git takes for a repository.
+    /// Everything named `.git`, and directories that git treats as a repository.
     pub(super) repositories: BTreeSet<PathBuf>,
-    /// What runs by itself in a project. Directories of tools hold copies of many projects that nobody works in.
+    /// Files that are executed automatically in a project. Directories of tools are left out: they contain
+    /// copies of many projects.
     pub(super) run_later: BTreeSet<PathBuf>,
 }
 
-/// What is known of places that were asked for.
+/// Cached trees by root.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trees(Arc<Mutex<HashMap<PathBuf, WatchedTree>>>);
 
 impl Trees {
-    /// What there is in `place` now. `skipped` are directories in it that are not looked into.
+    /// Current findings below `root`. `skipped` are directories that are not entered.
     pub(super) fn below(
         &self,
-        place: &Path,
+        root: &Path,
         skipped: impl FnOnce() -> Vec<PathBuf>,
     ) -> TreeFindings {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MAX_PLACES && !all.contains_key(place) {
+        if all.len() >= MAX_PLACES && !all.contains_key(root) {
             all.clear();
         }
-        if let Some(tree) = all.get_mut(place) {
+        if let Some(tree) = all.get_mut(root) {
             tree.refresh();
             return tree.found.clone();
         }
-        // Where the kernel does not watch, the other look is all there is.
-        let Some(tree) = WatchedTree::new(place, skipped()) else {
+        // Without inotify, only the survey is available.
+        let Some(tree) = WatchedTree::new(root, skipped()) else {
             return TreeFindings::default();
         };
         let found = tree.found.clone();
-        all.insert(place.to_owned(), tree);
+        all.insert(root.to_owned(), tree);
         found
     }
 
-    /// How often the answer for one of these places has changed.
-    pub(super) fn changes(&self, places: &[PathBuf]) -> u64 {
+    /// Change counter of these trees.
+    pub(super) fn changes(&self, roots: &[PathBuf]) -> u64 {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all
             .iter_mut()
-            .filter(|(place, _)| places.iter().any(|one| one == *place));
+            .filter(|(root, _)| roots.iter().any(|one| one == *root));
         known
             .map(|(_, tree)| {
                 tree.refresh();
@@ -89,45 +89,45 @@ impl Trees {
 
 #[derive(Debug)]
 struct WatchedTree {
-    place: PathBuf,
+    root: PathBuf,
     skipped: Vec<PathBuf>,
-    /// When it was looked at first.
+    /// When it was first scanned.
     since: SystemTime,
     notifier: InotifyQueue,
     by_number: HashMap<i32, PathBuf>,
     numbers: BTreeMap<PathBuf, i32>,
-    /// Made since then, and more than can be watched.
-    unwatched: BTreeMap<PathBuf, Seen>,
+    /// Created since then, beyond the watch limit.
+    unwatched: BTreeMap<PathBuf, PathState>,
     found: TreeFindings,
     changes: u64,
 }
 
-/// What has happened since the last look.
+/// Changes since the last check.
 #[derive(Default)]
 struct TreeChanges {
-    gone: Vec<PathBuf>,
-    come: Vec<PathBuf>,
-    /// Directories in which something that decides what runs later has come or gone.
+    removed: Vec<PathBuf>,
+    added: Vec<PathBuf>,
+    /// Directories in which a relevant entry has changed.
     touched: BTreeSet<PathBuf>,
     is_lost: bool,
 }
 
-/// How far a walk goes.
+/// Extent of a walk.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
-    /// What was there before anything ran.
+enum WalkExtent {
+    /// What existed before anything ran: bounded.
     First,
-    /// What was made since, or may have been: all of it.
+    /// What was or may have been created since: complete.
     Later,
 }
 
 impl WatchedTree {
-    fn new(place: &Path, skipped: Vec<PathBuf>) -> Option<Self> {
+    fn new(root: &Path, skipped: Vec<PathBuf>) -> Option<Self> {
         let now = SystemTime::now();
         let mut tree = Self {
-            place: place.to_owned(),
+            root: root.to_owned(),
             skipped,
-            since: now.checked_sub(LATE).unwrap_or(now),
+            since: now.checked_sub(CLOCK_SKEW).unwrap_or(now),
             notifier: InotifyQueue::new()?,
             by_number: HashMap::new(),
             numbers: BTreeMap::new(),
@@ -135,13 +135,13 @@ impl WatchedTree {
             found: TreeFindings::default(),
             changes: 0,
         };
-        tree.walk(vec![place.to_owned()], Reach::First);
+        tree.walk(vec![root.to_owned()], WalkExtent::First);
         Some(tree)
     }
 
     fn refresh(&mut self) {
-        let mut news = self.news();
-        if news.is_lost {
+        let mut changes = self.drain_changes();
+        if changes.is_lost {
             let Some(notifier) = InotifyQueue::new() else {
                 return;
             };
@@ -150,63 +150,64 @@ impl WatchedTree {
             self.numbers.clear();
             self.unwatched.clear();
             self.found = TreeFindings::default();
-            self.walk(vec![self.place.clone()], Reach::Later);
+            self.walk(vec![self.root.clone()], WalkExtent::Later);
             self.changes += 1;
             return;
         }
         let changed: Vec<PathBuf> = (self.unwatched.iter())
-            .filter(|(_, seen)| !seen.is_unchanged())
+            .filter(|(_, state)| !state.is_unchanged_untracked())
             .map(|(dir, _)| dir.clone())
             .collect();
-        if news.gone.is_empty()
-            && news.come.is_empty()
-            && news.touched.is_empty()
+        if changes.removed.is_empty()
+            && changes.added.is_empty()
+            && changes.touched.is_empty()
             && changed.is_empty()
         {
             return;
         }
         let before = self.found.clone();
-        // What was moved is the same directory for the kernel: it is let go before it is found again.
-        for dir in &news.gone {
+        // For inotify a moved directory is the same one: it is removed before it is found again.
+        for dir in &changes.removed {
             self.forget(dir);
         }
         for dir in &changed {
             self.forget(dir);
         }
-        news.come.extend(changed);
-        self.walk(news.come, Reach::Later);
-        for dir in &news.touched {
+        changes.added.extend(changed);
+        self.walk(changes.added, WalkExtent::Later);
+        for dir in &changes.touched {
             self.forget_entries(dir);
             self.list(dir);
         }
         self.changes += u64::from(before != self.found);
     }
 
-    fn news(&self) -> TreeChanges {
-        let mut news = TreeChanges::default();
-        let reading = self.notifier.read(|notice| {
-            let (Some(dir), Some(name)) = (self.by_number.get(&notice.number), notice.name) else {
+    fn drain_changes(&self) -> TreeChanges {
+        let mut changes = TreeChanges::default();
+        let reading = self.notifier.drain(|event| {
+            let (Some(dir), Some(name)) = (self.by_number.get(&event.descriptor), event.name)
+            else {
                 return ControlFlow::Continue(());
             };
             let of_git = [".git", "HEAD", "objects", "refs"];
             if of_git.iter().any(|part| name == *part) || is_part_of_run_later(name) {
-                news.touched.insert(dir.clone());
+                changes.touched.insert(dir.clone());
             }
-            if notice.what.contains(ReadFlags::ISDIR) && name != ".git" {
+            if event.flags.contains(ReadFlags::ISDIR) && name != ".git" {
                 let path = dir.join(name);
-                if (notice.what).intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
-                    news.come.push(path);
+                if (event.flags).intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
+                    changes.added.push(path);
                 } else {
-                    news.gone.push(path);
+                    changes.removed.push(path);
                 }
             }
             ControlFlow::Continue(())
         });
-        news.is_lost = reading == Reading::Lost;
-        news
+        changes.is_lost = reading == DrainOutcome::Lost;
+        changes
     }
 
-    /// Nothing is known of a directory and what is below it any more.
+    /// Removes a directory and everything below it.
     fn forget(&mut self, dir: &Path) {
         let below: Vec<PathBuf> = self
             .numbers
@@ -226,7 +227,7 @@ impl WatchedTree {
         found.run_later.retain(|path| !path.starts_with(dir));
     }
 
-    /// The same for what lies right in a directory.
+    /// Removes only the findings directly in a directory.
     fn forget_entries(&mut self, dir: &Path) {
         let found = &mut self.found;
         found.repositories.remove(dir);
@@ -234,13 +235,13 @@ impl WatchedTree {
         found.run_later.retain(|path| path.parent() != Some(dir));
     }
 
-    /// Looks at these directories and all below them.
-    fn walk(&mut self, from: Vec<PathBuf>, reach: Reach) {
+    /// Scans these directories and everything below them.
+    fn walk(&mut self, from: Vec<PathBuf>, reach: WalkExtent) {
         let mut waiting = VecDeque::from(from);
         let mut later = VecDeque::new();
         let most = match reach {
-            Reach::First => MAX_FIRST,
-            Reach::Later => MAX_LOOKED,
+            WalkExtent::First => MAX_FIRST,
+            WalkExtent::Later => MAX_WALKED,
         };
         for _ in 0..most {
             let Some(dir) = waiting.pop_front().or_else(|| later.pop_front()) else {
@@ -260,8 +261,8 @@ impl WatchedTree {
         }
     }
 
-    /// From now on changes in a directory show. `false`: there is none.
-    fn watch(&mut self, dir: &Path, reach: Reach) -> bool {
+    /// Starts to watch a directory. `false`: there is none.
+    fn watch(&mut self, dir: &Path, reach: WalkExtent) -> bool {
         let added = if self.numbers.len() < MAX_WATCHED {
             self.notifier.add(dir, ENTRIES)
         } else {
@@ -272,14 +273,15 @@ impl WatchedTree {
                 self.by_number.insert(number, dir.to_owned());
                 self.numbers.insert(dir.to_owned(), number);
             }
-            // There are no more watches to be had.
+            // No more watches are available.
             Err(Errno::NOSPC | Errno::NOMEM) => {
                 let is_dir = dir.symlink_metadata().is_ok_and(|data| data.is_dir());
-                if reach == Reach::First || !is_dir {
+                if reach == WalkExtent::First || !is_dir {
                     return false;
                 }
                 if self.may_be_new(dir) {
-                    self.unwatched.insert(dir.to_owned(), Seen::unnoted(dir));
+                    self.unwatched
+                        .insert(dir.to_owned(), PathState::of_content_untracked(dir));
                 }
             }
             Err(_) => return false,
@@ -287,14 +289,13 @@ impl WatchedTree {
         true
     }
 
-    /// Whether a directory was made since the first look, or nobody knows.
+    /// Whether a directory may have been created since the first scan.
     fn may_be_new(&self, dir: &Path) -> bool {
         let made = dir.symlink_metadata().and_then(|data| data.created());
         !made.is_ok_and(|made| made < self.since)
     }
 
-    /// Notes what decides what runs later right in a directory, and gives the directories in it. Git's own are not
-    /// entered.
+    /// Records the findings directly in a directory and returns its subdirectories, without those of git.
     fn list(&mut self, dir: &Path) -> Vec<PathBuf> {
         let mut below = Vec::new();
         let mut of_git = 0;
@@ -327,7 +328,7 @@ impl WatchedTree {
         };
         let project = path.ancestors().nth(name.split('/').count());
         project
-            .and_then(|project| project.strip_prefix(&self.place).ok())
+            .and_then(|project| project.strip_prefix(&self.root).ok())
             .is_some_and(|below| {
                 let mut parts = below.iter().map(|part| part.to_string_lossy());
                 !parts.any(|part| SKIPPED.contains(&&*part))
@@ -339,7 +340,7 @@ impl WatchedTree {
 mod tests {
     use super::*;
 
-    fn place() -> (tempfile::TempDir, PathBuf) {
+    fn root() -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap();
         (dir, path)
@@ -351,24 +352,24 @@ mod tests {
 
     #[test]
     fn what_comes_and_goes_is_known_wherever_it_lies() {
-        let (_dir, dir) = place();
+        let (_dir, dir) = root();
         let at = |name: &str| dir.join(name);
         make(at("old/.git"));
         make(at("a/b"));
         let trees = Trees::default();
-        let places = [dir.clone()];
+        let roots = [dir.clone()];
         let now = || {
             let found = trees.below(&dir, Vec::new).repositories;
             let below = |path: &PathBuf| path.strip_prefix(&dir).unwrap().display().to_string();
             found.iter().map(below).collect::<Vec<_>>()
         };
         assert_eq!(now(), ["old/.git"]);
-        let before = trees.changes(&places);
+        let before = trees.changes(&roots);
         std::fs::write(at("a/b/file"), "").unwrap();
         make(at("a/c"));
-        assert_eq!(trees.changes(&places), before);
+        assert_eq!(trees.changes(&roots), before);
         make(at("a/b/.git"));
-        assert_ne!(trees.changes(&places), before);
+        assert_ne!(trees.changes(&roots), before);
         assert_eq!(now(), ["a/b/.git", "old/.git"]);
         make(at("1/2/3/4/5/6/7/8/9/node_modules/.hidden/x"));
         std::fs::write(
@@ -385,7 +386,7 @@ mod tests {
                 "z/b/.git"
             ]
         );
-        // It is watched where it is now.
+        // It is watched at its new path.
         make(at("z/c/.git"));
         std::fs::remove_dir_all(at("1")).unwrap();
         std::fs::remove_dir(at("old/.git")).unwrap();
@@ -402,7 +403,7 @@ mod tests {
 
     #[test]
     fn many_new_directories_hide_none() {
-        let (_dir, dir) = place();
+        let (_dir, dir) = root();
         let trees = Trees::default();
         assert!(trees.below(&dir, Vec::new).repositories.is_empty());
         for number in 0..MAX_FIRST + 100 {
@@ -417,7 +418,7 @@ mod tests {
 
     #[test]
     fn more_directories_than_are_watched_hide_nothing_that_comes() {
-        let (_dir, dir) = place();
+        let (_dir, dir) = root();
         let trees = Trees::default();
         let now = || {
             let found = trees.below(&dir, Vec::new);
@@ -431,7 +432,7 @@ mod tests {
         }
         make(dir.join("zz/evil/.git"));
         assert_eq!(now(), ["zz/evil/.git"]);
-        // Also in those that were made before, whichever of them are watched.
+        // Also in those created before, whether or not they are watched.
         let last = format!("d{:05}/new/.git", MAX_WATCHED + 199);
         make(dir.join(&last));
         make(dir.join("d00000/.git"));
@@ -442,30 +443,30 @@ mod tests {
 
     #[test]
     fn what_projects_run_is_known_wherever_it_lies() {
-        let (_dir, dir) = place();
+        let (_dir, dir) = root();
         let at = |name: &str| dir.join(name);
         make(at("a/.vscode"));
         make(at("node_modules/x/.husky"));
         std::fs::write(at("a/.vscode/tasks.json"), "").unwrap();
         std::fs::write(at("a/settings.json"), "").unwrap();
         let trees = Trees::default();
-        let places = [dir.clone()];
+        let roots = [dir.clone()];
         let now = || {
             let found = trees.below(&dir, Vec::new).run_later;
             let below = |path: &PathBuf| path.strip_prefix(&dir).unwrap().display().to_string();
             found.iter().map(below).collect::<Vec<_>>()
         };
         assert_eq!(now(), ["a/.vscode/tasks.json"]);
-        let before = trees.changes(&places);
+        let before = trees.changes(&roots);
         make(at("b/plain"));
         std::fs::write(at("b/plain/tasks.json"), "").unwrap();
-        assert_eq!(trees.changes(&places), before);
-        // Moved into place, linked, made deep below, gone.
+        assert_eq!(trees.changes(&roots), before);
+        // Moved into place, linked, created deep below, removed.
         std::fs::rename(at("b/plain"), at("b/.vscode")).unwrap();
         std::os::unix::fs::symlink("../a", at("b/.idea")).unwrap();
         make(at(".hidden/1/2/3/4/5/6/7/8/9/.claude"));
         std::fs::remove_file(at("a/.vscode/tasks.json")).unwrap();
-        assert_ne!(trees.changes(&places), before);
+        assert_ne!(trees.changes(&roots), before);
         assert_eq!(
             now(),
             [
@@ -478,7 +479,7 @@ mod tests {
 
     #[test]
     fn what_is_skipped_is_not_looked_into() {
-        let (_dir, dir) = place();
+        let (_dir, dir) = root();
         make(dir.join("cache/x/.git"));
         let trees = Trees::default();
         let found = trees.below(&dir, || vec![dir.join("cache")]);

@@ -1,8 +1,8 @@
-//! A view of the file system of a command's own. The kernel's rules cannot take a part out of what they
-//! permit, and say nothing about modes, owners and times of files; a view in which everything but the
-//! writable places is read-only, and what is private is covered, can.
+//! A private mount view of the file system. Landlock rules cannot exclude a part of what they permit and do not
+//! cover modes, owners and timestamps; a view can: everything except the writable directories is read-only, and
+//! private files are covered.
 //!
-//! It is made once, by a helper, for all commands with the same limits.
+//! A helper creates it once for all commands with the same limits.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -19,26 +19,26 @@ use rustix::process::{getgid, getuid};
 use rustix::thread::UnshareFlags;
 
 use super::fork::{set_read_only_alone, set_read_only_tree};
-use super::rules::Files;
+use super::rules::FileRules;
 
-/// The table of processes of whoever made the view: each command gets one of its own in its place.
+/// Keeps the creator's `/proc`: each command mounts its own in its place.
 #[derive(Debug)]
-pub(super) struct View {
+pub(super) struct MountView {
     processes: OwnedFd,
 }
 
-/// Where processes are listed.
+/// Mount point of `/proc`.
 pub(super) const PROC: &str = "/proc";
 
-/// A copy of what is mounted at a path and below it, taken before the path was covered.
-struct Copied {
+/// A clone of the mounts at and below a path, taken before the path was covered.
+struct ClonedMount {
     path: PathBuf,
     is_dir: bool,
     mounts: OwnedFd,
 }
 
-impl Copied {
-    fn of(path: &Path) -> io::Result<Self> {
+impl ClonedMount {
+    fn clone_from(path: &Path) -> io::Result<Self> {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE
             | OpenTreeFlags::OPEN_TREE_CLOEXEC
             | OpenTreeFlags::AT_RECURSIVE;
@@ -49,8 +49,8 @@ impl Copied {
         })
     }
 
-    /// The same where the path itself may have been covered.
-    fn attach_anew(&self) -> io::Result<()> {
+    /// Attaches it, creating the path first if it was covered.
+    fn attach_creating_path(&self) -> io::Result<()> {
         if self.path.symlink_metadata().is_err() {
             if let Some(parent) = self.path.parent() {
                 std::fs::DirBuilder::new()
@@ -73,34 +73,34 @@ impl Copied {
     }
 }
 
-impl View {
-    /// Makes the view for these files; the process is in it from now on.
-    pub(super) fn enter(files: &Files) -> io::Result<Self> {
-        own_namespaces()?;
+impl MountView {
+    /// Creates the view for these rules and moves this process into it.
+    pub(super) fn enter(files: &FileRules) -> io::Result<Self> {
+        unshare_namespaces()?;
         let processes = rustix::fs::open(
             PROC,
             OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
-        let (inner, places): (Vec<_>, Vec<_>) = copies(files.writable.iter())
+        let (inner, bases): (Vec<_>, Vec<_>) = clone_mounts(files.writable.iter())
             .into_iter()
-            .partition(|place| files.is_closed(&place.path));
-        let shared = copies(files.shared_below_writable().iter());
-        let opened = copies(files.readable.iter().filter(|path| files.is_closed(path)));
+            .partition(|base| files.is_closed(&base.path));
+        let shared = clone_mounts(files.shared_below_writable().iter());
+        let opened = clone_mounts(files.readable.iter().filter(|path| files.is_closed(path)));
         set_read_only_tree(Path::new("/"))?;
-        for place in &places {
-            place.attach()?;
+        for base in &bases {
+            base.attach()?;
         }
-        let nothing = Nothing::make()?;
+        let nothing = EmptyCover::create()?;
         for dir in files.pins() {
-            unless_gone(mount_bind_recursive(&dir, &dir))?;
+            ignore_missing(mount_bind_recursive(&dir, &dir))?;
         }
         for path in files.read_only.iter().chain(&files.movable) {
             if path.is_symlink() {
-                unless_gone(pin_link(path))?;
+                ignore_missing(pin_link(path))?;
             } else {
-                unless_gone(mount_bind_recursive(path, path))?;
-                unless_gone(set_read_only_tree(path))?;
+                ignore_missing(mount_bind_recursive(path, path))?;
+                ignore_missing(set_read_only_tree(path))?;
             }
         }
         for private in files
@@ -115,37 +115,37 @@ impl View {
             if is_opened(path) && path.is_dir() {
                 cover_with_empty(path)?;
             } else {
-                unless_gone(nothing.cover(path))?;
+                ignore_missing(nothing.cover(path))?;
             }
         }
         for part in shared.iter().chain(&opened) {
-            part.attach_anew()?;
+            part.attach_creating_path()?;
             set_read_only_tree(&part.path)?;
         }
-        for place in &inner {
-            place.attach_anew()?;
+        for base in &inner {
+            base.attach_creating_path()?;
         }
         let homes = files.private.iter().map(|private| &private.dir);
         let homes = homes.filter(|dir| files.is_below_writable(dir) && dir.is_dir());
         for path in homes.chain(files.hidden.iter().filter(|path| is_opened(path))) {
             set_read_only_alone(path)?;
         }
-        own_devices()?;
-        // We stand in what was there before.
+        mount_own_devices()?;
+        // Our current directory still refers to the old mounts.
         let cwd = std::env::current_dir()?;
         std::env::set_current_dir(cwd)?;
         Ok(Self { processes })
     }
 
-    /// The number of this process as whoever made the view knows it.
-    pub(super) fn own_number(&self) -> io::Result<i32> {
+    /// The id of this process in the PID namespace of the view's creator.
+    pub(super) fn host_pid(&self) -> io::Result<i32> {
         let name = rustix::fs::readlinkat(&self.processes, "self", Vec::new())?;
         let number = name.to_str().ok().and_then(|name| name.parse().ok());
         number.ok_or_else(|| io::Error::other("the kernel does not say which process this is"))
     }
 
-    /// For a command that has no table of processes of its own.
-    pub(super) fn show_all_processes(&self) -> io::Result<()> {
+    /// For a command that shares the PID namespace of the helper.
+    pub(super) fn mount_host_proc(&self) -> io::Result<()> {
         let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
         let empty = flags | OpenTreeFlags::AT_EMPTY_PATH;
         let mounts = open_tree(&self.processes, "", empty)?;
@@ -154,13 +154,13 @@ impl View {
     }
 }
 
-/// The table of the processes of this process's own namespace.
-pub(super) fn show_own_processes() -> io::Result<()> {
+/// Mounts the `/proc` of this process's own PID namespace.
+pub(super) fn mount_own_proc() -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", PROC, "proc", flags, None).map_err(io::Error::from)
 }
 
-/// A link, mounted where it is: it leads where it led, and nobody can put another in its place.
+/// Mounts a link onto itself, so that it keeps its target and cannot be replaced.
 fn pin_link(link: &Path) -> io::Result<()> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -170,21 +170,23 @@ fn pin_link(link: &Path) -> io::Result<()> {
     move_mount(&mounts, "", CWD, link, how).map_err(io::Error::from)
 }
 
-/// What went away since it was listed needs no cover.
-fn unless_gone(done: Result<(), impl Into<io::Error>>) -> io::Result<()> {
+/// A path that has disappeared since it was listed needs no cover.
+fn ignore_missing(done: Result<(), impl Into<io::Error>>) -> io::Result<()> {
     match done.map_err(Into::into) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
     }
 }
 
-/// Those that are there.
-fn copies<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Vec<Copied> {
-    paths.filter_map(|path| Copied::of(path).ok()).collect()
+/// Clones those that exist.
+fn clone_mounts<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Vec<ClonedMount> {
+    paths
+        .filter_map(|path| ClonedMount::clone_from(path).ok())
+        .collect()
 }
 
-impl Files {
-    /// Whether a path is covered or read-only with something around it.
+impl FileRules {
+    /// Whether a path lies below a covered or read-only path.
     fn is_closed(&self, path: &Path) -> bool {
         let around = |closed: &Path| path != closed && path.starts_with(closed);
         self.read_only
@@ -195,7 +197,7 @@ impl Files {
                 .any(|private| around(&private.dir) && self.is_below_writable(&private.dir))
     }
 
-    /// What may be read of homes of ours that are covered.
+    /// Readable entries of Hermes homes that are covered.
     fn shared_below_writable(&self) -> Vec<PathBuf> {
         let covered = self
             .private
@@ -203,15 +205,15 @@ impl Files {
             .filter(|private| self.is_below_writable(&private.dir));
         let mut paths: Vec<PathBuf> = covered
             .flat_map(|private| private.shared.iter().map(|name| private.dir.join(name)))
-            // A link grants nothing: what it leads to is permitted, or not, where it lies.
+            // A link grants nothing: its target is permitted, or not, at its own path.
             .filter(|path| path.symlink_metadata().is_ok_and(|data| !data.is_symlink()))
             .collect();
         paths.sort();
         paths
     }
 
-    /// The directories between a writable place and what must stay where it is: nobody can rename one, or
-    /// put another in its place, where something is mounted.
+    /// The directories between a writable directory and a path that must stay in place: a mount point cannot be
+    /// renamed or replaced.
     fn pins(&self) -> BTreeSet<PathBuf> {
         let homes = self.private.iter().map(|private| &private.dir);
         let mut pins = BTreeSet::new();
@@ -220,7 +222,7 @@ impl Files {
             pins.extend(
                 parents
                     .take_while(|dir| self.is_below_writable(dir))
-                    .filter(|dir| !self.writable.iter().any(|place| place == dir))
+                    .filter(|dir| !self.writable.iter().any(|base| base == dir))
                     .map(Path::to_owned),
             );
         }
@@ -228,9 +230,9 @@ impl Files {
     }
 }
 
-/// A view that nobody else shares: root has the right to one, others get it with a user namespace in which
-/// they are who they are.
-fn own_namespaces() -> io::Result<()> {
+/// Creates private namespaces: root may do so directly, others through a user namespace that maps them to
+/// themselves.
+fn unshare_namespaces() -> io::Result<()> {
     let own = UnshareFlags::NEWNS | UnshareFlags::NEWIPC;
     if unshare(own).is_err() {
         let (user, group) = (getuid().as_raw(), getgid().as_raw());
@@ -251,7 +253,7 @@ fn unshare(flags: UnshareFlags) -> io::Result<()> {
     rustix::thread::unshare(flags).map_err(io::Error::from)
 }
 
-/// An empty directory over another, for what may be seen of it to be shown in again.
+/// Covers a directory with an empty one in which readable entries are attached again.
 fn cover_with_empty(dir: &Path) -> io::Result<()> {
     if !dir.is_dir() {
         return Ok(());
@@ -260,15 +262,15 @@ fn cover_with_empty(dir: &Path) -> io::Result<()> {
     mount("none", dir, "tmpfs", flags, Some(c"size=64k,mode=755")).map_err(io::Error::from)
 }
 
-/// A file and a directory with nothing in them, which nobody may open. They lie where the table of processes
-/// was, and are out of sight once a command has one of its own.
-struct Nothing {
+/// An empty file and an empty directory without permissions, used as covers. They live on a tmpfs over `/proc`
+/// and disappear when a command mounts its own.
+struct EmptyCover {
     file: PathBuf,
     directory: PathBuf,
 }
 
-impl Nothing {
-    fn make() -> io::Result<Self> {
+impl EmptyCover {
+    fn create() -> io::Result<Self> {
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         mount("none", PROC, "tmpfs", flags, Some(c"size=64k,mode=755"))?;
         let file = Path::new(PROC).join("file");
@@ -285,7 +287,7 @@ impl Nothing {
     fn cover(&self, path: &Path) -> io::Result<()> {
         match path.symlink_metadata() {
             Ok(data) if data.is_dir() => bind_read_only(&self.directory, path),
-            // Where a link leads is covered where it lies.
+            // The target of a link is covered at its own path.
             Ok(data) if data.is_symlink() => Ok(()),
             Ok(_) => bind_read_only(&self.file, path),
             Err(_) => Ok(()),
@@ -298,14 +300,14 @@ fn bind_read_only(from: &Path, to: &Path) -> io::Result<()> {
     set_read_only_tree(to)
 }
 
-/// Terminals, shared memory: those of the person are not for commands.
-fn own_devices() -> io::Result<()> {
+/// Commands do not get the user's terminals and shared memory.
+fn mount_own_devices() -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     let options = c"newinstance,ptmxmode=0666,mode=620";
     mount("devpts", "/dev/pts", "devpts", flags, Some(options))?;
     let multiplexer = Path::new("/dev/ptmx");
     if multiplexer.symlink_metadata()?.is_symlink() {
-        // It leads to the one that was just made.
+        // It points to the one that was just created.
     } else {
         mount_bind("/dev/pts/ptmx", multiplexer)?;
     }

@@ -1,5 +1,5 @@
-//! The shared connection: an `ssh` that lives for as long as its standard input is open, and so no longer
-//! than this program, however it ends.
+//! The shared connection: an `ssh` that lives while its standard input is open, and so no longer than this
+//! program, however it ends.
 
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,25 +11,25 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// What the far side prints when the connection is there.
+/// Printed by the remote side when the connection is established.
 const READY: &str = "hermes-connection-is-open";
-/// For the name, the keys and the login together.
+/// Timeout for name resolution, key exchange and login together.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// A login that prints more than this before our line is none that we can use.
+/// A login that prints more than this before our line is unusable.
 const MAX_GREETING: u64 = 64 * 1024;
-/// For an end in peace.
+/// Timeout of a graceful exit.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// The session of the connection itself: it does nothing until its input ends. Any shell reads it.
+/// The session of the connection itself: it does nothing until its input ends. Works in any shell.
 pub(super) fn session() -> String {
     format!("echo {READY}; exec cat > /dev/null")
 }
 
 /// When the connection was last used.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Uses(Arc<Mutex<Option<Instant>>>);
+pub(super) struct LastUse(Arc<Mutex<Option<Instant>>>);
 
-impl Uses {
+impl LastUse {
     pub(super) fn note(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
@@ -39,38 +39,38 @@ impl Uses {
     }
 }
 
-/// The connection in use, and those that idled while a call was still under way. Dropping it ends them.
+/// The current connection, and idle ones that still have calls. Dropping it closes them.
 #[derive(Default)]
-pub(super) struct Masters {
-    now: Option<Master>,
-    ending: Vec<Master>,
+pub(super) struct SshMasters {
+    now: Option<SshMaster>,
+    ending: Vec<SshMaster>,
 }
 
-impl Masters {
+impl SshMasters {
     pub(super) fn is_open(&mut self) -> bool {
         self.now
             .as_mut()
             .is_some_and(|now| !now.keep.is_closed() && now.runs())
     }
 
-    /// A new one; calls over the last one go on.
+    /// Opens a new one; calls over the last one continue.
     pub(super) async fn start(
         &mut self,
         command: Command,
         idle: Duration,
-        uses: Uses,
+        uses: LastUse,
     ) -> Result<(), String> {
-        self.ending.retain_mut(Master::runs);
+        self.ending.retain_mut(SshMaster::runs);
         if let Some(mut last) = self.now.take()
             && last.runs()
         {
             self.ending.push(last);
         }
-        self.now = Some(Master::start(command, idle, uses).await?);
+        self.now = Some(SshMaster::start(command, idle, uses).await?);
         Ok(())
     }
 
-    /// Ends them, in peace if they can.
+    /// Closes them, gracefully if possible.
     pub(super) async fn end(&mut self) {
         for master in self.now.take().into_iter().chain(self.ending.drain(..)) {
             master.end().await;
@@ -78,20 +78,20 @@ impl Masters {
     }
 }
 
-struct Master {
+struct SshMaster {
     child: Child,
-    /// Dropped: the input ends, and with it the connection once the calls over it are done.
+    /// When dropped, the input ends, and the connection is closed once its calls are done.
     keep: oneshot::Sender<()>,
 }
 
-impl Master {
-    /// Starts `command` and waits until the far side speaks. A connection that nothing used for `idle` ends;
-    /// calls that are under way then end first.
-    async fn start(mut command: Command, idle: Duration, uses: Uses) -> Result<Self, String> {
+impl SshMaster {
+    /// Starts `command` and waits until the remote side responds. A connection unused for `idle` is closed;
+    /// running calls finish first.
+    async fn start(mut command: Command, idle: Duration, uses: LastUse) -> Result<Self, String> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // An interrupt from the keyboard is for us.
+            // A keyboard interrupt is for us.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
@@ -136,8 +136,13 @@ impl Master {
     }
 }
 
-/// Keeps the input open until it is released or nothing used the connection for `idle`.
-async fn hold(input: ChildStdin, mut released: oneshot::Receiver<()>, idle: Duration, uses: Uses) {
+/// Keeps the input open until it is released or the connection was unused for `idle`.
+async fn hold(
+    input: ChildStdin,
+    mut released: oneshot::Receiver<()>,
+    idle: Duration,
+    uses: LastUse,
+) {
     loop {
         let last = uses.last().unwrap_or_else(Instant::now);
         tokio::select! {

@@ -1,4 +1,4 @@
-//! Commands on another machine, by the system's `ssh` over one shared connection.
+//! Commands on a remote machine, through the system's `ssh` over one shared connection.
 
 mod master;
 mod sync;
@@ -16,16 +16,16 @@ use hermes_core::BoxFuture;
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
-pub use sync::{Sync, SyncReport};
+pub use sync::{SkillSync, SyncReport};
 
 use crate::environment::{
-    Background, BackgroundRecord, Environment, EnvironmentInfo, Exec, ExecError, Files, Finished,
-    Sink, Start,
+    Background, BackgroundRecord, BackgroundStart, Environment, EnvironmentInfo, Exec, ExecError,
+    ExecOutcome, Files, OutputSink,
 };
-use crate::remote::{Remote, Transport};
-use master::{Masters, Uses};
+use crate::remote::{RemoteEnvironment, RemoteTransport};
+use master::{LastUse, SshMasters};
 
-/// Seconds the shared connection stays after its last use, unless the configuration says so.
+/// Default idle time of the shared connection in seconds.
 const PERSIST: u64 = 300;
 
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ pub struct SshSettings {
     pub user: Option<String>,
     pub port: Option<u16>,
     pub key: Option<PathBuf>,
-    /// Seconds the shared connection stays after its last use.
+    /// Idle time of the shared connection in seconds.
     pub idle: Option<u64>,
     /// Further `-o` options.
     pub options: Vec<String>,
@@ -71,7 +71,7 @@ impl SshSettings {
         Ok(settings)
     }
 
-    /// A name that ssh would take for an option never reaches it.
+    /// A name that ssh would parse as an option is refused.
     fn check(&self) -> Result<(), ExecError> {
         let names = [Some(&self.host), self.user.as_ref()];
         for name in names.into_iter().flatten() {
@@ -85,7 +85,7 @@ impl SshSettings {
         Ok(())
     }
 
-    /// A shared connection that nothing used for so long is ended.
+    /// Idle time after which a shared connection is closed.
     fn persist(&self) -> Duration {
         Duration::from_secs(self.idle.unwrap_or(PERSIST).max(1))
     }
@@ -98,31 +98,34 @@ impl SshSettings {
     }
 }
 
-struct Ssh {
+struct SshTransport {
     settings: SshSettings,
-    /// Holds the control socket; nobody else may enter it.
+    /// Private directory of the control socket.
     dir: tempfile::TempDir,
-    masters: Mutex<Masters>,
-    /// Names the socket of the connection in use.
+    masters: Mutex<SshMasters>,
+    /// Names the socket of the current connection.
     number: AtomicU32,
-    uses: Uses,
+    uses: LastUse,
 }
 
-/// Connects at the first use.
-pub fn environment(settings: SshSettings, sync: Sync) -> Result<Arc<dyn Environment>, ExecError> {
-    Ok(Arc::new(Synced {
-        remote: Remote::new(transport(settings)?),
+/// Connects on first use.
+pub fn environment(
+    settings: SshSettings,
+    sync: SkillSync,
+) -> Result<Arc<dyn Environment>, ExecError> {
+    Ok(Arc::new(SyncedEnvironment {
+        remote: RemoteEnvironment::new(transport(settings)?),
         sync,
     }))
 }
 
-/// The far machine, with our skills on it.
-struct Synced {
-    remote: Remote,
-    sync: Sync,
+/// The remote machine with our skills synchronized.
+struct SyncedEnvironment {
+    remote: RemoteEnvironment,
+    sync: SkillSync,
 }
 
-impl Environment for Synced {
+impl Environment for SyncedEnvironment {
     fn info(&self) -> EnvironmentInfo {
         self.remote.info()
     }
@@ -130,15 +133,18 @@ impl Environment for Synced {
     fn exec<'a>(
         &'a self,
         command: Exec,
-        sink: &'a mut dyn Sink,
-    ) -> BoxFuture<'a, Result<Finished, ExecError>> {
+        sink: &'a mut dyn OutputSink,
+    ) -> BoxFuture<'a, Result<ExecOutcome, ExecError>> {
         Box::pin(async move {
             self.sync.push(&self.remote).await;
             self.remote.exec(command, sink).await
         })
     }
 
-    fn spawn(&self, command: Start) -> BoxFuture<'_, Result<Box<dyn Background>, ExecError>> {
+    fn spawn(
+        &self,
+        command: BackgroundStart,
+    ) -> BoxFuture<'_, Result<Box<dyn Background>, ExecError>> {
         Box::pin(async move {
             self.sync.push(&self.remote).await;
             self.remote.spawn(command).await
@@ -175,24 +181,24 @@ impl Environment for Synced {
     }
 }
 
-fn transport(settings: SshSettings) -> Result<Arc<Ssh>, ExecError> {
+fn transport(settings: SshSettings) -> Result<Arc<SshTransport>, ExecError> {
     settings.check()?;
-    // Short: the path of a socket has at most 107 bytes.
+    // Short: a socket path has at most 107 bytes.
     let dir = tempfile::Builder::new()
         .prefix("hermes-ssh-")
         .permissions(Permissions::from_mode(0o700))
         .tempdir_in("/tmp")
         .map_err(ExecError::io("making a directory for the ssh connection"))?;
-    Ok(Arc::new(Ssh {
+    Ok(Arc::new(SshTransport {
         settings,
         dir,
         masters: Mutex::default(),
         number: AtomicU32::new(0),
-        uses: Uses::default(),
+        uses: LastUse::default(),
     }))
 }
 
-impl Ssh {
+impl SshTransport {
     fn socket(&self) -> PathBuf {
         let number = self.number.load(Ordering::Acquire);
         self.dir.path().join(format!("m{number}"))
@@ -208,7 +214,7 @@ impl Ssh {
             "ConnectTimeout=10",
             "ServerAliveInterval=15",
             "ServerAliveCountMax=3",
-            // Nothing of ours is lent to the far side.
+            // Nothing of ours is forwarded to the remote side.
             "ForwardAgent=no",
             "ForwardX11=no",
             "ClearAllForwardings=yes",
@@ -237,10 +243,10 @@ impl Ssh {
         if masters.is_open() && self.socket().exists() {
             return Ok(());
         }
-        // Never the name of the last one, which removes it when its last call is done.
+        // Never the name of the last one, which removes its socket when its last call is done.
         self.number.fetch_add(1, Ordering::AcqRel);
         let socket = self.socket();
-        // Its errors go to a file: a pipe that nobody reads would stop it one day.
+        // Errors go to a file: a pipe that nobody reads would eventually block.
         let log = self.dir.path().join("log");
         let errors = std::fs::File::create(&log).map_err(ExecError::io("the log of ssh"))?;
         let mut command = self.base(&socket);
@@ -265,8 +271,8 @@ impl Ssh {
         }
     }
 
-    /// Tells the shared connection to end.
-    fn farewell(&self) -> Option<Command> {
+    /// Asks the shared connection to exit.
+    fn exit_command(&self) -> Option<Command> {
         let socket = self.socket();
         if !socket.exists() {
             return None;
@@ -282,7 +288,7 @@ impl Ssh {
     }
 }
 
-impl Transport for Ssh {
+impl RemoteTransport for SshTransport {
     fn info(&self) -> EnvironmentInfo {
         EnvironmentInfo {
             kind: "ssh",
@@ -305,7 +311,7 @@ impl Transport for Ssh {
     }
 
     fn lost(&self, said: &str) -> bool {
-        // The shared connection ended under us; `ready` makes another.
+        // The shared connection broke; `ready` opens another.
         let gone = [
             "mux_client",
             "Control socket",
@@ -322,20 +328,20 @@ impl Transport for Ssh {
     fn leave(&self, _close: bool) -> BoxFuture<'_, Result<(), ExecError>> {
         Box::pin(async move {
             let mut masters = self.masters.lock().await;
-            let told = match self.farewell() {
+            let result = match self.exit_command() {
                 Some(mut command) => command.status().await.map(drop),
                 None => Ok(()),
             };
             masters.end().await;
-            told.map_err(ExecError::io("ending the ssh connection"))
+            result.map_err(ExecError::io("ending the ssh connection"))
         })
     }
 }
 
-impl Drop for Ssh {
+impl Drop for SshTransport {
     fn drop(&mut self) {
-        if let Some(mut command) = self.farewell() {
-            // It ends by itself too: what keeps it open is dropped with us.
+        if let Some(mut command) = self.exit_command() {
+            // It also exits on its own: its input is closed when we are dropped.
             let _ = command.as_std_mut().status();
         }
     }

@@ -1,4 +1,4 @@
-//! Keeps skills and named credential files of the home on the far side up to date, and brings changed
+//! Synchronizes skills and configured credential files of the home to the remote side, and copies changed
 //! skills back at the end.
 
 use std::collections::BTreeMap;
@@ -14,19 +14,19 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use crate::environment::{Environment, ExecError};
-use crate::remote::Remote;
+use crate::remote::RemoteEnvironment;
 use crate::shell::quote;
 
-/// No more often than this.
+/// Minimum interval.
 const INTERVAL: Duration = Duration::from_secs(5);
 const MAX_FILES: usize = 20_000;
 const MAX_FILE: u64 = 16 << 20;
-/// Of one transfer, in both directions.
+/// Limit of one transfer, in both directions.
 const MAX_BYTES: u64 = 64 << 20;
-/// What goes both ways.
+/// Synchronized in both directions.
 const SKILLS: &str = "skills";
 
-/// The stores of keys themselves never leave, whoever names them.
+/// Credential stores are never copied, even if configured.
 const NEVER: &[&str] = &[
     ".env",
     "auth.json",
@@ -38,40 +38,40 @@ const NEVER: &[&str] = &[
     "config.yaml",
 ];
 
-/// Size and time of change, in nanoseconds.
-type Stamp = (u64, u128);
+/// Size and modification time in nanoseconds.
+type FileStamp = (u64, u128);
 
-/// What is kept in step.
+/// What is synchronized.
 #[derive(Debug)]
-pub struct Sync {
+pub struct SkillSync {
     root: PathBuf,
-    /// Relative to the home; never brought back.
+    /// Relative to the home; never copied back.
     credentials: Vec<PathBuf>,
-    state: Mutex<State>,
+    state: Mutex<SyncState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SyncState {
     last: Option<Instant>,
-    pushed: BTreeMap<PathBuf, Stamp>,
+    pushed: BTreeMap<PathBuf, FileStamp>,
 }
 
-/// What came back.
+/// Result of copying back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SyncReport {
     pub changed: Vec<PathBuf>,
-    /// Changed on both sides: ours were kept.
+    /// Changed on both sides: the local version was kept.
     pub conflicts: Vec<PathBuf>,
 }
 
-impl Sync {
-    pub fn of_home(home: &Home, config: &Config) -> Self {
+impl SkillSync {
+    pub fn from_config(home: &Home, config: &Config) -> Self {
         let named = config.terminal.credential_files.iter().flatten();
         let credentials = named
             .filter_map(|entry| entry.as_str().or_else(|| entry.get("path")?.as_str()))
             .map(PathBuf::from)
             .filter(|path| {
-                let fine = is_plain(path) && !NEVER.iter().any(|never| path.starts_with(never));
+                let fine = is_safe_path(path) && !NEVER.iter().any(|never| path.starts_with(never));
                 if !fine {
                     tracing::warn!("terminal.credential_files: {} is not sent", path.display());
                 }
@@ -89,12 +89,12 @@ impl Sync {
         }
     }
 
-    fn state<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+    fn state<R>(&self, act: impl FnOnce(&mut SyncState) -> R) -> R {
         act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sends what changed since the last time. Failing is no reason not to run a command.
-    pub(super) async fn push(&self, remote: &Remote) {
+    /// Sends what changed since the last time. A failure does not prevent commands.
+    pub(super) async fn push(&self, remote: &RemoteEnvironment) {
         let due = self.state(|state| {
             let due = state.last.is_none_or(|last| last.elapsed() >= INTERVAL);
             if due {
@@ -107,9 +107,9 @@ impl Sync {
         }
     }
 
-    async fn send(&self, remote: &Remote) -> Result<(), ExecError> {
+    async fn send(&self, remote: &RemoteEnvironment) -> Result<(), ExecError> {
         let (root, credentials) = (self.root.clone(), self.credentials.clone());
-        let now = blocking(move || listing(&root, &credentials)).await?;
+        let now = blocking(move || list_files(&root, &credentials)).await?;
         let before = self.state(|state| state.pushed.clone());
         let changed: Vec<PathBuf> = now
             .iter()
@@ -132,14 +132,14 @@ impl Sync {
         text.push_str("tar -xpf -");
         let reply = remote.ask(&text, archive, 1024).await?;
         if reply.code != 0 {
-            return Err(ExecError::Unavailable(reply.said()));
+            return Err(ExecError::Unavailable(reply.stderr_text()));
         }
         self.state(|state| state.pushed = now);
         Ok(())
     }
 
-    /// Brings back skills that were changed or made over there.
-    pub(super) async fn pull(&self, remote: &Remote) -> Result<SyncReport, ExecError> {
+    /// Copies back skills that were changed or created remotely.
+    pub(super) async fn pull(&self, remote: &RemoteEnvironment) -> Result<SyncReport, ExecError> {
         let mut report = SyncReport::default();
         let pushed = self.state(|state| state.pushed.clone());
         if pushed.is_empty() {
@@ -160,8 +160,8 @@ impl Sync {
                 continue;
             };
             let path = PathBuf::from(name);
-            // The far side does not choose where we write.
-            if !is_plain(&path) || !path.starts_with(SKILLS) || total >= MAX_BYTES {
+            // The remote side does not choose where we write.
+            if !is_safe_path(&path) || !path.starts_with(SKILLS) || total >= MAX_BYTES {
                 continue;
             }
             let local = self.root.join(&path);
@@ -177,7 +177,7 @@ impl Sync {
                 .read(&home.join(&path), 0, MAX_FILE as usize)
                 .await?;
             total += content.len() as u64;
-            if hex(&Sha256::digest(&content)) != hash {
+            if to_hex(&Sha256::digest(&content)) != hash {
                 continue;
             }
             store(&self.root, &path, &content)?;
@@ -187,8 +187,8 @@ impl Sync {
     }
 }
 
-/// Relative, without a way out, and no name that a tool would misread.
-fn is_plain(path: &Path) -> bool {
+/// Relative, without `..`, and no name that a tool would misinterpret.
+fn is_safe_path(path: &Path) -> bool {
     let text = path.to_string_lossy();
     !text.is_empty()
         && !text.contains(['\n', '\\'])
@@ -197,7 +197,7 @@ fn is_plain(path: &Path) -> bool {
             .all(|part| matches!(part, Component::Normal(_)))
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+fn stamp(path: &Path) -> Option<FileStamp> {
     let metadata = path.symlink_metadata().ok()?;
     let changed = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
     metadata
@@ -206,10 +206,10 @@ fn stamp(path: &Path) -> Option<Stamp> {
 }
 
 fn has_hash(path: &Path, hash: &str) -> bool {
-    std::fs::read(path).is_ok_and(|content| hex(&Sha256::digest(&content)) == hash)
+    std::fs::read(path).is_ok_and(|content| to_hex(&Sha256::digest(&content)) == hash)
 }
 
-fn hex(bytes: &[u8]) -> String {
+fn to_hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string cannot fail.
@@ -219,7 +219,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Files by their path relative to the home. Links are not followed: they could lead to secrets.
-fn listing(root: &Path, credentials: &[PathBuf]) -> BTreeMap<PathBuf, Stamp> {
+fn list_files(root: &Path, credentials: &[PathBuf]) -> BTreeMap<PathBuf, FileStamp> {
     let mut found = BTreeMap::new();
     let mut dirs = vec![PathBuf::from(SKILLS)];
     while let Some(dir) = dirs.pop() {
@@ -228,7 +228,7 @@ fn listing(root: &Path, credentials: &[PathBuf]) -> BTreeMap<PathBuf, Stamp> {
             let path = dir.join(entry.file_name());
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() && entry.file_name() != ".git" => dirs.push(path),
-                Ok(kind) if kind.is_file() && is_plain(&path) => {
+                Ok(kind) if kind.is_file() && is_safe_path(&path) => {
                     add(root, path, &mut found);
                 }
                 _ => {}
@@ -244,13 +244,13 @@ fn listing(root: &Path, credentials: &[PathBuf]) -> BTreeMap<PathBuf, Stamp> {
     found
 }
 
-fn add(root: &Path, path: PathBuf, found: &mut BTreeMap<PathBuf, Stamp>) {
+fn add(root: &Path, path: PathBuf, found: &mut BTreeMap<PathBuf, FileStamp>) {
     if let Some(stamp) = stamp(&root.join(&path)).filter(|(size, _)| *size <= MAX_FILE) {
         found.insert(path, stamp);
     }
 }
 
-/// An archive of these files, made by `tar`.
+/// Packs these files with `tar`.
 fn pack(root: &Path, paths: &[PathBuf]) -> Result<Bytes, ExecError> {
     let size: u64 = paths
         .iter()

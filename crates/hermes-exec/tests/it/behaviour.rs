@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hermes_exec::{
-    Background, Environment, Exec, Exit, FileKind, Sink, Start, Stdin, Stream, WriteOptions,
+    Background, BackgroundStart, Environment, Exec, Exit, FileKind, OutputSink, OutputStream,
+    Stdin, WriteOptions,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -110,8 +111,8 @@ pub(crate) async fn a_timeout_ends_the_whole_tree(env: &dyn Environment, dir: &P
 /// Cancels when a word comes by.
 struct CancelOn(&'static str, CancellationToken, String);
 
-impl Sink for CancelOn {
-    fn push(&mut self, _: Stream, bytes: &[u8]) {
+impl OutputSink for CancelOn {
+    fn push(&mut self, _: OutputStream, bytes: &[u8]) {
         self.2.push_str(&String::from_utf8_lossy(bytes));
         if self.2.contains(self.0) {
             self.1.cancel();
@@ -150,8 +151,8 @@ pub(crate) async fn a_dropped_call_ends_its_command(env: &dyn Environment, dir: 
     assert_eq!(text, "gone\n");
 }
 
-pub(crate) fn start(id: &str, script: &str, dir: &Path) -> Start {
-    Start {
+pub(crate) fn start(id: &str, script: &str, dir: &Path) -> BackgroundStart {
+    BackgroundStart {
         id: id.to_owned(),
         script: script.to_owned(),
         cwd: dir.to_owned(),

@@ -60,7 +60,7 @@ pub(crate) use whole_contract;
 
 use std::path::Path;
 
-use hermes_exec::{Environment, Exec, Exit, Sink, Stream, WriteOptions};
+use hermes_exec::{Environment, Exec, Exit, OutputSink, OutputStream, WriteOptions};
 
 use crate::support::run;
 
@@ -100,8 +100,8 @@ async fn strange_names(env: &dyn Environment, dir: &Path) {
 #[derive(Default)]
 struct Bytes(Vec<u8>);
 
-impl Sink for Bytes {
-    fn push(&mut self, _: Stream, bytes: &[u8]) {
+impl OutputSink for Bytes {
+    fn push(&mut self, _: OutputStream, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 }

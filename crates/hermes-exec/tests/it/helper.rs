@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hermes_exec::environment::Stdin;
-use hermes_exec::local::{LocalEnvironment, Login};
-use hermes_exec::sandbox::{Choice, Sandbox};
+use hermes_exec::local::{LocalEnvironment, LoginScripts};
+use hermes_exec::sandbox::{Sandbox, SandboxChoice};
 use hermes_exec::{Confine as _, Environment as _, Exec, Exit};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -150,7 +150,7 @@ async fn a_call_that_is_dropped_on_its_way_leaves_nothing() {
     run(&env, Exec::new("true", &path)).await;
     let word = format!("54321.{}", std::process::id());
     for step in 0..20 {
-        let mut sink = hermes_exec::output::Collector::new(1000);
+        let mut sink = hermes_exec::output::OutputCollector::new(1000);
         let call = env.exec(Exec::new(format!("sleep {word}"), &path), &mut sink);
         let limit = std::time::Duration::from_micros(step * 200);
         assert!(tokio::time::timeout(limit, call).await.is_err());
@@ -208,14 +208,17 @@ fn confined(test: &str) -> Option<Confined> {
     std::fs::create_dir_all(path.join("home/.hermes/cache")).unwrap();
     std::fs::create_dir(path.join("work")).unwrap();
     std::fs::write(path.join("rc"), "greet() { echo hello; }\n").unwrap();
-    let sandbox = Arc::new(Sandbox::detect(sandbox_settings(Choice::Landlock, &path)));
+    let sandbox = Arc::new(Sandbox::detect(sandbox_settings(
+        SandboxChoice::Landlock,
+        &path,
+    )));
     if !sandbox.enforces() {
         hermes_testkit::oracle::skip(&sandbox.posture(), test);
         return None;
     }
     let mut settings = settings(&path);
     settings.own = path.join("home/.hermes/cache/exec");
-    settings.login = Login {
+    settings.login = LoginScripts {
         files: vec![path.join("rc")],
         login: false,
     };

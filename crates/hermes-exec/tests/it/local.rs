@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_exec::local::{LocalEnvironment, Login};
-use hermes_exec::output::Collector;
-use hermes_exec::{Environment, Exec, Exit, Sink, Start, Stream};
+use hermes_exec::local::{LocalEnvironment, LoginScripts};
+use hermes_exec::output::OutputCollector;
+use hermes_exec::{BackgroundStart, Environment, Exec, Exit, OutputSink, OutputStream};
 
 use crate::behaviour;
 use crate::support::{local, run, settings, unconfined};
@@ -88,7 +88,7 @@ async fn a_terminal_in_the_background_talks() {
     let (_dir, path) = place();
     let env = local(&path);
     let process = env
-        .spawn(Start {
+        .spawn(BackgroundStart {
             id: "proc_pty".to_owned(),
             script: "read -r -p 'name? ' name; echo \"hello $name\"; cat; echo end".to_owned(),
             cwd: path.clone(),
@@ -110,12 +110,12 @@ async fn a_terminal_in_the_background_talks() {
 #[derive(Default)]
 struct Both(String, String);
 
-impl Sink for Both {
-    fn push(&mut self, stream: Stream, bytes: &[u8]) {
+impl OutputSink for Both {
+    fn push(&mut self, stream: OutputStream, bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         match stream {
-            Stream::Out => self.0.push_str(&text),
-            Stream::Err => self.1.push_str(&text),
+            OutputStream::Out => self.0.push_str(&text),
+            OutputStream::Err => self.1.push_str(&text),
         }
     }
 }
@@ -167,7 +167,7 @@ async fn a_grandchild_that_holds_the_output_is_not_waited_for() {
 #[tokio::test]
 async fn a_flood_of_output_is_counted_and_bounded() {
     let (_dir, path) = place();
-    let mut collector = Collector::new(50_000);
+    let mut collector = OutputCollector::new(50_000);
     let script = "head -c 200000000 /dev/zero | tr '\\0' x";
     let finished = local(&path)
         .exec(Exec::new(script, &path), &mut collector)
@@ -200,7 +200,7 @@ async fn the_login_shell_is_read_once() {
     )
     .unwrap();
     let mut settings = settings(&path);
-    settings.login = Login {
+    settings.login = LoginScripts {
         files: vec![path.join("rc"), path.join("absent")],
         login: false,
     };

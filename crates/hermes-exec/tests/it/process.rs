@@ -9,10 +9,10 @@ use hermes_core::clock::{Clock, SystemClock, SystemRng};
 use hermes_core::ids::SessionId;
 use hermes_exec::process::NewProcess;
 use hermes_exec::process::{
-    Notice, NoticeKind, Notices, ProcessError, ProcessRegistry, Reason, RegistryOptions, Routing,
-    Waited,
+    EndReason, Notice, NoticeKind, Notices, ProcessError, ProcessRegistry, ProcessRouting,
+    RegistryOptions, WaitOutcome,
 };
-use hermes_exec::{Confinement, Start};
+use hermes_exec::{BackgroundStart, Confinement};
 use hermes_testkit::clock::ManualClock;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -28,7 +28,7 @@ impl Notices for Post {
         let _ = self.0.send(notice);
     }
 
-    fn reaches(&self, _: &SessionId) -> bool {
+    fn can_reach(&self, _: &SessionId) -> bool {
         true
     }
 }
@@ -51,8 +51,8 @@ fn registry(
 fn new(script: &str, dir: &Path) -> NewProcess {
     NewProcess {
         session: SessionId::new("s1"),
-        routing: Routing::default(),
-        start: Start {
+        routing: ProcessRouting::default(),
+        start: BackgroundStart {
             id: String::new(),
             script: script.to_owned(),
             cwd: dir.to_owned(),
@@ -124,16 +124,16 @@ async fn who_waits_is_not_told_again() {
     let id = registry.spawn(&env, process).await.unwrap().id;
     let cancel = CancellationToken::new();
     let short = registry.wait(&id, Duration::from_millis(50), &cancel).await;
-    assert_eq!(short.unwrap(), Waited::TimedOut);
+    assert_eq!(short.unwrap(), WaitOutcome::TimedOut);
     let (waited, written) = tokio::join!(
         registry.wait(&id, PATIENCE, &cancel),
         registry.write(&id, Bytes::from_static(b"go\n")),
     );
     written.unwrap();
-    let Waited::Ended(ended) = waited.unwrap() else {
+    let WaitOutcome::Ended(ended) = waited.unwrap() else {
         panic!("not ended")
     };
-    assert_eq!((ended.code, ended.reason), (Some(2), Reason::Exited));
+    assert_eq!((ended.code, ended.reason), (Some(2), EndReason::Exited));
     assert!(matches!(
         registry.write(&id, Bytes::new()).await,
         Err(ProcessError::Ended(_))
@@ -169,7 +169,7 @@ async fn a_pattern_is_told_when_it_appears() {
     assert!(registry.info(&id).unwrap().watch_hit);
     assert!(registry.kill(&id).await.unwrap());
     let ended = registry.info(&id).unwrap().ended.unwrap();
-    assert_eq!((ended.code, ended.reason), (Some(-15), Reason::Killed));
+    assert_eq!((ended.code, ended.reason), (Some(-15), EndReason::Killed));
     assert!(!registry.kill(&id).await.unwrap());
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_exec::environment::Variables;
-use hermes_exec::local::{LocalEnvironment, LocalSettings, Login, Policy};
-use hermes_exec::output::Collector;
-use hermes_exec::sandbox::{Choice, Limits, Sandbox, Settings};
-use hermes_exec::{Environment, Exec, Finished};
+use hermes_exec::local::{LocalEnvironment, LocalSettings, LoginScripts, VariablePolicy};
+use hermes_exec::output::OutputCollector;
+use hermes_exec::sandbox::{ResourceLimits, Sandbox, SandboxChoice, SandboxSettings};
+use hermes_exec::{Environment, Exec, ExecOutcome};
 
 pub(crate) fn variables(home: &Path) -> Variables {
     Variables::from([
@@ -20,15 +20,15 @@ pub(crate) fn variables(home: &Path) -> Variables {
 
 /// A sandbox that only starts sessions, by the helper that cargo built for these tests.
 pub(crate) fn unconfined() -> Arc<Sandbox> {
-    Arc::new(Sandbox::detect(Settings {
-        choice: Choice::Off,
+    Arc::new(Sandbox::detect(SandboxSettings {
+        choice: SandboxChoice::Off,
         unknown: None,
         network: true,
         writable: Vec::new(),
         unreadable: Vec::new(),
         readable: Vec::new(),
         sockets: Vec::new(),
-        limits: Limits::default(),
+        limits: ResourceLimits::default(),
         homes: Vec::new(),
         user_home: None,
         helper: Some(env!("CARGO_BIN_EXE_confine").into()),
@@ -38,8 +38,8 @@ pub(crate) fn unconfined() -> Arc<Sandbox> {
 pub(crate) fn settings(dir: &Path) -> LocalSettings {
     LocalSettings {
         bash: "/bin/bash".into(),
-        variables: Policy::fixed(variables(dir)),
-        login: Login::default(),
+        variables: VariablePolicy::fixed(variables(dir)),
+        login: LoginScripts::default(),
         grace: Duration::from_millis(500),
         processes: dir.join("processes"),
         own: dir.join("own"),
@@ -51,8 +51,8 @@ pub(crate) fn local(dir: &Path) -> LocalEnvironment {
 }
 
 /// Runs it and gives its output as a reader sees it.
-pub(crate) async fn run(env: &dyn Environment, command: Exec) -> (Finished, String) {
-    let mut collector = Collector::new(50_000);
+pub(crate) async fn run(env: &dyn Environment, command: Exec) -> (ExecOutcome, String) {
+    let mut collector = OutputCollector::new(50_000);
     let finished = env.exec(command, &mut collector).await.unwrap();
     (finished, collector.finish().text())
 }

@@ -2,18 +2,18 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What an address is, as far as fetching is concerned.
+/// Classification of an address for fetching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum AddressReach {
     Public,
-    /// Not on the open internet; the word says what it is.
+    /// Not on the public internet; the word says what it is.
     Private(&'static str),
-    /// Credentials of the machine live there: never, whatever is configured.
+    /// Serves credentials of the machine: never allowed, whatever is configured.
     Metadata,
 }
 
-/// Judges an address by what it stands for: IPv6 forms that carry an IPv4 address count as that one.
-pub fn reach(address: IpAddr) -> Reach {
+/// Classifies an address by what it stands for: IPv6 forms that embed an IPv4 address count as that one.
+pub fn reach(address: IpAddr) -> AddressReach {
     match address {
         IpAddr::V4(address) => reach_v4(address),
         IpAddr::V6(address) => reach_v6(address),
@@ -33,13 +33,13 @@ const METADATA_V6: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
 ];
 
-fn reach_v4(address: Ipv4Addr) -> Reach {
-    // All of link-local: metadata services live there and nothing else that is worth reading.
+fn reach_v4(address: Ipv4Addr) -> AddressReach {
+    // All of link-local: it contains metadata services and nothing else worth reading.
     if address.is_link_local() || METADATA_V4.contains(&address) {
-        return Reach::Metadata;
+        return AddressReach::Metadata;
     }
     let [a, b, c, _] = address.octets();
-    Reach::Private(match (a, b, c) {
+    AddressReach::Private(match (a, b, c) {
         (0, ..) => "unspecified",
         (10, ..) | (172, 16..=31, _) | (192, 168, _) => "private",
         (100, 64..=127, _) => "carrier-grade NAT",
@@ -49,19 +49,19 @@ fn reach_v4(address: Ipv4Addr) -> Reach {
         (192, 0, 0 | 2) | (192, 88, 99) | (198, 51, 100) | (203, 0, 113) | (240.., ..) => {
             "reserved"
         }
-        _ => return Reach::Public,
+        _ => return AddressReach::Public,
     })
 }
 
-fn reach_v6(address: Ipv6Addr) -> Reach {
+fn reach_v6(address: Ipv6Addr) -> AddressReach {
     if METADATA_V6.contains(&address) || address.is_unicast_link_local() {
-        return Reach::Metadata;
+        return AddressReach::Metadata;
     }
     if address.is_loopback() {
-        return Reach::Private("loopback");
+        return AddressReach::Private("loopback");
     }
     if address.is_unspecified() {
-        return Reach::Private("unspecified");
+        return AddressReach::Private("unspecified");
     }
     let s = address.segments();
     // Mapped, compatible and translated addresses reach the IPv4 host in them.
@@ -74,23 +74,23 @@ fn reach_v6(address: Ipv6Addr) -> Reach {
     }
     let tunnel = match s {
         [0x2002, ..] => Some(embedded(s[1], s[2])),
-        // Teredo hides the client's address by inverting it.
+        // Teredo inverts the client's address.
         [0x2001, 0, ..] => Some(embedded(!s[6], !s[7])),
         [_, _, _, _, 0 | 0x200, 0x5efe, ..] => Some(embedded(s[6], s[7])),
         _ => None,
     };
     if let Some(inner) = tunnel {
         return match reach_v4(inner) {
-            Reach::Metadata => Reach::Metadata,
-            _ => Reach::Private("a tunnel"),
+            AddressReach::Metadata => AddressReach::Metadata,
+            _ => AddressReach::Private("a tunnel"),
         };
     }
-    Reach::Private(match s[0] {
+    AddressReach::Private(match s[0] {
         0xfc00..=0xfdff => "private",
         0xff00.. => "multicast",
         0x2001 if s[1] == 0xdb8 || matches!(s[1], 0x10..=0x2f) => "reserved",
         0x3fff if s[1] < 0x1000 => "reserved",
-        0x2000..=0x3fff => return Reach::Public,
+        0x2000..=0x3fff => return AddressReach::Public,
         _ => "reserved",
     })
 }
@@ -101,13 +101,13 @@ fn embedded(high: u16, low: u16) -> Ipv4Addr {
 
 /// A range of addresses, `198.18.0.0/15`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
+pub struct AddressRange {
     base: u128,
     bits: u32,
     v6: bool,
 }
 
-impl Range {
+impl AddressRange {
     pub fn contains(&self, address: IpAddr) -> bool {
         let (value, v6) = match address {
             IpAddr::V4(address) => (u128::from(u32::from(address)), false),
@@ -119,7 +119,7 @@ impl Range {
     }
 }
 
-impl std::str::FromStr for Range {
+impl std::str::FromStr for AddressRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -142,7 +142,7 @@ impl std::str::FromStr for Range {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Reach {
+    fn of(text: &str) -> AddressReach {
         reach(text.parse().unwrap())
     }
 
@@ -157,11 +157,11 @@ mod tests {
             "198.20.0.1",
             "2606:4700:4700::1111",
             "2a00:1450:4001:81b::200e",
-            // A translated address of a public host, as networks without IPv4 have them.
+            // A translated address of a public host, as in networks without IPv4.
             "64:ff9b::8.8.8.8",
             "::ffff:8.8.8.8",
         ] {
-            assert_eq!(of(text), Reach::Public, "{text}");
+            assert_eq!(of(text), AddressReach::Public, "{text}");
         }
     }
 
@@ -213,7 +213,7 @@ mod tests {
             "2606:4700::5efe:10.0.0.1",
         ] {
             assert!(
-                matches!(of(text), Reach::Private(_)),
+                matches!(of(text), AddressReach::Private(_)),
                 "{text}: {:?}",
                 of(text)
             );
@@ -239,20 +239,20 @@ mod tests {
             // Teredo, 169.254.169.254 inverted.
             "2001:0:0:0:0:0:5601:5601",
         ] {
-            assert_eq!(of(text), Reach::Metadata, "{text}");
+            assert_eq!(of(text), AddressReach::Metadata, "{text}");
         }
     }
 
     #[test]
     fn ranges_are_read_and_contain() {
-        let range: Range = "198.18.0.0/15".parse().unwrap();
+        let range: AddressRange = "198.18.0.0/15".parse().unwrap();
         assert!(range.contains("198.19.255.1".parse().unwrap()));
         assert!(!range.contains("198.20.0.0".parse().unwrap()));
         assert!(!range.contains("::1".parse().unwrap()));
-        let all: Range = "::/0".parse().unwrap();
+        let all: AddressRange = "::/0".parse().unwrap();
         assert!(all.contains("fc00::1".parse().unwrap()));
         for bad in ["", "198.18.0.0", "198.18.0.0/33", "x/8", "::/129"] {
-            assert!(bad.parse::<Range>().is_err(), "{bad}");
+            assert!(bad.parse::<AddressRange>().is_err(), "{bad}");
         }
     }
 }

@@ -1,9 +1,8 @@
-//! `security.website_blocklist`: sites that the person does not want visited.
+//! `security.website_blocklist`: sites that the user does not want visited.
 //!
-//! config.yaml and the shared files are looked at before every use and read again when they
-//! changed, so that a list which is switched on, extended or emptied counts at once. A list that is
-//! switched on and names a file that cannot be read refuses everything: who asked for a block is
-//! told that it is not in force. A file that was readable before keeps its last rules instead.
+//! config.yaml and the shared files are checked before every use and read again if they changed, so that
+//! changes apply at once. An enabled list that names an unreadable file refuses everything, so that the user
+//! notices that it is not in force. A file that was readable before keeps its last rules instead.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,37 +13,37 @@ use std::time::SystemTime;
 use hermes_config::schema::WebsiteBlocklist;
 use hermes_config::{Config, Env, Home};
 
-use super::Blocked;
+use super::BlockedUrl;
 
 /// The website blocklist of a home.
 pub struct Blocklist {
     home: Home,
-    /// What config.yaml is read with; `None`: the settings never change.
+    /// Loads config.yaml; `None`: the settings never change.
     env: Option<Env>,
-    state: Mutex<State>,
+    state: Mutex<BlocklistState>,
 }
 
-struct State {
+struct BlocklistState {
     settings: WebsiteBlocklist,
-    config: Option<Stamp>,
-    files: HashMap<PathBuf, File>,
+    config: Option<BlocklistStamp>,
+    files: HashMap<PathBuf, BlocklistFile>,
 }
 
-/// A shared file as it was last read.
-struct File {
-    stamp: Option<Stamp>,
+/// A shared file as last read.
+struct BlocklistFile {
+    stamp: Option<BlocklistStamp>,
     rules: Vec<String>,
 }
 
-/// Tells whether a file changed without reading it.
+/// Detects changes of a file without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct BlocklistStamp {
     modified: SystemTime,
     size: u64,
     inode: u64,
 }
 
-impl Stamp {
+impl BlocklistStamp {
     fn of(path: &Path) -> Option<Self> {
         use std::os::unix::fs::MetadataExt as _;
         let meta = fs::metadata(path).ok()?;
@@ -57,7 +56,7 @@ impl Stamp {
 }
 
 impl Blocklist {
-    /// The list of `home`, which follows its config.yaml. `config` is how it was just read.
+    /// The list of `home`, which follows its config.yaml. `config` is its current content.
     pub fn of_home(home: &Home, env: &Env, config: &Config) -> Self {
         Self::new(
             home,
@@ -66,17 +65,17 @@ impl Blocklist {
         )
     }
 
-    /// A list that does not follow config.yaml; its shared files are followed all the same.
+    /// A list that does not follow config.yaml; its shared files are still followed.
     pub fn fixed(home: &Home, settings: WebsiteBlocklist) -> Self {
         Self::new(home, None, settings)
     }
 
     fn new(home: &Home, env: Option<Env>, settings: WebsiteBlocklist) -> Self {
-        let config = Stamp::of(&home.config_path());
+        let config = BlocklistStamp::of(&home.config_path());
         Self {
             home: home.clone(),
             env,
-            state: Mutex::new(State {
+            state: Mutex::new(BlocklistState {
                 settings,
                 config,
                 files: HashMap::new(),
@@ -85,17 +84,17 @@ impl Blocklist {
     }
 
     /// Whether `host` may be visited.
-    pub fn check(&self, host: &str) -> Result<(), Blocked> {
+    pub fn check(&self, host: &str) -> Result<(), BlockedUrl> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.refresh(&mut state);
-        let State {
+        let BlocklistState {
             settings, files, ..
         } = &mut *state;
         if !settings.enabled {
             return Ok(());
         }
         let host = host.trim_end_matches('.').to_lowercase();
-        let found = |rule: &str, list: &str| Blocked::Website {
+        let found = |rule: &str, list: &str| BlockedUrl::Website {
             host: host.clone(),
             rule: rule.to_owned(),
             list: list.to_owned(),
@@ -120,9 +119,9 @@ impl Blocklist {
         Ok(())
     }
 
-    fn refresh(&self, state: &mut State) {
+    fn refresh(&self, state: &mut BlocklistState) {
         let Some(env) = &self.env else { return };
-        let now = Stamp::of(&self.home.config_path());
+        let now = BlocklistStamp::of(&self.home.config_path());
         if now == state.config {
             return;
         }
@@ -131,17 +130,17 @@ impl Blocklist {
                 state.settings = loaded.config.security.website_blocklist;
                 state.config = now;
             }
-            // Half-written or broken: what counted before still does, and it is tried again.
+            // Incomplete or broken: the previous rules stay in force, and it is read again later.
             Err(error) => tracing::warn!("the website blocklist keeps its last settings: {error}"),
         }
     }
 }
 
 fn refresh_file<'a>(
-    files: &'a mut HashMap<PathBuf, File>,
+    files: &'a mut HashMap<PathBuf, BlocklistFile>,
     path: &Path,
-) -> Result<&'a File, Blocked> {
-    let now = Stamp::of(path);
+) -> Result<&'a BlocklistFile, BlockedUrl> {
+    let now = BlocklistStamp::of(path);
     let known = files
         .get(path)
         .is_some_and(|file| file.stamp == now && now.is_some());
@@ -149,27 +148,27 @@ fn refresh_file<'a>(
         match fs::read_to_string(path) {
             Ok(text) => {
                 let rules = text.lines().filter_map(normal).collect();
-                files.insert(path.to_owned(), File { stamp: now, rules });
+                files.insert(path.to_owned(), BlocklistFile { stamp: now, rules });
             }
             Err(error) if files.contains_key(path) => {
                 tracing::warn!(path = %path.display(), %error, "a blocklist file keeps its last rules");
             }
             Err(error) => {
-                return Err(Blocked::Blocklist {
+                return Err(BlockedUrl::Blocklist {
                     path: path.to_owned(),
                     why: error.to_string(),
                 });
             }
         }
     }
-    files.get(path).ok_or_else(|| Blocked::Blocklist {
+    files.get(path).ok_or_else(|| BlockedUrl::Blocklist {
         path: path.to_owned(),
         why: "it could not be kept".to_owned(),
     })
 }
 
-/// A rule as hosts are compared with it: no scheme, path, port or `www.`, international names in
-/// their ASCII form. `None`: a comment, or nothing.
+/// A rule as compared with hosts: no scheme, path, port or `www.`, international names in ASCII. `None`: a
+/// comment or an empty line.
 fn normal(raw: &str) -> Option<String> {
     let text = raw.trim().to_lowercase();
     if text.is_empty() || text.starts_with('#') {
@@ -202,7 +201,7 @@ fn normal(raw: &str) -> Option<String> {
     Some(format!("{star}{name}"))
 }
 
-/// `example.com` means it and everything below; `*.example.com` only what is below.
+/// `example.com` matches it and everything below; `*.example.com` only what is below.
 fn matches(host: &str, rule: &str) -> bool {
     if rule.starts_with("*.") {
         return wildcard(host.as_bytes(), rule.as_bytes());
@@ -310,7 +309,7 @@ mod tests {
         .unwrap();
         assert!(matches!(
             list.check("example.com"),
-            Err(Blocked::Website { .. })
+            Err(BlockedUrl::Website { .. })
         ));
         fs::write(home.config_path(), "security: [broken\n").unwrap();
         assert!(
@@ -328,7 +327,7 @@ mod tests {
         let list = Blocklist::fixed(&home, settings(&[], &["lists/bad.txt"]));
         assert!(matches!(
             list.check("fine.test"),
-            Err(Blocked::Blocklist { .. })
+            Err(BlockedUrl::Blocklist { .. })
         ));
         fs::create_dir(dir.path().join("lists")).unwrap();
         let path = dir.path().join("lists/bad.txt");
@@ -336,7 +335,7 @@ mod tests {
         assert_eq!(list.check("fine.test"), Ok(()));
         assert_eq!(
             list.check("www.bad.test"),
-            Err(Blocked::Website {
+            Err(BlockedUrl::Website {
                 host: "www.bad.test".to_owned(),
                 rule: "bad.test".to_owned(),
                 list: path.display().to_string(),

@@ -1,8 +1,8 @@
-//! What may be fetched at all.
+//! Decides what may be fetched.
 //!
-//! Three places look at every request: [`Guard::check`] at the address as text, the resolver at
-//! what its name stands for *in the moment of connecting* (so that a name which answers differently
-//! the second time gains nothing), and [`crate::Fetcher`] again at every redirect.
+//! Every request is checked three times: [`UrlGuard::check`] checks the address as text, the resolver checks
+//! what its name stands for *when connecting* (so that a name which resolves differently the second time gains
+//! nothing), and [`crate::Fetcher`] checks every redirect.
 
 mod address;
 mod blocklist;
@@ -17,14 +17,14 @@ use hermes_config::{Config, Env};
 use hermes_core::redact;
 use url::{Host, Url};
 
-pub use address::{Range, Reach, reach};
+pub use address::{AddressRange, AddressReach, reach};
 pub use blocklist::Blocklist;
 pub(crate) use names::GuardedResolver;
-pub use names::{Names, SystemNames};
+pub use names::{NameResolver, SystemResolver};
 
 /// Why something is not fetched. The text tells the model what to do instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Blocked {
+pub enum BlockedUrl {
     #[error("{url:?} is not a web address ({why}); give a full one like https://example.org/page")]
     NotAnAddress { url: String, why: String },
     #[error("only http and https are fetched, not {0}:")]
@@ -69,25 +69,25 @@ pub enum Blocked {
     Blocklist { path: PathBuf, why: String },
 }
 
-/// What a guard lets through.
+/// What a guard allows.
 #[derive(Clone, Default)]
-pub struct Policy {
-    /// Private, loopback and reserved addresses too. Metadata services stay closed.
+pub struct GuardPolicy {
+    /// Also private, loopback and reserved addresses. Metadata services stay blocked.
     pub allow_private: bool,
-    /// Ranges that the network's own DNS answers with for public names (VPNs and transparent
-    /// proxies, mostly 198.18.0.0/15). Only names may lead there, no literal addresses.
-    pub fake_ranges: Vec<Range>,
+    /// Ranges that the network's own DNS uses for public names (VPNs and transparent proxies, mostly
+    /// 198.18.0.0/15). Only names may resolve there; literal addresses are refused.
+    pub fake_ranges: Vec<AddressRange>,
     /// Values that no address may contain.
     pub secrets: Arc<[String]>,
-    /// Proxies by name: they may live anywhere.
+    /// Proxies by name: they may be anywhere.
     pub proxies: Vec<String>,
 }
 
 /// Shorter values are words, not secrets.
 const MIN_SECRET: usize = 12;
 
-impl Policy {
-    /// The settings of a home. Ranges that cannot be read are reported and left out.
+impl GuardPolicy {
+    /// The settings of a home. Invalid ranges are reported and ignored.
     pub fn from_config(config: &Config, env: &Env) -> Self {
         let fake_ranges = config.security.fake_ip_ranges.iter().flatten();
         let fake_ranges = fake_ranges
@@ -116,7 +116,7 @@ impl Policy {
         }
     }
 
-    /// For endpoints that the person named in the settings: they may be anywhere but metadata.
+    /// For endpoints that the user configured: they may be anywhere except metadata services.
     #[must_use]
     pub fn for_configured_endpoints(&self) -> Self {
         Self {
@@ -125,19 +125,19 @@ impl Policy {
         }
     }
 
-    fn judge(&self, host: &str, address: IpAddr, by_name: bool) -> Result<(), Blocked> {
+    fn judge(&self, host: &str, address: IpAddr, by_name: bool) -> Result<(), BlockedUrl> {
         match reach(address) {
-            Reach::Public => Ok(()),
-            Reach::Metadata => Err(Blocked::Metadata {
+            AddressReach::Public => Ok(()),
+            AddressReach::Metadata => Err(BlockedUrl::Metadata {
                 host: host.to_owned(),
             }),
-            Reach::Private(_) if self.allow_private => Ok(()),
-            Reach::Private(_)
+            AddressReach::Private(_) if self.allow_private => Ok(()),
+            AddressReach::Private(_)
                 if by_name && self.fake_ranges.iter().any(|range| range.contains(address)) =>
             {
                 Ok(())
             }
-            Reach::Private(what) => Err(Blocked::Private {
+            AddressReach::Private(what) => Err(BlockedUrl::Private {
                 host: host.to_owned(),
                 address,
                 what,
@@ -148,13 +148,13 @@ impl Policy {
 
 /// Decides about addresses. Cheap to clone.
 #[derive(Clone)]
-pub struct Guard {
-    policy: Arc<Policy>,
-    names: Arc<dyn Names>,
+pub struct UrlGuard {
+    policy: Arc<GuardPolicy>,
+    names: Arc<dyn NameResolver>,
     blocklist: Option<Arc<Blocklist>>,
 }
 
-/// Names of metadata services, which need no address to be known.
+/// Names of metadata services, which are refused without resolving.
 const METADATA_NAMES: [&str; 8] = [
     "metadata",
     "metadata.google.internal",
@@ -166,13 +166,13 @@ const METADATA_NAMES: [&str; 8] = [
     "instance-data.ec2.internal",
 ];
 
-impl Guard {
-    pub fn new(policy: Policy) -> Self {
-        Self::with_names(policy, Arc::new(SystemNames))
+impl UrlGuard {
+    pub fn new(policy: GuardPolicy) -> Self {
+        Self::with_names(policy, Arc::new(SystemResolver))
     }
 
-    /// A guard that asks `names` instead of the system.
-    pub fn with_names(policy: Policy, names: Arc<dyn Names>) -> Self {
+    /// A guard that uses `names` instead of the system's resolver.
+    pub fn with_names(policy: GuardPolicy, names: Arc<dyn NameResolver>) -> Self {
         Self {
             policy: Arc::new(policy),
             names,
@@ -188,46 +188,45 @@ impl Guard {
         }
     }
 
-    pub fn policy(&self) -> &Policy {
+    pub fn policy(&self) -> &GuardPolicy {
         &self.policy
     }
 
-    /// Reads an address that somebody gave and judges all that can be judged without the network.
-    pub fn check(&self, text: &str) -> Result<Url, Blocked> {
+    /// Parses a given address and checks everything that can be checked without the network.
+    pub fn check(&self, text: &str) -> Result<Url, BlockedUrl> {
         let url = parse(text)?;
         if self.leaks(text) || self.leaks(url.as_str()) {
-            return Err(Blocked::KnownSecret);
+            return Err(BlockedUrl::KnownSecret);
         }
         if secret::looks_like_key(text) || secret::looks_like_key(url.as_str()) {
-            return Err(Blocked::KeyInAddress);
+            return Err(BlockedUrl::KeyInAddress);
         }
         if let Some(name) = secret::secret_parameter(&url) {
-            return Err(Blocked::SecretParameter(name));
+            return Err(BlockedUrl::SecretParameter(name));
         }
         self.check_target(&url)?;
         Ok(url)
     }
 
-    /// The same for the target of a redirect, which the server chose: signed addresses are normal
-    /// there.
-    pub fn check_redirect(&self, url: &Url) -> Result<(), Blocked> {
+    /// The same for the target of a redirect, which the server chose: signed addresses are normal there.
+    pub fn check_redirect(&self, url: &Url) -> Result<(), BlockedUrl> {
         if self.leaks(url.as_str()) {
-            return Err(Blocked::KnownSecret);
+            return Err(BlockedUrl::KnownSecret);
         }
         self.check_target(url)
     }
 
-    fn check_target(&self, url: &Url) -> Result<(), Blocked> {
+    fn check_target(&self, url: &Url) -> Result<(), BlockedUrl> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(Blocked::Scheme(url.scheme().to_owned()));
+            return Err(BlockedUrl::Scheme(url.scheme().to_owned()));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(Blocked::Credentials);
+            return Err(BlockedUrl::Credentials);
         }
         if let Some(port) = url.port()
             && BAD_PORTS.contains(&port)
         {
-            return Err(Blocked::Port(port));
+            return Err(BlockedUrl::Port(port));
         }
         let host = url.host_str().unwrap_or_default();
         match url.host() {
@@ -235,7 +234,7 @@ impl Guard {
             Some(Host::Ipv6(address)) => self.policy.judge(host, address.into(), false)?,
             Some(Host::Domain(name)) => self.check_name(name)?,
             None => {
-                return Err(Blocked::NotAnAddress {
+                return Err(BlockedUrl::NotAnAddress {
                     url: url.to_string(),
                     why: "it names no host".to_owned(),
                 });
@@ -247,10 +246,10 @@ impl Guard {
         }
     }
 
-    fn check_name(&self, name: &str) -> Result<(), Blocked> {
+    fn check_name(&self, name: &str) -> Result<(), BlockedUrl> {
         let name = name.trim_end_matches('.');
         if METADATA_NAMES.contains(&name) {
-            return Err(Blocked::Metadata {
+            return Err(BlockedUrl::Metadata {
                 host: name.to_owned(),
             });
         }
@@ -260,8 +259,8 @@ impl Guard {
         Ok(())
     }
 
-    /// What `host` stands for now, when all of it may be reached. One forbidden address among
-    /// several refuses the name: mixed answers are how guards are tricked.
+    /// The addresses of `host`, if all of them are allowed. One forbidden address refuses the name: mixed
+    /// answers are a way to trick guards.
     pub async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, ResolveError> {
         self.check_name(host)?;
         let addresses = self.names.lookup(host.to_owned()).await;
@@ -292,14 +291,14 @@ impl Guard {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
     #[error(transparent)]
-    Blocked(#[from] Blocked),
+    Blocked(#[from] BlockedUrl),
     #[error("{0}")]
     Lookup(String),
 }
 
-/// Reads an address as browsers do. Odd forms (`http:\\`, decimal hosts, full-width digits) become
-/// what they stand for, and the very same value is what is connected to later.
-fn parse(text: &str) -> Result<Url, Blocked> {
+/// Parses an address as browsers do. Unusual forms (`http:\\`, decimal hosts, full-width digits) are
+/// normalized, and exactly the result is connected to later.
+fn parse(text: &str) -> Result<Url, BlockedUrl> {
     let text = text.trim();
     // Models break the line after the slashes.
     let joined = match text.split_once("://") {
@@ -313,12 +312,12 @@ fn parse(text: &str) -> Result<Url, Blocked> {
         redact::secrets(&short).into_owned()
     };
     if !joined.contains(':') {
-        return Err(Blocked::NotAnAddress {
+        return Err(BlockedUrl::NotAnAddress {
             url: shown(),
             why: "it has no http:// or https://".to_owned(),
         });
     }
-    Url::parse(&joined).map_err(|error| Blocked::NotAnAddress {
+    Url::parse(&joined).map_err(|error| BlockedUrl::NotAnAddress {
         url: shown(),
         why: error.to_string(),
     })

@@ -1,4 +1,4 @@
-//! Names become addresses in the moment of connecting, and only addresses that may be reached.
+//! Resolves names when connecting, only to allowed addresses.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -6,18 +6,18 @@ use std::net::{IpAddr, SocketAddr};
 use hermes_core::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use super::Guard;
+use super::UrlGuard;
 
-/// Whoever knows what a name stands for.
-pub trait Names: Send + Sync {
+/// Resolves names.
+pub trait NameResolver: Send + Sync {
     fn lookup(&self, host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 }
 
 /// The system's resolver.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SystemNames;
+pub struct SystemResolver;
 
-impl Names for SystemNames {
+impl NameResolver for SystemResolver {
     fn lookup(&self, host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         Box::pin(async move {
             let found = tokio::net::lookup_host((host.as_str(), 0)).await?;
@@ -26,9 +26,9 @@ impl Names for SystemNames {
     }
 }
 
-/// The resolver of the HTTP client: what it returns is what is connected to, so nothing can change
-/// between the check and the connection.
-pub(crate) struct GuardedResolver(pub(crate) Guard);
+/// The resolver of the HTTP client: what it returns is connected to, so nothing can change between check and
+/// connection.
+pub(crate) struct GuardedResolver(pub(crate) UrlGuard);
 
 impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {

@@ -1,11 +1,11 @@
-//! Credentials in addresses: what a page address must not carry out of the house.
+//! Credentials in addresses: what an address must not disclose.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 use url::Url;
 
-/// How keys of well-known services look. Case matters, and so does what stands around them.
+/// Patterns of keys of well-known services. They are case-sensitive and respect word boundaries.
 static KEYS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let shapes = [
         "sk-[A-Za-z0-9_-]{10,}",
@@ -48,8 +48,8 @@ static KEYS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Names of query parameters that can only mean a credential. Words that pages use for other things
-/// too (`key`, `code`, `session`) are not among them.
+/// Names of query parameters that can only be credentials. Ambiguous words (`key`, `code`, `session`) are not
+/// included.
 const PARAMETERS: [&str; 20] = [
     "access_token",
     "api_key",
@@ -73,7 +73,7 @@ const PARAMETERS: [&str; 20] = [
     "x-amz-signature",
 ];
 
-/// Whether `text` holds something of the shape of a key, plainly or percent-encoded (once or twice).
+/// Whether `text` contains something that looks like a key, plainly or percent-encoded (once or twice).
 pub(super) fn looks_like_key(text: &str) -> bool {
     let Some(keys) = KEYS.as_ref() else {
         return false;
@@ -81,7 +81,7 @@ pub(super) fn looks_like_key(text: &str) -> bool {
     forms(text).iter().any(|form| keys.is_match(form))
 }
 
-/// The first query parameter with a value whose name says that it is a credential.
+/// The first query parameter with a value whose name denotes a credential.
 pub(super) fn secret_parameter(url: &Url) -> Option<String> {
     url.query_pairs()
         .find(|(name, value)| {

@@ -1,13 +1,13 @@
 use super::*;
 
-fn guard() -> Guard {
-    Guard::new(Policy::default())
+fn guard() -> UrlGuard {
+    UrlGuard::new(GuardPolicy::default())
 }
 
-fn open() -> Guard {
-    Guard::new(Policy {
+fn open() -> UrlGuard {
+    UrlGuard::new(GuardPolicy {
         allow_private: true,
-        ..Policy::default()
+        ..GuardPolicy::default()
     })
 }
 
@@ -65,7 +65,10 @@ fn every_spelling_of_a_private_host_is_refused() {
     ] {
         let found = guard().check(url);
         assert!(
-            matches!(found, Err(Blocked::Private { .. } | Blocked::Credentials)),
+            matches!(
+                found,
+                Err(BlockedUrl::Private { .. } | BlockedUrl::Credentials)
+            ),
             "{url}: {found:?}"
         );
     }
@@ -91,7 +94,7 @@ fn metadata_stays_closed_when_everything_else_is_open() {
         for guard in [guard(), open()] {
             let found = guard.check(url);
             assert!(
-                matches!(found, Err(Blocked::Metadata { .. })),
+                matches!(found, Err(BlockedUrl::Metadata { .. })),
                 "{url}: {found:?}"
             );
         }
@@ -104,29 +107,29 @@ fn metadata_stays_closed_when_everything_else_is_open() {
 #[test]
 fn only_the_web_and_nobody_in_particular() {
     for (url, blocked) in [
-        ("file:///etc/passwd", Blocked::Scheme("file".to_owned())),
-        ("ftp://example.org/", Blocked::Scheme("ftp".to_owned())),
+        ("file:///etc/passwd", BlockedUrl::Scheme("file".to_owned())),
+        ("ftp://example.org/", BlockedUrl::Scheme("ftp".to_owned())),
         (
             "gopher://example.org:70/",
-            Blocked::Scheme("gopher".to_owned()),
+            BlockedUrl::Scheme("gopher".to_owned()),
         ),
         (
             "javascript:alert(1)",
-            Blocked::Scheme("javascript".to_owned()),
+            BlockedUrl::Scheme("javascript".to_owned()),
         ),
-        ("data:text/plain,x", Blocked::Scheme("data".to_owned())),
-        ("https://user@example.org/", Blocked::Credentials),
-        ("https://user:pw@example.org/", Blocked::Credentials),
-        ("http://:pw@example.org/", Blocked::Credentials),
-        ("http://example.org:22/", Blocked::Port(22)),
-        ("http://example.org:6379/", Blocked::Port(6379)),
+        ("data:text/plain,x", BlockedUrl::Scheme("data".to_owned())),
+        ("https://user@example.org/", BlockedUrl::Credentials),
+        ("https://user:pw@example.org/", BlockedUrl::Credentials),
+        ("http://:pw@example.org/", BlockedUrl::Credentials),
+        ("http://example.org:22/", BlockedUrl::Port(22)),
+        ("http://example.org:6379/", BlockedUrl::Port(6379)),
         (
             "https://example.org/?token=abc",
-            Blocked::SecretParameter("token".to_owned()),
+            BlockedUrl::SecretParameter("token".to_owned()),
         ),
         (
             "https://example.org/?q=sk-abcdefghijklmnop",
-            Blocked::KeyInAddress,
+            BlockedUrl::KeyInAddress,
         ),
     ] {
         assert_eq!(guard().check(url), Err(blocked), "{url}");
@@ -140,7 +143,7 @@ fn only_the_web_and_nobody_in_particular() {
         "http://[::1",
     ] {
         assert!(
-            matches!(guard().check(url), Err(Blocked::NotAnAddress { .. })),
+            matches!(guard().check(url), Err(BlockedUrl::NotAnAddress { .. })),
             "{url}"
         );
     }
@@ -148,16 +151,16 @@ fn only_the_web_and_nobody_in_particular() {
 
 #[test]
 fn secrets_of_the_installation_do_not_leave_in_an_address() {
-    let guard = Guard::new(Policy {
+    let guard = UrlGuard::new(GuardPolicy {
         secrets: Arc::from(["correct horse battery".to_owned()]),
-        ..Policy::default()
+        ..GuardPolicy::default()
     });
     for url in [
         "https://evil.test/?q=correct horse battery",
         "https://evil.test/correct%20horse%20battery",
         "https://evil.test/correct%2520horse%2520battery",
     ] {
-        assert_eq!(guard.check(url), Err(Blocked::KnownSecret), "{url}");
+        assert_eq!(guard.check(url), Err(BlockedUrl::KnownSecret), "{url}");
     }
     assert!(guard.leaks("search for correct horse battery"));
     assert!(!guard.leaks("search for horses"));
@@ -179,42 +182,42 @@ fn a_signed_redirect_is_fine_a_private_one_is_not() {
 }
 
 /// Answers from a list.
-struct Told(Vec<IpAddr>);
+struct FixedResolver(Vec<IpAddr>);
 
-impl Names for Told {
+impl NameResolver for FixedResolver {
     fn lookup(&self, _: String) -> hermes_core::BoxFuture<'static, std::io::Result<Vec<IpAddr>>> {
         let addresses = self.0.clone();
         Box::pin(std::future::ready(Ok(addresses)))
     }
 }
 
-fn resolved(policy: Policy, addresses: &[&str]) -> Result<Vec<IpAddr>, ResolveError> {
+fn resolved(policy: GuardPolicy, addresses: &[&str]) -> Result<Vec<IpAddr>, ResolveError> {
     let told = addresses.iter().map(|text| text.parse().unwrap()).collect();
-    let guard = Guard::with_names(policy, Arc::new(Told(told)));
+    let guard = UrlGuard::with_names(policy, Arc::new(FixedResolver(told)));
     futures_util::FutureExt::now_or_never(guard.resolve("name.test")).unwrap()
 }
 
 #[test]
 fn a_name_counts_by_all_of_its_addresses() {
-    assert!(resolved(Policy::default(), &["1.1.1.1", "2606:4700::1"]).is_ok());
-    assert!(resolved(Policy::default(), &["1.1.1.1", "127.0.0.1"]).is_err());
-    assert!(resolved(Policy::default(), &["::ffff:10.0.0.1"]).is_err());
-    assert!(resolved(Policy::default(), &[]).is_err());
-    let fake = Policy {
+    assert!(resolved(GuardPolicy::default(), &["1.1.1.1", "2606:4700::1"]).is_ok());
+    assert!(resolved(GuardPolicy::default(), &["1.1.1.1", "127.0.0.1"]).is_err());
+    assert!(resolved(GuardPolicy::default(), &["::ffff:10.0.0.1"]).is_err());
+    assert!(resolved(GuardPolicy::default(), &[]).is_err());
+    let fake = GuardPolicy {
         fake_ranges: vec!["198.18.0.0/15".parse().unwrap()],
-        ..Policy::default()
+        ..GuardPolicy::default()
     };
     assert!(resolved(fake.clone(), &["198.18.3.4"]).is_ok());
     assert!(resolved(fake.clone(), &["10.0.0.1"]).is_err());
-    let everything = Policy {
+    let everything = GuardPolicy {
         allow_private: true,
         fake_ranges: vec!["0.0.0.0/0".parse().unwrap()],
-        ..Policy::default()
+        ..GuardPolicy::default()
     };
     assert!(resolved(everything.clone(), &["10.0.0.1"]).is_ok());
     assert!(resolved(everything, &["169.254.169.254"]).is_err());
     assert!(
-        Guard::new(fake).check("http://198.18.3.4/").is_err(),
+        UrlGuard::new(fake).check("http://198.18.3.4/").is_err(),
         "a literal address is no answer of a resolver"
     );
 }

@@ -83,19 +83,23 @@ fn what_is_no_image_says_why() {
         "<svg xmlns='http://www.w3.org/2000/svg'/>",
         "\u{feff}<?xml version='1.0'?>\n<!-- made by hand -->\n<!DOCTYPE svg>\n<SVG>",
     ] {
-        assert_eq!(prepare(svg.as_bytes()), Err(ImageError::Svg), "{svg}");
+        assert_eq!(
+            prepare(svg.as_bytes()),
+            Err(ImagePrepareError::Svg),
+            "{svg}"
+        );
     }
-    assert_eq!(prepare(b"hello"), Err(ImageError::NotAnImage));
-    assert_eq!(prepare(b"<html><svg>"), Err(ImageError::NotAnImage));
-    assert_eq!(prepare(b""), Err(ImageError::NotAnImage));
-    assert_eq!(prepare(b"BMW is a car"), Err(ImageError::NotAnImage));
+    assert_eq!(prepare(b"hello"), Err(ImagePrepareError::NotAnImage));
+    assert_eq!(prepare(b"<html><svg>"), Err(ImagePrepareError::NotAnImage));
+    assert_eq!(prepare(b""), Err(ImagePrepareError::NotAnImage));
+    assert_eq!(prepare(b"BMW is a car"), Err(ImagePrepareError::NotAnImage));
     assert_eq!(
         prepare(b"II*\0....."),
-        Err(ImageError::Unsupported("image/tiff"))
+        Err(ImagePrepareError::Unsupported("image/tiff"))
     );
     assert!(matches!(
         prepare(b"\x89PNG\r\n\x1a\nnonsense"),
-        Err(ImageError::Damaged(_))
+        Err(ImagePrepareError::Damaged(_))
     ));
 }
 
@@ -107,7 +111,10 @@ fn an_image_that_claims_to_be_huge_is_refused_before_it_is_unpacked() {
     let mut sum = flate2::Crc::new();
     sum.update(&bytes[12..29]);
     bytes[29..33].copy_from_slice(&sum.sum().to_be_bytes());
-    assert!(matches!(prepare(&bytes), Err(ImageError::Damaged(_))));
+    assert!(matches!(
+        prepare(&bytes),
+        Err(ImagePrepareError::Damaged(_))
+    ));
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Bytes to text: by mark, by header, by what the page says of itself, else UTF-8 where it is
-//! valid and Windows-1252 where it is not, as browsers do.
+//! Decodes text: by byte order mark, by header, by the page's own declaration, else as UTF-8 if valid and
+//! Windows-1252 otherwise, as browsers do.
 
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
-/// How far into a page its own declaration is looked for.
+/// How far into a page its declaration is searched.
 const HEAD: usize = 4096;
 
 pub(super) fn decode(bytes: &[u8], content_type: Option<&str>, html: bool) -> String {
@@ -12,7 +12,7 @@ pub(super) fn decode(bytes: &[u8], content_type: Option<&str>, html: bool) -> St
         .or_else(|| label(content_type?.as_bytes()))
         .or_else(|| declared(&bytes[..bytes.len().min(HEAD)], html))
         .unwrap_or_else(|| guess(bytes));
-    // Removes the mark, replaces what cannot be read.
+    // Removes the byte order mark and replaces invalid bytes.
     encoding.decode(bytes).0.into_owned()
 }
 
@@ -25,7 +25,7 @@ fn declared(head: &[u8], html: bool) -> Option<&'static Encoding> {
         let end = find(&lower, b"?>").filter(|_| lower.starts_with(b"<?xml"))?;
         value_after(&lower[..end], b"encoding")
     }?;
-    // A page that could be read so far is not UTF-16, whatever it says.
+    // A page that could be parsed so far is not UTF-16, whatever it declares.
     if found == UTF_16LE || found == UTF_16BE {
         return Some(UTF_8);
     }
@@ -74,7 +74,7 @@ fn value_after(text: &[u8], name: &[u8]) -> Option<&'static Encoding> {
 fn guess(bytes: &[u8]) -> &'static Encoding {
     match std::str::from_utf8(bytes) {
         Ok(_) => UTF_8,
-        // Cut in the middle of a character.
+        // Cut inside a character.
         Err(error) if error.error_len().is_none() => UTF_8,
         Err(_) => WINDOWS_1252,
     }
@@ -99,12 +99,12 @@ mod tests {
         ]
         .concat();
         assert!(decode(&page, None, true).ends_with("日本語"));
-        // The header beats the page.
+        // The header takes precedence over the page.
         let page = "<meta charset=latin1>grüß";
         assert!(
             decode(page.as_bytes(), Some("text/html; charset=\"UTF-8\""), true).ends_with("grüß")
         );
-        // The mark beats the header.
+        // The byte order mark takes precedence over the header.
         let page = [&b"\xef\xbb\xbf"[..], "grüß".as_bytes()].concat();
         assert_eq!(
             decode(&page, Some("text/plain; charset=latin1"), false),

@@ -1,49 +1,48 @@
-//! What parsing a page would cost, estimated from one pass over its text.
+//! Estimates the cost of parsing a page in one pass over its text.
 //!
-//! The parser keeps a node per tag and per piece of text, looks through the open elements at every tag,
-//! compares every attribute with the others of its tag, and copies the text before an entity for every
-//! entity. A page is parsed only where each of these is bounded; any other is read as bare text, which
-//! takes one pass.
+//! The parser keeps a node per tag and per piece of text, walks the open elements at every tag, compares every
+//! attribute with the others of its tag, and copies the text before an entity for every entity. A page is
+//! parsed only if each of these is bounded; any other is read as bare text, which takes one pass.
 
 /// Tags of a page.
 const MAX_TAGS: usize = 60_000;
-/// Elements inside each other. Deeper pages exist only to hurt.
+/// Maximum nesting of elements. Deeper pages are malicious.
 const MAX_DEPTH: usize = 300;
-/// Open formatting elements times tags: how far the parser's repair of unclosed ones may multiply.
+/// Open formatting elements times tags: bounds the parser's repair of unclosed ones.
 const MAX_REPAIR: usize = 400_000;
-/// Attributes of one tag, and of all of them.
+/// Maximum number of attributes of one tag, and of all of them.
 const MAX_ATTRIBUTES: usize = 256;
 const MAX_ALL_ATTRIBUTES: usize = 300_000;
-/// Quotes and the like in all tags, and bytes of comments: the parser may note a mistake for each.
+/// Quotes and similar characters in all tags, and bytes of comments: the parser may record an error for each.
 const MAX_SIGNS: usize = 400_000;
 const MAX_COMMENTS: usize = 256 << 10;
-/// Entities of one text times its length, summed up: bytes that are copied.
+/// Entities of one text times its length, in total: bytes that are copied.
 const MAX_COPIED: usize = 64 << 20;
-/// A title that is longer is none.
+/// A longer title is ignored.
 const MAX_TITLE: usize = 20_000;
-/// Tags that carry attributes over to the one page they belong to.
+/// Tags whose attributes are merged into a single element of the page.
 const MAX_ROOTS: usize = 16;
 
 /// A tag as the scanner sees it.
-pub(super) struct Tag<'a> {
+pub(super) struct HtmlTag<'a> {
     pub name: &'a str,
     pub closing: bool,
-    /// What stands between the name and the end.
+    /// What is between the name and the end.
     pub attributes: &'a str,
 }
 
 /// Comments and instructions: the parser keeps a node for each.
-pub(super) const COMMENT: Tag<'static> = Tag {
+pub(super) const COMMENT: HtmlTag<'static> = HtmlTag {
     name: "!",
     closing: true,
     attributes: "",
 };
 
-/// Walks over tags, outside of comments, scripts and styles, and hands over the text between them.
-/// `tag` says whether the text of a script or style is skipped.
+/// Visits tags outside of comments, scripts and styles, and passes the text between them. `tag` returns whether
+/// the text of a script or style is skipped.
 pub(super) fn scan<'a>(
     html: &'a str,
-    mut tag: impl FnMut(&Tag<'a>) -> bool,
+    mut tag: impl FnMut(&HtmlTag<'a>) -> bool,
     mut text: impl FnMut(&'a str),
 ) {
     let mut rest = html;
@@ -52,7 +51,7 @@ pub(super) fn scan<'a>(
         rest = &rest[at + 1..];
         if let Some(comment) = rest.strip_prefix("!--") {
             let after = behind_comment(comment);
-            tag(&Tag {
+            tag(&HtmlTag {
                 attributes: &comment[..comment.len() - after.len()],
                 ..COMMENT
             });
@@ -78,7 +77,7 @@ pub(super) fn scan<'a>(
             .unwrap_or(after.len());
         let name = &after[..end];
         let (attributes, behind) = after[end..].split_once('>').unwrap_or((&after[end..], ""));
-        let skips = tag(&Tag {
+        let skips = tag(&HtmlTag {
             name,
             closing,
             attributes,
@@ -96,7 +95,7 @@ pub(super) fn scan<'a>(
     text(rest);
 }
 
-/// What follows a comment. It may end at once, and in two ways.
+/// The rest after a comment. It may end at once, and in two ways.
 fn behind_comment(comment: &str) -> &str {
     if let Some(after) = comment.strip_prefix('>').or(comment.strip_prefix("->")) {
         return after;
@@ -129,14 +128,14 @@ fn skip_raw<'a>(rest: &'a str, name: &str) -> &'a str {
     ""
 }
 
-/// Elements that need no end or have none: they do not nest by being left open.
+/// Elements that need no end tag: they do not nest if left open.
 const UNNESTED: [&str; 28] = [
     "area", "base", "br", "col", "colgroup", "dd", "dt", "embed", "hr", "html", "head", "body",
     "img", "input", "li", "link", "meta", "optgroup", "option", "p", "param", "source", "tbody",
     "td", "th", "thead", "tr", "wbr",
 ];
 
-/// Left open, the parser opens them again in every paragraph that follows.
+/// If left open, the parser reopens them in every following paragraph.
 pub(super) const FORMATTING: [&str; 14] = [
     "a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u",
 ];
@@ -151,16 +150,16 @@ fn is_one_of(name: &str, names: &[&str]) -> bool {
     names.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// Cells and rows are passed over outside of a table.
+/// Cells and rows are ignored outside of a table.
 const CELLS: [&str; 8] = [
     "td", "th", "tr", "tbody", "thead", "tfoot", "col", "colgroup",
 ];
 
-/// What is known after some of the page.
+/// The state after a part of the page.
 #[derive(Default)]
 struct Estimate<'a> {
     tags: usize,
-    /// Elements that the parser has open, at most [`MAX_DEPTH`] and one more.
+    /// Open elements of the parser, at most [`MAX_DEPTH`] and one more.
     open: Vec<&'a str>,
     /// Elements of drawings and formulas are open: there everything nests.
     foreign: usize,
@@ -168,13 +167,13 @@ struct Estimate<'a> {
     most_formatting: usize,
     attributes: usize,
     most_attributes: usize,
-    /// Quotes and the like within tags: misplaced, each is a mistake that the parser notes.
+    /// Quotes and similar characters in tags: each misplaced one is an error that the parser records.
     signs: usize,
-    /// Bytes of comments, where mistakes are noted too.
+    /// Bytes of comments, where errors are recorded too.
     comments: usize,
     roots: usize,
     too_deep: bool,
-    /// The text that is being put together: its length, and how often something was added.
+    /// The current text: its length, and how often something was appended.
     text: usize,
     additions: usize,
     copied: usize,
@@ -184,7 +183,7 @@ struct Estimate<'a> {
 }
 
 impl<'a> Estimate<'a> {
-    fn tag(&mut self, tag: &Tag<'a>) {
+    fn tag(&mut self, tag: &HtmlTag<'a>) {
         self.tags += 1;
         self.additions += 1;
         if tag.name == COMMENT.name {
@@ -227,8 +226,8 @@ impl<'a> Estimate<'a> {
         }
     }
 
-    /// An element that certainly starts ends the text before it. Tags that are passed over do not.
-    fn begin_text(&mut self, tag: &Tag<'a>) {
+    /// An element that certainly starts ends the text before it. Ignored tags do not.
+    fn begin_text(&mut self, tag: &HtmlTag<'a>) {
         let passed_over = is_one_of(tag.name, &["html", "head", "body", "frame", "frameset"])
             || (is_one_of(tag.name, &CELLS)
                 && !self
@@ -256,14 +255,14 @@ impl<'a> Estimate<'a> {
         }
     }
 
-    /// An end tag counts only where the parser would take it: for something that is open.
+    /// An end tag counts only if the parser would accept it: for an open element.
     fn close(&mut self, name: &str) {
         let same = |open: &&str| open.eq_ignore_ascii_case(name);
         let Some(at) = self.open.iter().rposition(same) else {
             return;
         };
         if is_one_of(name, &FORMATTING) {
-            // What stands in it stays open.
+            // Its content stays open.
             self.open.remove(at);
             return;
         }
@@ -292,7 +291,7 @@ impl<'a> Estimate<'a> {
     }
 }
 
-/// At most as many as there are: every one is followed by a blank, a slash or a quote.
+/// An upper bound: each is followed by a blank, a slash or a quote.
 fn attributes(text: &str) -> usize {
     text.split(|c: char| c.is_ascii_whitespace() || matches!(c, '/' | '"' | '\''))
         .filter(|part| !part.is_empty())
@@ -307,7 +306,7 @@ pub(super) fn is_too_costly(html: &str) -> bool {
         |tag| {
             let mut estimate = estimate.borrow_mut();
             estimate.tag(tag);
-            // In drawings and formulas scripts are elements like others.
+            // In drawings and formulas scripts are ordinary elements.
             estimate.foreign == 0
         },
         |text| estimate.borrow_mut().text(text),

@@ -1,4 +1,4 @@
-//! HTML to Markdown: the article where there is one, else the whole page without its furniture.
+//! HTML to Markdown: the article if there is one, else the whole page without navigation.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use dom_smoothie::{Config, Readability, TextMode};
 use url::Url;
 
 use super::cost::{self, COMMENT, FORMATTING, scan};
-use super::{Kind, Page};
+use super::{PageKind, WebPage};
 
 /// Larger pages are cut: nobody reads them, and parsing grows with them.
 pub(super) const MAX_HTML: usize = 4 << 20;
@@ -17,14 +17,14 @@ const FURNITURE: [&str; 15] = [
     "button", "select", "input", "dialog", "object",
 ];
 
-pub(super) fn read(html: &str, url: &Url) -> Page {
+pub(super) fn read(html: &str, url: &Url) -> WebPage {
     let html = without_controls(cut(html));
     let html = html.as_ref();
     if cost::is_too_costly(html) {
-        return Page {
+        return WebPage {
             title: String::new(),
             text: strip(html),
-            kind: Kind::Html,
+            kind: PageKind::Html,
         };
     }
     let whole = Document::from(html);
@@ -38,10 +38,10 @@ pub(super) fn read(html: &str, url: &Url) -> Page {
         }
         _ => (title, body.to_owned()),
     };
-    Page {
+    WebPage {
         title: one_line(&title),
         text,
-        kind: Kind::Html,
+        kind: PageKind::Html,
     }
 }
 
@@ -55,8 +55,8 @@ fn article(html: &str, url: &Url) -> Option<(String, String)> {
     Some((article.title, article.text_content.trim().to_owned()))
 }
 
-/// Lists, tables of contents and short pages are no articles: when the reader took only a sliver
-/// of the page, the page itself says more.
+/// Lists, tables of contents and short pages are no articles: if the reader extracted only a small part, the
+/// whole page is more useful.
 fn is_enough(article: &str, body: &str) -> bool {
     !article.is_empty() && (article.len() >= 2_000 || article.len() * 3 >= body.len())
 }
@@ -68,7 +68,7 @@ fn cut(html: &str) -> &str {
     super::head(html, MAX_HTML)
 }
 
-/// Control characters are no text. The parser takes each for a piece of its own.
+/// Control characters are not text. The parser makes a separate node of each.
 fn without_controls(html: &str) -> Cow<'_, str> {
     let is_control = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     if !html.contains(is_control) {
@@ -93,7 +93,7 @@ fn one_line(text: &str) -> String {
     words.join(" ").chars().take(500).collect()
 }
 
-/// Whether the page has scripts, which may be what draws it.
+/// Whether the page has scripts, which may render it.
 pub(super) fn has_scripts(bytes: &[u8]) -> bool {
     let lower = bytes[..bytes.len().min(1 << 20)].to_ascii_lowercase();
     lower.windows(7).any(|window| window == b"<script")

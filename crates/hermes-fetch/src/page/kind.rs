@@ -1,10 +1,10 @@
-//! What kind of thing was fetched: by what the server says, and by its first bytes where the
-//! server does not know.
+//! Detects the kind of fetched content: by what the server says, and by its first bytes if the server does not
+//! know.
 
 use url::Url;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PageKind {
     Html,
     Json,
     /// Everything else that is text: plain, Markdown, CSV, XML, feeds, source code.
@@ -20,22 +20,22 @@ pub(super) fn mime(content_type: &str) -> Option<String> {
     (bare.contains('/')).then_some(bare)
 }
 
-pub(super) fn of(content_type: Option<&str>, bytes: &[u8], url: &Url) -> Kind {
-    // Some servers call everything HTML or text; these marks are unmistakable.
+pub(super) fn of(content_type: Option<&str>, bytes: &[u8], url: &Url) -> PageKind {
+    // Some servers declare everything as HTML or text; these signatures are unmistakable.
     if let Some(kind) = by_magic(bytes) {
         return kind;
     }
     let mime = content_type.and_then(mime).unwrap_or_default();
     match mime.as_str() {
-        "text/html" | "application/xhtml+xml" => Kind::Html,
-        "application/json" | "text/json" => Kind::Json,
-        _ if mime.ends_with("+json") => Kind::Json,
+        "text/html" | "application/xhtml+xml" => PageKind::Html,
+        "application/json" | "text/json" => PageKind::Json,
+        _ if mime.ends_with("+json") => PageKind::Json,
         "" | "application/octet-stream" | "application/x-download" | "binary/octet-stream" => {
             by_content(bytes, url)
         }
-        "text/plain" if looks_like_html(bytes) && !has_text_suffix(url) => Kind::Html,
-        _ if is_textual(&mime) && !is_binary(bytes) => Kind::Text,
-        _ => Kind::Binary,
+        "text/plain" if looks_like_html(bytes) && !has_text_suffix(url) => PageKind::Html,
+        _ if is_textual(&mime) && !is_binary(bytes) => PageKind::Text,
+        _ => PageKind::Binary,
     }
 }
 
@@ -60,29 +60,29 @@ fn is_textual(mime: &str) -> bool {
         )
 }
 
-fn by_magic(bytes: &[u8]) -> Option<Kind> {
+fn by_magic(bytes: &[u8]) -> Option<PageKind> {
     if let Some(mime) = crate::image::sniff(bytes) {
-        return Some(Kind::Image(mime));
+        return Some(PageKind::Image(mime));
     }
     let head = &bytes[..bytes.len().min(1024)];
-    // Readers allow junk in front of the mark.
+    // Readers allow junk before the signature.
     let pdf = head.windows(5).any(|window| window == b"%PDF-");
-    pdf.then_some(Kind::Pdf)
+    pdf.then_some(PageKind::Pdf)
 }
 
-fn by_content(bytes: &[u8], url: &Url) -> Kind {
+fn by_content(bytes: &[u8], url: &Url) -> PageKind {
     if is_binary(bytes) {
-        return Kind::Binary;
+        return PageKind::Binary;
     }
     let start = bytes.trim_ascii_start();
     if looks_like_html(bytes) && !has_text_suffix(url) {
-        Kind::Html
+        PageKind::Html
     } else if matches!(start.first(), Some(b'{' | b'['))
         && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
     {
-        Kind::Json
+        PageKind::Json
     } else {
-        Kind::Text
+        PageKind::Text
     }
 }
 
@@ -109,7 +109,7 @@ fn looks_like_html(bytes: &[u8]) -> bool {
         && !head.starts_with(b"<!--#")
 }
 
-/// Text has no NUL, except in UTF-16, which begins with its mark.
+/// Text contains no NUL, except in UTF-16, which begins with a byte order mark.
 fn is_binary(bytes: &[u8]) -> bool {
     let head = &bytes[..bytes.len().min(4096)];
     let wide = head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff");
@@ -120,7 +120,7 @@ fn is_binary(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn of(content_type: &str, bytes: &[u8]) -> Kind {
+    fn of(content_type: &str, bytes: &[u8]) -> PageKind {
         let content_type = (!content_type.is_empty()).then_some(content_type);
         super::of(content_type, bytes, &"https://x.test/a".parse().unwrap())
     }
@@ -128,27 +128,31 @@ mod tests {
     #[test]
     fn the_header_counts_unless_the_bytes_know_better() {
         for (content_type, bytes, kind) in [
-            ("text/html; charset=utf-8", &b"<p>x"[..], Kind::Html),
-            ("application/json", b"{}", Kind::Json),
-            ("application/problem+json", b"{}", Kind::Json),
-            ("application/rss+xml", b"<rss/>", Kind::Text),
-            ("text/markdown", b"# x", Kind::Text),
-            ("text/html", b"%PDF-1.7 ...", Kind::Pdf),
+            ("text/html; charset=utf-8", &b"<p>x"[..], PageKind::Html),
+            ("application/json", b"{}", PageKind::Json),
+            ("application/problem+json", b"{}", PageKind::Json),
+            ("application/rss+xml", b"<rss/>", PageKind::Text),
+            ("text/markdown", b"# x", PageKind::Text),
+            ("text/html", b"%PDF-1.7 ...", PageKind::Pdf),
             (
                 "text/plain",
                 b"\x89PNG\r\n\x1a\n....",
-                Kind::Image("image/png"),
+                PageKind::Image("image/png"),
             ),
-            ("text/plain", b"<!DOCTYPE html><p>x", Kind::Html),
-            ("text/plain", b"a\0b", Kind::Binary),
-            ("application/octet-stream", b"\n<!doctype HTML>", Kind::Html),
-            ("application/octet-stream", b"plain words", Kind::Text),
-            ("", b"[1, 2]", Kind::Json),
-            ("", b"[not json", Kind::Text),
-            ("", b"\x7fELF\x02\x01\x01\0\0", Kind::Binary),
-            ("", b"", Kind::Text),
-            ("application/zip", b"PK\x03\x04", Kind::Binary),
-            ("nonsense", b"words", Kind::Text),
+            ("text/plain", b"<!DOCTYPE html><p>x", PageKind::Html),
+            ("text/plain", b"a\0b", PageKind::Binary),
+            (
+                "application/octet-stream",
+                b"\n<!doctype HTML>",
+                PageKind::Html,
+            ),
+            ("application/octet-stream", b"plain words", PageKind::Text),
+            ("", b"[1, 2]", PageKind::Json),
+            ("", b"[not json", PageKind::Text),
+            ("", b"\x7fELF\x02\x01\x01\0\0", PageKind::Binary),
+            ("", b"", PageKind::Text),
+            ("application/zip", b"PK\x03\x04", PageKind::Binary),
+            ("nonsense", b"words", PageKind::Text),
         ] {
             assert_eq!(of(content_type, bytes), kind, "{content_type:?} {bytes:?}");
         }

@@ -1,4 +1,4 @@
-//! What was fetched, as text that a model can read.
+//! Fetched content as text that a model can read.
 
 mod charset;
 mod cost;
@@ -10,21 +10,21 @@ mod plain;
 use tokio::sync::Semaphore;
 use url::Url;
 
-use crate::Fetched;
-pub use kind::Kind;
+use crate::FetchResponse;
+pub use kind::PageKind;
 
 /// A page as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct WebPage {
     pub title: String,
     /// Markdown for HTML, otherwise the text itself.
     pub text: String,
-    pub kind: Kind,
+    pub kind: PageKind,
 }
 
 /// Why there is no text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PageError {
+pub enum WebPageError {
     #[error("this is an image ({mime}); look at it with vision_analyze and the same address")]
     Image { mime: String },
     #[error(
@@ -41,15 +41,15 @@ pub enum PageError {
     Broken(String),
 }
 
-/// Pages that are read at the same time, in the whole program: each may need some tens of megabytes.
+/// Maximum number of pages processed at the same time: each may need some tens of megabytes.
 const AT_ONCE: usize = 2;
 static READERS: Semaphore = Semaphore::const_new(AT_ONCE);
-/// Bytes of text that are looked at. Nobody is shown more than two million characters.
+/// Maximum number of bytes of text. Nobody is shown more than two million characters.
 const MAX_TEXT: usize = 8 << 20;
 
-/// Turns what was fetched into text, on a thread for such work. Whatever the bytes are, the worst
-/// outcome is an error.
-pub async fn read(fetched: Fetched) -> Result<Page, PageError> {
+/// Converts fetched content to text, on a blocking thread. Whatever the bytes are, the worst result is an
+/// error.
+pub async fn read(fetched: FetchResponse) -> Result<WebPage, WebPageError> {
     let permit = READERS.acquire().await;
     let work = tokio::task::spawn_blocking(move || {
         let content_type = fetched.content_type.as_deref();
@@ -59,7 +59,7 @@ pub async fn read(fetched: Fetched) -> Result<Page, PageError> {
     drop(permit);
     match outcome {
         Ok(page) => page,
-        Err(error) => Err(PageError::Broken(format!(
+        Err(error) => Err(WebPageError::Broken(format!(
             "reading it failed half way ({})",
             if error.is_panic() {
                 "a fault of the reader"
@@ -70,41 +70,41 @@ pub async fn read(fetched: Fetched) -> Result<Page, PageError> {
     }
 }
 
-/// The same here and now. `truncated`: more bytes would follow.
+/// The same synchronously. `truncated`: more bytes would follow.
 pub fn read_bytes(
     bytes: &[u8],
     content_type: Option<&str>,
     url: &Url,
     truncated: bool,
-) -> Result<Page, PageError> {
+) -> Result<WebPage, WebPageError> {
     let kind = kind::of(content_type, bytes, url);
     let page = match kind {
-        Kind::Image(mime) => {
-            return Err(PageError::Image {
+        PageKind::Image(mime) => {
+            return Err(WebPageError::Image {
                 mime: mime.to_owned(),
             });
         }
-        Kind::Binary => {
+        PageKind::Binary => {
             let mime = content_type
                 .and_then(kind::mime)
                 .unwrap_or("binary data".to_owned());
-            return Err(PageError::Binary { mime });
+            return Err(WebPageError::Binary { mime });
         }
-        Kind::Pdf if truncated => return Err(PageError::TooLarge { limit: bytes.len() }),
-        Kind::Pdf => pdf::read(bytes)?,
-        Kind::Html => {
+        PageKind::Pdf if truncated => return Err(WebPageError::TooLarge { limit: bytes.len() }),
+        PageKind::Pdf => pdf::read(bytes)?,
+        PageKind::Html => {
             let head = &bytes[..bytes.len().min(html::MAX_HTML)];
             html::read(&charset::decode(head, content_type, true), url)
         }
-        Kind::Json => plain::json(charset::decode(text_part(bytes), content_type, false)),
-        Kind::Text => plain::text(charset::decode(text_part(bytes), content_type, false)),
+        PageKind::Json => plain::json(charset::decode(text_part(bytes), content_type, false)),
+        PageKind::Text => plain::text(charset::decode(text_part(bytes), content_type, false)),
     };
     let text = tidy(&drop_inline_images(&page.text));
     if text.is_empty() {
-        let scripted = kind == Kind::Html && html::has_scripts(bytes);
-        return Err(PageError::Empty { scripted });
+        let scripted = kind == PageKind::Html && html::has_scripts(bytes);
+        return Err(WebPageError::Empty { scripted });
     }
-    Ok(Page { text, ..page })
+    Ok(WebPage { text, ..page })
 }
 
 fn text_part(bytes: &[u8]) -> &[u8] {
@@ -116,8 +116,8 @@ fn head(text: &str, limit: usize) -> &str {
     &text[..text.floor_char_boundary(limit)]
 }
 
-/// Images inside the text (`data:` addresses) are thousands of characters that say nothing. What
-/// they are called stays; links to images on the web stay whole.
+/// Inline images (`data:` addresses) are thousands of meaningless characters. Their names are kept; links to
+/// images on the web are kept completely.
 pub fn drop_inline_images(text: &str) -> String {
     const MARK: &str = "data:image/";
     if !text.contains(MARK) {
@@ -147,10 +147,10 @@ pub fn drop_inline_images(text: &str) -> String {
     out
 }
 
-/// How far behind an image its closing parenthesis is looked for.
+/// How far after an image its closing parenthesis is searched.
 const TITLE: usize = 1_000;
 
-/// Writes `[IMAGE: alt]` for what stood between `before` and `rest`.
+/// Writes `[IMAGE: alt]` for what was between `before` and `rest`.
 fn push_placeholder(out: &mut String, before: &str, rest: &mut &str) {
     let opening = before.trim_end_matches([' ', '<']);
     let Some(before_paren) = opening.strip_suffix('(') else {
@@ -158,7 +158,7 @@ fn push_placeholder(out: &mut String, before: &str, rest: &mut &str) {
         out.push_str("[IMAGE]");
         return;
     };
-    // Up to the parenthesis that closes the link, over an optional title.
+    // Up to the parenthesis that closes the link, past an optional title.
     let line = head(rest, TITLE).lines().next().unwrap_or_default();
     if let Some(close) = line.find(')') {
         *rest = &rest[close + 1..];

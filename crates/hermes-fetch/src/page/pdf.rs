@@ -1,5 +1,5 @@
-//! PDFs as text. A PDF places glyphs; lines and words are put together again from where they are
-//! placed. Tables and columns come out in the order of the file.
+//! PDFs as text. A PDF places glyphs; lines and words are reconstructed from their positions. Tables and
+//! columns appear in file order.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,27 +7,27 @@ use std::fmt::Write as _;
 use lopdf::content::Content;
 use lopdf::{Dictionary, Document, Encoding, LoadOptions, Object, ObjectId};
 
-use super::{Kind, Page, PageError};
+use super::{PageKind, WebPage, WebPageError};
 
-/// What a single packed stream may unpack to.
+/// Maximum unpacked size of a single stream.
 const MAX_STREAM: usize = 8 << 20;
-/// What the drawing of one page may unpack to, and that of all of them: each operation in it is kept
-/// as an object of some tens of bytes while the page is read.
+/// Maximum unpacked size of the content of one page, and of all of them: each operation is kept as an object of
+/// some tens of bytes while the page is read.
 const MAX_DRAWING: usize = 2 << 20;
 const MAX_DRAWINGS: usize = 64 << 20;
 const MAX_PAGES: usize = 1_000;
 /// Text beyond this is not read.
 const MAX_TEXT: usize = 4 << 20;
 
-pub(super) fn read(bytes: &[u8]) -> Result<Page, PageError> {
+pub(super) fn read(bytes: &[u8]) -> Result<WebPage, WebPageError> {
     let options = LoadOptions {
         max_decompressed_size: Some(MAX_STREAM),
         ..LoadOptions::default()
     };
     let document = Document::load_mem_with_options(bytes, options)
-        .map_err(|error| PageError::Pdf(error.to_string()))?;
+        .map_err(|error| WebPageError::Pdf(error.to_string()))?;
     if document.is_encrypted() && document.encryption_state.is_none() {
-        return Err(PageError::Pdf("it is locked with a password".to_owned()));
+        return Err(WebPageError::Pdf("it is locked with a password".to_owned()));
     }
     let pages = document.get_pages();
     let count = pages.len();
@@ -64,7 +64,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Page, PageError> {
         }
     }
     if text.trim().is_empty() {
-        return Err(PageError::Pdf(format!(
+        return Err(WebPageError::Pdf(format!(
             "none of its {count} pages has text ({failed} are damaged); \
              it may be scanned: look at a picture of it with vision_analyze"
         )));
@@ -75,10 +75,10 @@ pub(super) fn read(bytes: &[u8]) -> Result<Page, PageError> {
             "\n\n[{failed} of {count} pages are damaged and missing]"
         );
     }
-    Ok(Page {
+    Ok(WebPage {
         title: title(&document).unwrap_or_default(),
         text,
-        kind: Kind::Pdf,
+        kind: PageKind::Pdf,
     })
 }
 
@@ -91,7 +91,7 @@ fn title(document: &Document) -> Option<String> {
     Some(title.trim().chars().take(500).collect())
 }
 
-/// A font, as far as text needs it.
+/// The parts of a font that text needs.
 struct Font<'a> {
     encoding: Option<Encoding<'a>>,
     /// Widths of single-byte codes in thousandths of the size.
@@ -104,14 +104,14 @@ fn page_text(document: &Document, page: ObjectId, drawn: &mut usize) -> lopdf::R
         .into_iter()
         .map(|(name, font)| (name, read_font(document, font)))
         .collect();
-    // Counted also where it fails: a bomb costs its limit.
+    // Counted even if it fails: a bomb costs its limit.
     *drawn += MAX_DRAWING / 64;
     let content = document
         .get_page_content_with_limit(page, MAX_DRAWING)
         .inspect_err(|_| *drawn += MAX_DRAWING)?;
     *drawn += content.len();
     let content = Content::decode(&content)?;
-    let mut pen = Pen::default();
+    let mut pen = PdfTextWriter::default();
     for operation in &content.operations {
         let number = |at: usize| {
             operation
@@ -184,9 +184,9 @@ fn as_number(object: &Object) -> Option<f32> {
     }
 }
 
-/// Where the next glyph goes, and what was written so far.
+/// The position of the next glyph, and the text so far.
 #[derive(Default)]
-struct Pen<'a> {
+struct PdfTextWriter<'a> {
     out: String,
     font: Option<&'a Font<'a>>,
     size: f32,
@@ -194,13 +194,13 @@ struct Pen<'a> {
     scale: (f32, f32),
     /// Start of the current line.
     line: (f32, f32),
-    /// Behind the last glyph.
+    /// After the last glyph.
     x: f32,
-    /// Height of the last glyph that was written.
+    /// Height of the last glyph.
     last_y: Option<f32>,
 }
 
-impl Pen<'_> {
+impl PdfTextWriter<'_> {
     fn begin(&mut self) {
         self.scale = (1.0, 1.0);
         self.place(1.0, 1.0, 0.0, 0.0);
@@ -271,7 +271,7 @@ impl Pen<'_> {
         }
     }
 
-    /// A number between two pieces moves them apart; by a fifth of the size it is a space.
+    /// A number between two pieces moves them apart; from a fifth of the size on it is a space.
     fn kern(&mut self, thousandths: f32) {
         self.x -= thousandths / 1000.0 * self.size * self.scale.0;
         if thousandths < -180.0 {
@@ -306,7 +306,7 @@ impl Pen<'_> {
     }
 }
 
-/// Letters that print as one glyph are several letters to a reader.
+/// Ligatures are several letters to a reader.
 fn ligature(c: char) -> Option<&'static str> {
     Some(match c {
         'ﬀ' => "ff",

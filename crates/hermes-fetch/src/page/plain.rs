@@ -1,21 +1,21 @@
-//! Text that is text already.
+//! Plain text and JSON.
 
-use super::{Kind, Page};
+use super::{PageKind, WebPage};
 
-/// A line of JSON longer than this is laid out.
+/// JSON with a longer line is formatted.
 const LONG_LINE: usize = 400;
-/// Larger JSON stays as it is: laying it out may make it a hundred times as long.
+/// Larger JSON stays as it is: formatting may make it a hundred times as long.
 const MAX_LAID_OUT: usize = 256 << 10;
 
-pub(super) fn text(text: String) -> Page {
-    Page {
+pub(super) fn text(text: String) -> WebPage {
+    WebPage {
         title: String::new(),
         text,
-        kind: Kind::Text,
+        kind: PageKind::Text,
     }
 }
 
-pub(super) fn json(text: String) -> Page {
+pub(super) fn json(text: String) -> WebPage {
     let laid_out = text.lines().all(|line| line.len() <= LONG_LINE);
     let pretty = if laid_out || text.len() > MAX_LAID_OUT {
         None
@@ -24,9 +24,9 @@ pub(super) fn json(text: String) -> Page {
             .ok()
             .and_then(|value| serde_json::to_string_pretty(&value).ok())
     };
-    Page {
+    WebPage {
         title: String::new(),
         text: pretty.unwrap_or(text),
-        kind: Kind::Json,
+        kind: PageKind::Json,
     }
 }

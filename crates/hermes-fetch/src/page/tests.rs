@@ -6,7 +6,7 @@ fn url() -> Url {
     "https://example.org/dir/page".parse().unwrap()
 }
 
-fn html(text: &str) -> Result<Page, PageError> {
+fn html(text: &str) -> Result<WebPage, WebPageError> {
     read_bytes(
         text.as_bytes(),
         Some("text/html; charset=utf-8"),
@@ -70,15 +70,15 @@ fn a_page_that_is_no_article_is_read_whole() {
 fn pages_without_text_say_why() {
     assert_eq!(
         html("<html><body><div id=root></div><script src=/app.js></script></body></html>"),
-        Err(PageError::Empty { scripted: true })
+        Err(WebPageError::Empty { scripted: true })
     );
-    assert_eq!(html(""), Err(PageError::Empty { scripted: false }));
+    assert_eq!(html(""), Err(WebPageError::Empty { scripted: false }));
     let image = read_bytes(b"\x89PNG\r\n\x1a\n", Some("text/html"), &url(), false);
     assert!(image.unwrap_err().to_string().contains("vision_analyze"));
     let binary = read_bytes(b"PK\x03\x04", Some("application/zip"), &url(), false);
     assert!(binary.unwrap_err().to_string().contains("application/zip"));
     let cut = read_bytes(b"%PDF-1.4", Some("application/pdf"), &url(), true);
-    assert!(matches!(cut, Err(PageError::TooLarge { .. })));
+    assert!(matches!(cut, Err(WebPageError::TooLarge { .. })));
 }
 
 #[test]

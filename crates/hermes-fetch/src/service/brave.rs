@@ -3,17 +3,17 @@
 use reqwest::Method;
 use reqwest::header::HeaderMap;
 
-use super::{Ask, Hit, SEARCH_TIME, ServiceError, header, list, text};
+use super::{SEARCH_TIME, ServiceError, ServiceRequest, WebHit, header, list, text};
 
 const USUAL: &str = "https://api.search.brave.com";
-/// What the service allows.
+/// Limit of the service.
 const MOST: usize = 20;
 
 pub(super) async fn search(
-    ask: &Ask<'_>,
+    ask: &ServiceRequest<'_>,
     query: &str,
     limit: usize,
-) -> Result<Vec<Hit>, ServiceError> {
+) -> Result<Vec<WebHit>, ServiceError> {
     let key = ask.key(ask.access().brave.as_ref())?;
     let mut headers = HeaderMap::new();
     header(&mut headers, "x-subscription-token", key)?;
@@ -30,7 +30,7 @@ pub(super) async fn search(
         .await?;
     Ok(list(&answer, "/web/results")
         .iter()
-        .map(|hit| Hit {
+        .map(|hit| WebHit {
             title: plain(&text(hit, "title")),
             url: text(hit, "url"),
             description: plain(&text(hit, "description")),
@@ -38,7 +38,7 @@ pub(super) async fn search(
         .collect())
 }
 
-/// Without the marks that Brave puts around found words.
+/// Removes the tags that Brave puts around matches.
 fn plain(text: &str) -> String {
     text.replace("<strong>", "").replace("</strong>", "")
 }

@@ -7,20 +7,20 @@ use reqwest::header::{ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderVa
 use url::Url;
 use url::form_urlencoded;
 
-use super::{Ask, Hit, SEARCH_TIME, ServiceError};
+use super::{SEARCH_TIME, ServiceError, ServiceRequest, WebHit};
 
 const USUAL: &str = "https://html.duckduckgo.com";
-/// Pages that are asked for to fill a large limit.
+/// Maximum number of pages requested to fill a large limit.
 const MOST_PAGES: usize = 3;
 /// The plain page is served to such browsers.
 const BROWSER: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
 
 pub(super) async fn search(
-    ask: &Ask<'_>,
+    ask: &ServiceRequest<'_>,
     query: &str,
     limit: usize,
-) -> Result<Vec<Hit>, ServiceError> {
-    let mut hits: Vec<Hit> = Vec::new();
+) -> Result<Vec<WebHit>, ServiceError> {
+    let mut hits: Vec<WebHit> = Vec::new();
     let mut form = vec![
         ("q".to_owned(), query.to_owned()),
         ("b".to_owned(), String::new()),
@@ -42,12 +42,15 @@ pub(super) async fn search(
 }
 
 struct ResultPage {
-    hits: Vec<Hit>,
+    hits: Vec<WebHit>,
     /// The form behind "next page".
     next: Option<Vec<(String, String)>>,
 }
 
-async fn fetch(ask: &Ask<'_>, form: &[(String, String)]) -> Result<ResultPage, ServiceError> {
+async fn fetch(
+    ask: &ServiceRequest<'_>,
+    form: &[(String, String)],
+) -> Result<ResultPage, ServiceError> {
     let url = ask.url(ask.access().duckduckgo_url.as_deref(), USUAL, "/html/")?;
     let mut headers = HeaderMap::new();
     headers.insert(USER_AGENT, HeaderValue::from_static(BROWSER));
@@ -91,7 +94,7 @@ fn parse(html: &str, status: u16) -> Result<ResultPage, ServiceError> {
         let Some(url) = link.attr("href").and_then(|href| target(&href)) else {
             continue;
         };
-        hits.push(Hit {
+        hits.push(WebHit {
             title: words(&link.text()),
             url,
             description: words(&result.select_single(".result__snippet").text()),
@@ -113,7 +116,7 @@ fn parse(html: &str, status: u16) -> Result<ResultPage, ServiceError> {
     })
 }
 
-/// The page behind a result's link, which may lead over DuckDuckGo itself.
+/// The target of a result's link, which may redirect through DuckDuckGo itself.
 fn target(href: &str) -> Option<String> {
     let base = Url::parse("https://duckduckgo.com/").ok()?;
     let url = base.join(href).ok()?;
@@ -121,7 +124,7 @@ fn target(href: &str) -> Option<String> {
         .host_str()
         .is_some_and(|host| host == "duckduckgo.com" || host.ends_with(".duckduckgo.com"));
     let url = if own {
-        // Advertisements lead over /y.js.
+        // Advertisements redirect through /y.js.
         let inner = url.query_pairs().find(|(name, _)| name == "uddg")?.1;
         Url::parse(&inner).ok()?
     } else {
@@ -142,7 +145,7 @@ fn next(page: &Document) -> Option<Vec<(String, String)>> {
                 ))
             })
             .collect();
-        // The form for the page before this one has no offset that grows.
+        // The form for the previous page has no increasing offset.
         let forward = fields
             .iter()
             .any(|(name, value)| name == "s" && value.parse::<u32>().is_ok_and(|at| at > 0));
@@ -175,12 +178,12 @@ mod tests {
         assert_eq!(
             page.hits,
             [
-                Hit {
+                WebHit {
                     title: "Rust Language".to_owned(),
                     url: "https://www.rust-lang.org/?a=1".to_owned(),
                     description: "A language & its tools.".to_owned(),
                 },
-                Hit {
+                WebHit {
                     title: "The Book".to_owned(),
                     url: "https://doc.rust-lang.org/book/".to_owned(),
                     description: String::new(),

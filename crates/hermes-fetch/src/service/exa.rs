@@ -6,15 +6,16 @@ use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
 use super::{
-    Ask, EXTRACT_TIME, Extracted, Hit, SEARCH_TIME, ServiceError, header, joined, list, text,
+    EXTRACT_TIME, Extracted, SEARCH_TIME, ServiceError, ServiceRequest, WebHit, header, joined,
+    list, text,
 };
 
 const USUAL: &str = "https://api.exa.ai";
-/// What the service allows.
+/// Limit of the service.
 const MOST: usize = 100;
 
 async fn post(
-    ask: &Ask<'_>,
+    ask: &ServiceRequest<'_>,
     path: &str,
     body: Value,
     time: Duration,
@@ -27,10 +28,10 @@ async fn post(
 }
 
 pub(super) async fn search(
-    ask: &Ask<'_>,
+    ask: &ServiceRequest<'_>,
     query: &str,
     limit: usize,
-) -> Result<Vec<Hit>, ServiceError> {
+) -> Result<Vec<WebHit>, ServiceError> {
     let body = json!({
         "query": query,
         "numResults": limit.min(MOST),
@@ -39,7 +40,7 @@ pub(super) async fn search(
     let answer = post(ask, "/search", body, SEARCH_TIME).await?;
     Ok(list(&answer, "/results")
         .iter()
-        .map(|hit| Hit {
+        .map(|hit| WebHit {
             title: text(hit, "title"),
             url: text(hit, "url"),
             description: joined(hit, "highlights", " "),
@@ -48,7 +49,7 @@ pub(super) async fn search(
 }
 
 pub(super) async fn extract(
-    ask: &Ask<'_>,
+    ask: &ServiceRequest<'_>,
     urls: &[String],
 ) -> Result<Vec<Extracted>, ServiceError> {
     let body = json!({ "urls": urls, "text": true });

@@ -1,4 +1,4 @@
-//! Firecrawl, hosted or one's own: `POST /v2/search`, `POST /v2/scrape`.
+//! Firecrawl, hosted or self-hosted: `POST /v2/search`, `POST /v2/scrape`.
 
 use std::time::Duration;
 
@@ -7,14 +7,16 @@ use futures_util::stream;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
-use super::{Ask, EXTRACT_TIME, Extracted, Hit, SEARCH_TIME, ServiceError, bearer, list, text};
+use super::{
+    EXTRACT_TIME, Extracted, SEARCH_TIME, ServiceError, ServiceRequest, WebHit, bearer, list, text,
+};
 
 const USUAL: &str = "https://api.firecrawl.dev";
-/// Pages that are read side by side.
+/// Maximum number of pages read concurrently.
 const AT_ONCE: usize = 3;
 
 async fn post(
-    ask: &Ask<'_>,
+    ask: &ServiceRequest<'_>,
     path: &str,
     body: Value,
     time: Duration,
@@ -39,20 +41,20 @@ async fn post(
 }
 
 pub(super) async fn search(
-    ask: &Ask<'_>,
+    ask: &ServiceRequest<'_>,
     query: &str,
     limit: usize,
-) -> Result<Vec<Hit>, ServiceError> {
+) -> Result<Vec<WebHit>, ServiceError> {
     let body = json!({ "query": query, "limit": limit });
     let answer = post(ask, "/v2/search", body, SEARCH_TIME).await?;
-    // Older instances answer with a plain list.
+    // Older instances return a plain list.
     let hits = match list(&answer, "/data/web") {
         [] => list(&answer, "/data"),
         hits => hits,
     };
     Ok(hits
         .iter()
-        .map(|hit| Hit {
+        .map(|hit| WebHit {
             title: text(hit, "title"),
             url: text(hit, "url"),
             description: text(hit, "description"),
@@ -60,7 +62,7 @@ pub(super) async fn search(
         .collect())
 }
 
-pub(super) async fn extract(ask: &Ask<'_>, urls: &[String]) -> Vec<Extracted> {
+pub(super) async fn extract(ask: &ServiceRequest<'_>, urls: &[String]) -> Vec<Extracted> {
     stream::iter(urls.to_vec())
         .map(|url| async move {
             let body = json!({ "url": url, "formats": ["markdown"] });
@@ -74,8 +76,8 @@ pub(super) async fn extract(ask: &Ask<'_>, urls: &[String]) -> Vec<Extracted> {
         .await
 }
 
-/// The page, unless the service was led astray on the way to it.
-fn page(ask: &Ask<'_>, url: &str, answer: &Value) -> Extracted {
+/// The page, unless the service was redirected to a forbidden address.
+fn page(ask: &ServiceRequest<'_>, url: &str, answer: &Value) -> Extracted {
     let data = answer.get("data").unwrap_or(answer);
     let metadata = data.get("metadata").unwrap_or(&Value::Null);
     let final_url = ["url", "sourceURL"]

@@ -1,7 +1,7 @@
 //! Services that search the web and read pages.
 //!
-//! Each speaks its vendor's documented interface; what they have in common is here: who is asked
-//! ([`Backend`], [`Selection`]), with which key ([`Access`]), and what comes back.
+//! Each uses its vendor's documented interface; what they share is here: which one is used ([`WebBackend`],
+//! [`Selection`]), with which key ([`ServiceAccess`]), and what it returns.
 
 mod brave;
 mod duckduckgo;
@@ -23,12 +23,12 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use crate::{Call, FetchError, Fetched, Fetcher, Guard};
+use crate::{FetchError, FetchResponse, Fetcher, ServiceCall, UrlGuard};
 pub use select::{Selection, select_extract, select_search};
 
-/// Who searches or reads pages.
+/// A search service or page reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Backend {
+pub enum WebBackend {
     Tavily,
     Exa,
     Parallel,
@@ -40,9 +40,9 @@ pub enum Backend {
     Native,
 }
 
-impl Backend {
-    /// By credentials: those that cost money were set up on purpose and come first; the last two
-    /// need nothing.
+impl WebBackend {
+    /// In order of preference by credentials: paid services were set up deliberately and come first; the last
+    /// two need nothing.
     pub const ALL: [Self; 8] = [
         Self::Tavily,
         Self::Exa,
@@ -54,7 +54,7 @@ impl Backend {
         Self::Native,
     ];
 
-    /// As config.yaml spells it.
+    /// As spelled in config.yaml.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tavily => "tavily",
@@ -76,7 +76,7 @@ impl Backend {
         }
     }
 
-    /// For people.
+    /// Display name.
     pub fn title(self) -> &'static str {
         match self {
             Self::Tavily => "Tavily",
@@ -101,7 +101,7 @@ impl Backend {
         )
     }
 
-    /// The variable without which it cannot work.
+    /// The variable that it requires.
     pub fn variable(self) -> Option<&'static str> {
         Some(match self {
             Self::Tavily => "TAVILY_API_KEY",
@@ -117,7 +117,7 @@ impl Backend {
 
 /// Keys and addresses of the services. `None`: not set up.
 #[derive(Clone, Default)]
-pub struct Access {
+pub struct ServiceAccess {
     pub tavily: Option<SecretString>,
     pub exa: Option<SecretString>,
     pub parallel: Option<SecretString>,
@@ -134,7 +134,7 @@ pub struct Access {
     pub parallel_mode: Option<String>,
 }
 
-impl Access {
+impl ServiceAccess {
     pub fn from_env(env: &Env) -> Self {
         let key = |name| env.credential(name).map(|(secret, _)| secret);
         let text = |name| {
@@ -162,29 +162,29 @@ impl Access {
     }
 
     /// Whether `backend` has what it needs.
-    pub fn has(&self, backend: Backend) -> bool {
+    pub fn has(&self, backend: WebBackend) -> bool {
         match backend {
-            Backend::Tavily => self.tavily.is_some(),
-            Backend::Exa => self.exa.is_some(),
-            Backend::Parallel => self.parallel.is_some(),
-            // One's own instance needs no key.
-            Backend::Firecrawl => self.firecrawl.is_some() || self.firecrawl_url.is_some(),
-            Backend::Searxng => self.searxng_url.is_some(),
-            Backend::Brave => self.brave.is_some(),
-            Backend::DuckDuckGo | Backend::Native => true,
+            WebBackend::Tavily => self.tavily.is_some(),
+            WebBackend::Exa => self.exa.is_some(),
+            WebBackend::Parallel => self.parallel.is_some(),
+            // A self-hosted instance needs no key.
+            WebBackend::Firecrawl => self.firecrawl.is_some() || self.firecrawl_url.is_some(),
+            WebBackend::Searxng => self.searxng_url.is_some(),
+            WebBackend::Brave => self.brave.is_some(),
+            WebBackend::DuckDuckGo | WebBackend::Native => true,
         }
     }
 }
 
 /// One result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hit {
+pub struct WebHit {
     pub title: String,
     pub url: String,
     pub description: String,
 }
 
-/// A page that a service read.
+/// A page read by a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extracted {
     pub url: String,
@@ -231,24 +231,24 @@ fn detail(message: &str) -> String {
     }
 }
 
-/// What a service may send back.
+/// Maximum size of a response.
 const MAX_ANSWER: usize = 20 << 20;
 const SEARCH_TIME: Duration = Duration::from_secs(30);
 const EXTRACT_TIME: Duration = Duration::from_mins(1);
 
-/// Asks the services. Cheap to clone.
+/// Calls the services. Cheap to clone.
 #[derive(Clone)]
 pub struct Services {
     fetcher: Fetcher,
-    access: Access,
-    /// Judges where a service says that it ended up.
-    pages: Option<Guard>,
+    access: ServiceAccess,
+    /// Checks the final address that a service reports.
+    pages: Option<UrlGuard>,
 }
 
 impl Services {
-    /// `fetcher` must let through what the person configured: a search service of one's own is
-    /// mostly on a private address.
-    pub fn new(fetcher: Fetcher, access: Access) -> Self {
+    /// `fetcher` must allow what the user configured: a self-hosted search service is usually on a private
+    /// address.
+    pub fn new(fetcher: Fetcher, access: ServiceAccess) -> Self {
         Self {
             fetcher,
             access,
@@ -256,40 +256,40 @@ impl Services {
         }
     }
 
-    /// Pages that `guard` would not let us read are not taken from a service either.
+    /// Pages that `guard` would refuse are not accepted from a service either.
     #[must_use]
-    pub fn guarded_by(self, guard: Guard) -> Self {
+    pub fn guarded_by(self, guard: UrlGuard) -> Self {
         Self {
             pages: Some(guard),
             ..self
         }
     }
 
-    pub fn access(&self) -> &Access {
+    pub fn access(&self) -> &ServiceAccess {
         &self.access
     }
 
     pub async fn search(
         &self,
-        backend: Backend,
+        backend: WebBackend,
         query: &str,
         limit: usize,
         cancel: &CancellationToken,
-    ) -> Result<Vec<Hit>, ServiceError> {
-        let ask = Ask {
+    ) -> Result<Vec<WebHit>, ServiceError> {
+        let ask = ServiceRequest {
             services: self,
             backend,
             cancel,
         };
         let mut hits = match backend {
-            Backend::Tavily => tavily::search(&ask, query, limit).await,
-            Backend::Exa => exa::search(&ask, query, limit).await,
-            Backend::Parallel => parallel::search(&ask, query, limit).await,
-            Backend::Firecrawl => firecrawl::search(&ask, query, limit).await,
-            Backend::Searxng => searxng::search(&ask, query, limit).await,
-            Backend::Brave => brave::search(&ask, query, limit).await,
-            Backend::DuckDuckGo => duckduckgo::search(&ask, query, limit).await,
-            Backend::Native => Err(ServiceError::Refused(
+            WebBackend::Tavily => tavily::search(&ask, query, limit).await,
+            WebBackend::Exa => exa::search(&ask, query, limit).await,
+            WebBackend::Parallel => parallel::search(&ask, query, limit).await,
+            WebBackend::Firecrawl => firecrawl::search(&ask, query, limit).await,
+            WebBackend::Searxng => searxng::search(&ask, query, limit).await,
+            WebBackend::Brave => brave::search(&ask, query, limit).await,
+            WebBackend::DuckDuckGo => duckduckgo::search(&ask, query, limit).await,
+            WebBackend::Native => Err(ServiceError::Refused(
                 "the built-in reader does not search; set web.search_backend to a search service"
                     .to_owned(),
             )),
@@ -299,23 +299,23 @@ impl Services {
         Ok(hits)
     }
 
-    /// Has `urls` read by a service: one entry for each, in their order.
+    /// Lets a service read `urls`: one entry for each, in order.
     pub async fn extract(
         &self,
-        backend: Backend,
+        backend: WebBackend,
         urls: &[String],
         cancel: &CancellationToken,
     ) -> Vec<Extracted> {
-        let ask = Ask {
+        let ask = ServiceRequest {
             services: self,
             backend,
             cancel,
         };
         let found = match backend {
-            Backend::Tavily => tavily::extract(&ask, urls).await,
-            Backend::Exa => exa::extract(&ask, urls).await,
-            Backend::Parallel => parallel::extract(&ask, urls).await,
-            Backend::Firecrawl => Ok(firecrawl::extract(&ask, urls).await),
+            WebBackend::Tavily => tavily::extract(&ask, urls).await,
+            WebBackend::Exa => exa::extract(&ask, urls).await,
+            WebBackend::Parallel => parallel::extract(&ask, urls).await,
+            WebBackend::Firecrawl => Ok(firecrawl::extract(&ask, urls).await),
             other => Err(ServiceError::Refused(format!(
                 "{} does not read pages",
                 other.title()
@@ -335,8 +335,8 @@ impl Services {
     }
 }
 
-/// One entry for each of `urls`: by address, and where a service spells it differently, by place.
-fn in_order(urls: &[String], found: Vec<Extracted>, backend: Backend) -> Vec<Extracted> {
+/// One entry for each of `urls`: by address, or by position if a service spells it differently.
+fn in_order(urls: &[String], found: Vec<Extracted>, backend: WebBackend) -> Vec<Extracted> {
     let mut found: Vec<Option<Extracted>> = found.into_iter().map(Some).collect();
     let mut out: Vec<Option<Extracted>> = vec![None; urls.len()];
     let same = |a: &str, b: &str| a.trim_end_matches('/') == b.trim_end_matches('/');
@@ -362,15 +362,15 @@ fn in_order(urls: &[String], found: Vec<Extracted>, backend: Backend) -> Vec<Ext
         .collect()
 }
 
-/// A conversation with one service.
-struct Ask<'a> {
+/// A request to one service.
+struct ServiceRequest<'a> {
     services: &'a Services,
-    backend: Backend,
+    backend: WebBackend,
     cancel: &'a CancellationToken,
 }
 
-impl Ask<'_> {
-    fn access(&self) -> &Access {
+impl ServiceRequest<'_> {
+    fn access(&self) -> &ServiceAccess {
         &self.services.access
     }
 
@@ -440,9 +440,9 @@ impl Ask<'_> {
         headers: HeaderMap,
         body: Option<Bytes>,
         timeout: Duration,
-    ) -> Result<Fetched, ServiceError> {
+    ) -> Result<FetchResponse, ServiceError> {
         let service = self.backend.title();
-        let call = Call {
+        let call = ServiceCall {
             method,
             url,
             headers,
@@ -483,7 +483,7 @@ fn bearer(headers: &mut HeaderMap, key: &SecretString) -> Result<(), ServiceErro
     header(headers, "authorization", &value)
 }
 
-/// What a service says about its refusal, short and without secrets.
+/// A service's error message, shortened and without secrets.
 fn complaint(body: &[u8]) -> String {
     fn find(value: &Value) -> Option<String> {
         match value {

@@ -6,15 +6,16 @@ use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
 use super::{
-    Ask, EXTRACT_TIME, Extracted, Hit, SEARCH_TIME, ServiceError, header, joined, list, text,
+    EXTRACT_TIME, Extracted, SEARCH_TIME, ServiceError, ServiceRequest, WebHit, header, joined,
+    list, text,
 };
 
 const USUAL: &str = "https://api.parallel.ai";
-/// What the service is known to allow.
+/// Known limit of the service.
 const MOST: usize = 20;
 
 async fn post(
-    ask: &Ask<'_>,
+    ask: &ServiceRequest<'_>,
     path: &str,
     body: Value,
     time: Duration,
@@ -26,7 +27,7 @@ async fn post(
     ask.post(url, headers, &body, time).await
 }
 
-/// The mode as the service names it today; the words of its beta are still in people's settings.
+/// The current name of the mode; users' settings may still contain the beta names.
 fn mode(configured: Option<&str>) -> &'static str {
     match configured
         .unwrap_or_default()
@@ -42,10 +43,10 @@ fn mode(configured: Option<&str>) -> &'static str {
 }
 
 pub(super) async fn search(
-    ask: &Ask<'_>,
+    ask: &ServiceRequest<'_>,
     query: &str,
     limit: usize,
-) -> Result<Vec<Hit>, ServiceError> {
+) -> Result<Vec<WebHit>, ServiceError> {
     let body = json!({
         "objective": query,
         "search_queries": [query],
@@ -55,7 +56,7 @@ pub(super) async fn search(
     let answer = post(ask, "/v1/search", body, SEARCH_TIME).await?;
     Ok(list(&answer, "/results")
         .iter()
-        .map(|hit| Hit {
+        .map(|hit| WebHit {
             title: text(hit, "title"),
             url: text(hit, "url"),
             description: joined(hit, "excerpts", " "),
@@ -64,7 +65,7 @@ pub(super) async fn search(
 }
 
 pub(super) async fn extract(
-    ask: &Ask<'_>,
+    ask: &ServiceRequest<'_>,
     urls: &[String],
 ) -> Result<Vec<Extracted>, ServiceError> {
     let body = json!({ "urls": urls, "advanced_settings": { "full_content": true } });

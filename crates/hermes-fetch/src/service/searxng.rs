@@ -1,16 +1,16 @@
-//! SearXNG, one's own metasearch: `GET /search?format=json`.
+//! SearXNG, self-hosted metasearch: `GET /search?format=json`.
 
 use reqwest::Method;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use super::{Ask, Hit, SEARCH_TIME, ServiceError, list, text};
+use super::{SEARCH_TIME, ServiceError, ServiceRequest, WebHit, list, text};
 
 pub(super) async fn search(
-    ask: &Ask<'_>,
+    ask: &ServiceRequest<'_>,
     query: &str,
     limit: usize,
-) -> Result<Vec<Hit>, ServiceError> {
+) -> Result<Vec<WebHit>, ServiceError> {
     let Some(base) = ask.access().searxng_url.as_deref() else {
         return Err(ServiceError::NotSetUp {
             service: ask.backend.title(),
@@ -39,12 +39,12 @@ pub(super) async fn search(
     })?;
     let mut hits: Vec<&Value> = list(&answer, "/results").iter().collect();
     let score = |hit: &Value| hit.get("score").and_then(Value::as_f64).unwrap_or(0.0);
-    // Equal ones stay in the order of the service.
+    // Equal ones keep the order of the service.
     hits.sort_by(|a, b| score(b).total_cmp(&score(a)));
     Ok(hits
         .into_iter()
         .take(limit)
-        .map(|hit| Hit {
+        .map(|hit| WebHit {
             title: text(hit, "title"),
             url: text(hit, "url"),
             description: text(hit, "content"),

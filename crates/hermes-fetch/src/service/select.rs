@@ -1,47 +1,47 @@
-//! Who is asked: the key for the job (`web.search_backend`, `web.extract_backend`), then the shared
-//! one (`web.backend`), then whoever has credentials, then who needs none.
+//! Selects a service: the specific setting (`web.search_backend`, `web.extract_backend`), then the shared one
+//! (`web.backend`), then one with credentials, then one that needs none.
 
 use hermes_config::schema::Web;
 
-use super::{Access, Backend};
+use super::{ServiceAccess, WebBackend};
 
-/// The choice, and what is to be said about it.
+/// The selection, and a note about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
-    pub backend: Backend,
-    /// Why it is not what the settings name.
+    pub backend: WebBackend,
+    /// Why it differs from the settings.
     pub remark: Option<String>,
 }
 
-pub fn select_search(web: &Web, access: &Access) -> Selection {
+pub fn select_search(web: &Web, access: &ServiceAccess) -> Selection {
     let named = [
         ("web.search_backend", web.search_backend.as_str()),
         ("web.backend", web.backend.as_str()),
     ];
-    select(&named, access, Backend::searches, Backend::DuckDuckGo)
+    select(&named, access, WebBackend::searches, WebBackend::DuckDuckGo)
 }
 
-pub fn select_extract(web: &Web, access: &Access) -> Selection {
+pub fn select_extract(web: &Web, access: &ServiceAccess) -> Selection {
     let named = [
         ("web.extract_backend", web.extract_backend.as_str()),
         ("web.backend", web.backend.as_str()),
     ];
-    select(&named, access, Backend::extracts, Backend::Native)
+    select(&named, access, WebBackend::extracts, WebBackend::Native)
 }
 
 fn select(
     named: &[(&str, &str)],
-    access: &Access,
-    can: fn(Backend) -> bool,
-    last: Backend,
+    access: &ServiceAccess,
+    can: fn(WebBackend) -> bool,
+    last: WebBackend,
 ) -> Selection {
     let mut remark = None;
     for (key, name) in named.iter().filter(|(_, name)| !name.is_empty()) {
-        let problem = match Backend::from_name(name) {
+        let problem = match WebBackend::from_name(name) {
             Some(backend) if can(backend) && access.has(backend) => {
                 return Selection { backend, remark };
             }
-            // The shared key names who searches; pages are then read here.
+            // The shared setting names the search service; pages are then read here.
             Some(backend) if !can(backend) => {
                 if *key == "web.backend" {
                     continue;
@@ -57,7 +57,7 @@ fn select(
         };
         remark.get_or_insert(problem);
     }
-    let backend = Backend::ALL
+    let backend = WebBackend::ALL
         .into_iter()
         .find(|&backend| backend.variable().is_some() && can(backend) && access.has(backend))
         .unwrap_or(last);
@@ -77,10 +77,10 @@ mod tests {
         }
     }
 
-    fn access(names: &[&str]) -> Access {
+    fn access(names: &[&str]) -> ServiceAccess {
         let has = |name: &str| names.contains(&name);
         let key = |name: &str| has(name).then(|| "key".to_owned().into());
-        Access {
+        ServiceAccess {
             tavily: key("tavily"),
             exa: key("exa"),
             parallel: key("parallel"),
@@ -88,13 +88,13 @@ mod tests {
             brave: key("brave"),
             searxng_url: has("searxng").then(|| "http://x".to_owned()),
             firecrawl_url: has("own firecrawl").then(|| "http://x".to_owned()),
-            ..Access::default()
+            ..ServiceAccess::default()
         }
     }
 
     #[test]
     fn config_then_credentials_then_nothing_needed() {
-        use Backend::{Brave, DuckDuckGo, Exa, Firecrawl, Native, Searxng, Tavily};
+        use WebBackend::{Brave, DuckDuckGo, Exa, Firecrawl, Native, Searxng, Tavily};
         for (settings, keys, search, extract) in [
             (web("", "", ""), &[][..], DuckDuckGo, Native),
             (web("", "", ""), &["brave"], Brave, Native),
@@ -135,7 +135,7 @@ mod tests {
         assert!(told(select_search(&web("gogle", "", ""), &none)).contains("gogle"));
         assert!(told(select_extract(&web("", "", "brave-free"), &none)).contains("Brave"));
         let both = select_search(&web("tavily", "exa", ""), &access(&["tavily"]));
-        assert_eq!(both.backend, Backend::Tavily);
+        assert_eq!(both.backend, WebBackend::Tavily);
         assert!(both.remark.unwrap().contains("EXA_API_KEY"));
     }
 }

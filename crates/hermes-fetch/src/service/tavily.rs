@@ -4,14 +4,16 @@ use reqwest::header::HeaderMap;
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 
-use super::{Ask, EXTRACT_TIME, Extracted, Hit, SEARCH_TIME, ServiceError, bearer, list, text};
+use super::{
+    EXTRACT_TIME, Extracted, SEARCH_TIME, ServiceError, ServiceRequest, WebHit, bearer, list, text,
+};
 
 const USUAL: &str = "https://api.tavily.com";
-/// What the service allows.
+/// Limit of the service.
 const MOST: usize = 20;
 
 async fn post(
-    ask: &Ask<'_>,
+    ask: &ServiceRequest<'_>,
     path: &str,
     mut body: Value,
     time: std::time::Duration,
@@ -19,17 +21,17 @@ async fn post(
     let key = ask.key(ask.access().tavily.as_ref())?;
     let mut headers = HeaderMap::new();
     bearer(&mut headers, key)?;
-    // Relays that were set up for older clients look for the key here.
+    // Relays set up for older clients expect the key here.
     body["api_key"] = key.expose_secret().into();
     let url = ask.url(ask.access().tavily_url.as_deref(), USUAL, path)?;
     ask.post(url, headers, &body, time).await
 }
 
 pub(super) async fn search(
-    ask: &Ask<'_>,
+    ask: &ServiceRequest<'_>,
     query: &str,
     limit: usize,
-) -> Result<Vec<Hit>, ServiceError> {
+) -> Result<Vec<WebHit>, ServiceError> {
     let body = json!({
         "query": query,
         "max_results": limit.min(MOST),
@@ -39,7 +41,7 @@ pub(super) async fn search(
     let answer = post(ask, "/search", body, SEARCH_TIME).await?;
     Ok(list(&answer, "/results")
         .iter()
-        .map(|hit| Hit {
+        .map(|hit| WebHit {
             title: text(hit, "title"),
             url: text(hit, "url"),
             description: text(hit, "content"),
@@ -48,7 +50,7 @@ pub(super) async fn search(
 }
 
 pub(super) async fn extract(
-    ask: &Ask<'_>,
+    ask: &ServiceRequest<'_>,
     urls: &[String],
 ) -> Result<Vec<Extracted>, ServiceError> {
     let body = json!({ "urls": urls, "include_images": false, "format": "markdown" });

@@ -8,20 +8,22 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use hermes_config::Home;
 use hermes_config::schema::WebsiteBlocklist;
-use hermes_fetch::{Blocked, Blocklist, FetchError, Fetcher, Guard, Policy, Want};
+use hermes_fetch::{
+    BlockedUrl, Blocklist, FetchError, FetchOptions, Fetcher, GuardPolicy, UrlGuard,
+};
 use hermes_testkit::web_server::{Page, WebServer};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Directory, WANT, http, internet, open};
 
-async fn get(fetcher: &Fetcher, url: &str) -> Result<hermes_fetch::Fetched, FetchError> {
+async fn get(fetcher: &Fetcher, url: &str) -> Result<hermes_fetch::FetchResponse, FetchError> {
     fetcher.get(url, &WANT, &CancellationToken::new()).await
 }
 
 #[tokio::test]
 async fn loopback_is_closed_by_default_and_nothing_is_asked() {
     let server = WebServer::start(|_| Page::html("secret"));
-    let fetcher = Fetcher::new(Guard::new(Policy::default()), http());
+    let fetcher = Fetcher::new(UrlGuard::new(GuardPolicy::default()), http());
     let port = server.port();
     for host in [
         "127.0.0.1",
@@ -34,7 +36,7 @@ async fn loopback_is_closed_by_default_and_nothing_is_asked() {
     ] {
         let found = get(&fetcher, &format!("http://{host}:{port}/")).await;
         assert!(
-            matches!(found, Err(FetchError::Blocked(Blocked::Private { .. }))),
+            matches!(found, Err(FetchError::Blocked(BlockedUrl::Private { .. }))),
             "{host}: {found:?}"
         );
     }
@@ -100,7 +102,7 @@ async fn a_name_that_changes_its_mind_gains_nothing() {
     );
     let again = get(&fetcher, &format!("http://rebind.test:{port}/")).await;
     assert!(
-        matches!(again, Err(FetchError::Blocked(Blocked::Private { .. }))),
+        matches!(again, Err(FetchError::Blocked(BlockedUrl::Private { .. }))),
         "{again:?}"
     );
 
@@ -108,7 +110,7 @@ async fn a_name_that_changes_its_mind_gains_nothing() {
     let fetcher = Fetcher::new(internet(names), http());
     let hop = get(&fetcher, &format!("http://rebind.test:{port}/again")).await;
     assert!(
-        matches!(hop, Err(FetchError::Blocked(Blocked::Private { .. }))),
+        matches!(hop, Err(FetchError::Blocked(BlockedUrl::Private { .. }))),
         "{hop:?}"
     );
     assert!(server.asked().iter().all(|asked| asked.path != "/final"));
@@ -193,7 +195,7 @@ async fn silence_has_an_end() {
         matches!(stalled, Err(FetchError::TimedOut { .. })),
         "{stalled:?}"
     );
-    let want = Want {
+    let want = FetchOptions {
         timeout: Duration::from_millis(200),
         ..WANT
     };
@@ -252,7 +254,7 @@ async fn the_blocklist_holds_at_every_hop() {
         .await
         .unwrap_err();
     assert!(
-        matches!(error.blocked(), Some(Blocked::Website { .. })),
+        matches!(error.blocked(), Some(BlockedUrl::Website { .. })),
         "{error:?}"
     );
     assert_eq!(server.asked().len(), 1);

@@ -15,10 +15,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_core::BoxFuture;
-use hermes_fetch::guard::Names;
-use hermes_fetch::{Fetcher, Guard, HttpBuilder, Policy, Want};
+use hermes_fetch::guard::NameResolver;
+use hermes_fetch::{FetchOptions, Fetcher, GuardPolicy, HttpBuilder, UrlGuard};
 
-pub(crate) const WANT: Want = Want {
+pub(crate) const WANT: FetchOptions = FetchOptions {
     accept: "*/*",
     max_bytes: 1 << 20,
     timeout: Duration::from_secs(20),
@@ -36,9 +36,9 @@ pub(crate) fn http() -> HttpBuilder {
 /// Lets everything through but metadata, as `security.allow_private_urls` does.
 pub(crate) fn open() -> Fetcher {
     Fetcher::new(
-        Guard::new(Policy {
+        UrlGuard::new(GuardPolicy {
             allow_private: true,
-            ..Policy::default()
+            ..GuardPolicy::default()
         }),
         http(),
     )
@@ -70,7 +70,7 @@ impl Directory {
     }
 }
 
-impl Names for Directory {
+impl NameResolver for Directory {
     fn lookup(&self, host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
         let mut answers = self.answers.lock().unwrap();
         let found = answers.iter_mut().find(|(name, _)| *name == host);
@@ -89,10 +89,10 @@ impl Names for Directory {
 
 /// A guard as people have it, except that names may lead to 127.0.0.1: there the test's server
 /// stands for the open internet, and every other private address is the inside.
-pub(crate) fn internet(names: Arc<Directory>) -> Guard {
-    let policy = Policy {
+pub(crate) fn internet(names: Arc<Directory>) -> UrlGuard {
+    let policy = GuardPolicy {
         fake_ranges: vec!["127.0.0.1/32".parse().unwrap()],
-        ..Policy::default()
+        ..GuardPolicy::default()
     };
-    Guard::with_names(policy, names)
+    UrlGuard::with_names(policy, names)
 }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use hermes_fetch::page::{self, PageError};
+use hermes_fetch::page::{self, WebPageError};
 use hermes_testkit::web_server::{Page, WebServer};
 use tokio_util::sync::CancellationToken;
 
@@ -68,7 +68,7 @@ async fn things_that_are_no_text() {
             .unwrap();
         page::read(fetched).await.unwrap_err()
     };
-    assert!(matches!(read("/png").await, PageError::Image { .. }));
-    assert!(matches!(read("/pdf").await, PageError::TooLarge { .. }));
-    assert!(matches!(read("/zip").await, PageError::Binary { .. }));
+    assert!(matches!(read("/png").await, WebPageError::Image { .. }));
+    assert!(matches!(read("/pdf").await, WebPageError::TooLarge { .. }));
+    assert!(matches!(read("/zip").await, WebPageError::Binary { .. }));
 }

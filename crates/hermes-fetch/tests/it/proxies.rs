@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hermes_fetch::{Blocked, FetchError, Fetcher, Guard, HttpBuilder, Policy};
+use hermes_fetch::{BlockedUrl, FetchError, Fetcher, GuardPolicy, HttpBuilder, UrlGuard};
 use hermes_testkit::web_server::{Page, WebServer};
 use tokio_util::sync::CancellationToken;
 
@@ -25,12 +25,12 @@ fn fetcher(proxy: &WebServer, allow_private: bool) -> Fetcher {
         .with("inner.test", &["10.0.0.1"])
         .with("direct.test", &["127.0.0.1"])
         .with("changing.test", &["93.184.216.34", "10.0.0.1"]);
-    let policy = Policy {
+    let policy = GuardPolicy {
         allow_private,
         proxies: vec!["proxy.test".to_owned()],
-        ..Policy::default()
+        ..GuardPolicy::default()
     };
-    let guard = Guard::with_names(policy, Arc::new(names));
+    let guard = UrlGuard::with_names(policy, Arc::new(names));
     Fetcher::new(
         guard,
         through(format!("http://proxy.test:{}", proxy.port())),
@@ -55,14 +55,14 @@ async fn a_proxy_may_live_inside_but_what_it_is_asked_for_may_not() {
     ] {
         let error = get(url).await.unwrap_err();
         assert!(
-            matches!(error.blocked(), Some(Blocked::Private { .. })),
+            matches!(error.blocked(), Some(BlockedUrl::Private { .. })),
             "{url}: {error:?}"
         );
     }
     // Exempt from the proxy: connected to directly, and judged in that moment.
     let direct = get(&format!("http://direct.test:{}/", proxy.port())).await;
     assert!(
-        matches!(direct, Err(FetchError::Blocked(Blocked::Private { .. }))),
+        matches!(direct, Err(FetchError::Blocked(BlockedUrl::Private { .. }))),
         "{direct:?}"
     );
     let unknown = get("http://unknown.test/").await;
@@ -87,6 +87,6 @@ async fn with_private_addresses_allowed_the_proxy_decides() {
     let metadata = get("http://metadata.google.internal/").await;
     assert!(matches!(
         metadata,
-        Err(FetchError::Blocked(Blocked::Metadata { .. }))
+        Err(FetchError::Blocked(BlockedUrl::Metadata { .. }))
     ));
 }

@@ -1,8 +1,8 @@
 //! What goes to the services and what is made of their answers.
 
-use hermes_fetch::Guard;
-use hermes_fetch::Policy;
-use hermes_fetch::service::{Access, Backend, Hit, ServiceError, Services};
+use hermes_fetch::GuardPolicy;
+use hermes_fetch::UrlGuard;
+use hermes_fetch::service::{ServiceAccess, ServiceError, Services, WebBackend, WebHit};
 use hermes_testkit::web_server::{Page, WebServer};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -10,15 +10,15 @@ use tokio_util::sync::CancellationToken;
 use crate::open;
 use crate::vendors::{self, KEY};
 
-fn services(access: Access) -> Services {
-    Services::new(open(), access).guarded_by(Guard::new(Policy::default()))
+fn services(access: ServiceAccess) -> Services {
+    Services::new(open(), access).guarded_by(UrlGuard::new(GuardPolicy::default()))
 }
 
 async fn search(
     services: &Services,
-    backend: Backend,
+    backend: WebBackend,
     limit: usize,
-) -> Result<Vec<Hit>, ServiceError> {
+) -> Result<Vec<WebHit>, ServiceError> {
     services
         .search(backend, "tides & waves", limit, &CancellationToken::new())
         .await
@@ -28,18 +28,18 @@ fn key() -> secrecy::SecretString {
     KEY.to_owned().into()
 }
 
-fn with(backend: Backend, server: &WebServer) -> Access {
+fn with(backend: WebBackend, server: &WebServer) -> ServiceAccess {
     let url = Some(server.url(""));
-    let mut access = Access::default();
+    let mut access = ServiceAccess::default();
     match backend {
-        Backend::Tavily => (access.tavily, access.tavily_url) = (Some(key()), url),
-        Backend::Exa => (access.exa, access.exa_url) = (Some(key()), url),
-        Backend::Parallel => (access.parallel, access.parallel_url) = (Some(key()), url),
-        Backend::Firecrawl => (access.firecrawl, access.firecrawl_url) = (Some(key()), url),
-        Backend::Brave => (access.brave, access.brave_url) = (Some(key()), url),
-        Backend::Searxng => access.searxng_url = Some(server.url("/")),
-        Backend::DuckDuckGo => access.duckduckgo_url = url,
-        Backend::Native => {}
+        WebBackend::Tavily => (access.tavily, access.tavily_url) = (Some(key()), url),
+        WebBackend::Exa => (access.exa, access.exa_url) = (Some(key()), url),
+        WebBackend::Parallel => (access.parallel, access.parallel_url) = (Some(key()), url),
+        WebBackend::Firecrawl => (access.firecrawl, access.firecrawl_url) = (Some(key()), url),
+        WebBackend::Brave => (access.brave, access.brave_url) = (Some(key()), url),
+        WebBackend::Searxng => access.searxng_url = Some(server.url("/")),
+        WebBackend::DuckDuckGo => access.duckduckgo_url = url,
+        WebBackend::Native => {}
     }
     access
 }
@@ -47,21 +47,25 @@ fn with(backend: Backend, server: &WebServer) -> Access {
 #[tokio::test]
 async fn each_service_finds() {
     for (backend, server, first) in [
-        (Backend::Tavily, vendors::tavily(), "about tides & waves"),
-        (Backend::Exa, vendors::exa(), "first piece second piece"),
+        (WebBackend::Tavily, vendors::tavily(), "about tides & waves"),
+        (WebBackend::Exa, vendors::exa(), "first piece second piece"),
         (
-            Backend::Parallel,
+            WebBackend::Parallel,
             vendors::parallel(),
             "first piece second piece",
         ),
-        (Backend::Firecrawl, vendors::firecrawl(), "what it is about"),
-        (Backend::Brave, vendors::brave(), "what it is about"),
-        (Backend::DuckDuckGo, vendors::duckduckgo(), "about it"),
+        (
+            WebBackend::Firecrawl,
+            vendors::firecrawl(),
+            "what it is about",
+        ),
+        (WebBackend::Brave, vendors::brave(), "what it is about"),
+        (WebBackend::DuckDuckGo, vendors::duckduckgo(), "about it"),
     ] {
         let services = services(with(backend, &server));
         let hits = search(&services, backend, 3).await.unwrap();
         assert_eq!(hits.len(), 3, "{backend:?}");
-        let hit = Hit {
+        let hit = WebHit {
             title: "Result 1".to_owned(),
             url: "https://example.org/1".to_owned(),
             description: first.to_owned(),
@@ -74,8 +78,8 @@ async fn each_service_finds() {
 async fn what_is_sent() {
     let tavily = vendors::tavily();
     search(
-        &services(with(Backend::Tavily, &tavily)),
-        Backend::Tavily,
+        &services(with(WebBackend::Tavily, &tavily)),
+        WebBackend::Tavily,
         50,
     )
     .await
@@ -85,7 +89,7 @@ async fn what_is_sent() {
         json!({ "query": "tides & waves", "max_results": 20, "include_raw_content": false, "include_images": false, "api_key": KEY })
     );
     let exa = vendors::exa();
-    search(&services(with(Backend::Exa, &exa)), Backend::Exa, 7)
+    search(&services(with(WebBackend::Exa, &exa)), WebBackend::Exa, 7)
         .await
         .unwrap();
     assert_eq!(
@@ -93,11 +97,11 @@ async fn what_is_sent() {
         json!({ "query": "tides & waves", "numResults": 7, "contents": { "highlights": true } })
     );
     let parallel = vendors::parallel();
-    let access = Access {
+    let access = ServiceAccess {
         parallel_mode: Some("one-shot".to_owned()),
-        ..with(Backend::Parallel, &parallel)
+        ..with(WebBackend::Parallel, &parallel)
     };
-    search(&services(access), Backend::Parallel, 7)
+    search(&services(access), WebBackend::Parallel, 7)
         .await
         .unwrap();
     assert_eq!(
@@ -105,17 +109,21 @@ async fn what_is_sent() {
         json!({ "objective": "tides & waves", "search_queries": ["tides & waves"], "mode": "basic", "advanced_settings": { "max_results": 7 } })
     );
     let brave = vendors::brave();
-    search(&services(with(Backend::Brave, &brave)), Backend::Brave, 99)
-        .await
-        .unwrap();
+    search(
+        &services(with(WebBackend::Brave, &brave)),
+        WebBackend::Brave,
+        99,
+    )
+    .await
+    .unwrap();
     assert_eq!(
         brave.asked()[0].path,
         "/res/v1/web/search?q=tides+%26+waves&count=20"
     );
     let searxng = vendors::searxng();
     let hits = search(
-        &services(with(Backend::Searxng, &searxng)),
-        Backend::Searxng,
+        &services(with(WebBackend::Searxng, &searxng)),
+        WebBackend::Searxng,
         2,
     )
     .await
@@ -128,8 +136,8 @@ async fn what_is_sent() {
     assert_eq!(titles, ["High", "Low"]);
     let duck = vendors::duckduckgo();
     let hits = search(
-        &services(with(Backend::DuckDuckGo, &duck)),
-        Backend::DuckDuckGo,
+        &services(with(WebBackend::DuckDuckGo, &duck)),
+        WebBackend::DuckDuckGo,
         25,
     )
     .await
@@ -151,10 +159,10 @@ async fn each_reader_answers_for_every_page_in_order() {
     ]
     .map(str::to_owned);
     for (backend, server) in [
-        (Backend::Tavily, vendors::tavily()),
-        (Backend::Exa, vendors::exa()),
-        (Backend::Parallel, vendors::parallel()),
-        (Backend::Firecrawl, vendors::firecrawl()),
+        (WebBackend::Tavily, vendors::tavily()),
+        (WebBackend::Exa, vendors::exa()),
+        (WebBackend::Parallel, vendors::parallel()),
+        (WebBackend::Firecrawl, vendors::firecrawl()),
     ] {
         let services = services(with(backend, &server));
         let pages = services
@@ -184,10 +192,10 @@ async fn each_reader_answers_for_every_page_in_order() {
 #[tokio::test]
 async fn a_reader_that_was_led_inside_is_not_believed() {
     let server = vendors::firecrawl();
-    let services = services(with(Backend::Firecrawl, &server));
+    let services = services(with(WebBackend::Firecrawl, &server));
     let urls = ["https://a.test/sneaky".to_owned()];
     let pages = services
-        .extract(Backend::Firecrawl, &urls, &CancellationToken::new())
+        .extract(WebBackend::Firecrawl, &urls, &CancellationToken::new())
         .await;
     let error = pages[0].text.as_ref().unwrap_err();
     assert!(error.contains("metadata"), "{error}");
@@ -196,14 +204,14 @@ async fn a_reader_that_was_led_inside_is_not_believed() {
 #[tokio::test]
 async fn failures_are_told_without_the_key() {
     for backend in [
-        Backend::Tavily,
-        Backend::Exa,
-        Backend::Parallel,
-        Backend::Firecrawl,
-        Backend::Brave,
-        Backend::Searxng,
+        WebBackend::Tavily,
+        WebBackend::Exa,
+        WebBackend::Parallel,
+        WebBackend::Firecrawl,
+        WebBackend::Brave,
+        WebBackend::Searxng,
     ] {
-        let error = search(&services(Access::default()), backend, 3)
+        let error = search(&services(ServiceAccess::default()), backend, 3)
             .await
             .unwrap_err();
         assert!(
@@ -212,11 +220,11 @@ async fn failures_are_told_without_the_key() {
         );
     }
     let server = vendors::tavily();
-    let wrong = Access {
+    let wrong = ServiceAccess {
         tavily: Some("wrong-key-0123456789".to_owned().into()),
-        ..with(Backend::Tavily, &server)
+        ..with(WebBackend::Tavily, &server)
     };
-    let error = search(&services(wrong), Backend::Tavily, 3)
+    let error = search(&services(wrong), WebBackend::Tavily, 3)
         .await
         .unwrap_err()
         .to_string();
@@ -230,42 +238,42 @@ async fn failures_are_told_without_the_key() {
         "/search" => Page::html("<h1>Welcome"),
         _ => Page::redirect("http://elsewhere.test/"),
     });
-    let access = with(Backend::Tavily, &odd);
-    let error = search(&services(access), Backend::Tavily, 3)
+    let access = with(WebBackend::Tavily, &odd);
+    let error = search(&services(access), WebBackend::Tavily, 3)
         .await
         .unwrap_err();
     assert!(
         matches!(error, ServiceError::Unreadable { .. }),
         "{error:?}"
     );
-    let access = Access {
+    let access = ServiceAccess {
         exa: Some(key()),
         exa_url: Some(odd.url("/moved")),
-        ..Access::default()
+        ..ServiceAccess::default()
     };
-    let error = search(&services(access), Backend::Exa, 3)
+    let error = search(&services(access), WebBackend::Exa, 3)
         .await
         .unwrap_err();
     assert!(
         matches!(error, ServiceError::Status { status: 302, .. }),
         "keys do not follow redirects: {error:?}"
     );
-    let access = Access {
+    let access = ServiceAccess {
         searxng_url: Some("ftp://x".to_owned()),
-        ..Access::default()
+        ..ServiceAccess::default()
     };
-    let error = search(&services(access), Backend::Searxng, 3)
+    let error = search(&services(access), WebBackend::Searxng, 3)
         .await
         .unwrap_err();
     assert!(
         matches!(error, ServiceError::BadAddress { .. }),
         "{error:?}"
     );
-    let access = Access {
+    let access = ServiceAccess {
         searxng_url: Some("http://169.254.169.254".to_owned()),
-        ..Access::default()
+        ..ServiceAccess::default()
     };
-    let error = search(&services(access), Backend::Searxng, 3)
+    let error = search(&services(access), WebBackend::Searxng, 3)
         .await
         .unwrap_err();
     assert!(error.to_string().contains("metadata"), "{error}");

@@ -1,8 +1,7 @@
 //! Which commands a person may give: `allow_admin_from` names the admins of a platform, the
 //! others have `user_allowed_commands`. Where no admins are named, nobody is kept from anything.
 
-use crate::session::Source;
-use crate::settings::PlatformSettings;
+use hermes_platforms::{PlatformSettings, Source};
 
 /// What everybody may ask.
 const FLOOR: [&str; 5] = ["help", "commands", "whoami", "start", "stop"];

@@ -9,8 +9,7 @@ pub mod pairing;
 
 use std::collections::HashMap;
 
-use crate::session::Source;
-use crate::settings::PlatformSettings;
+use hermes_platforms::{PlatformSettings, Source, StrangerRules, definition};
 
 /// Reads a variable of the home. Empty means not set.
 pub trait Vars {
@@ -96,22 +95,19 @@ pub struct Visitor<'a> {
 pub fn admit(visitor: &Visitor<'_>, vars: &impl Vars) -> Option<&'static str> {
     let source = visitor.source;
     let platform = source.platform.as_str();
-    if matches!(platform, "homeassistant" | "webhook") {
+    let rules = stranger_rules(platform);
+    if rules.checked_by_platform {
         return Some("the platform checks who sends");
     }
     let prefix = prefix(platform);
     let list = |name: &str| List::read(vars, &format!("{prefix}_{name}"));
     let group = matches!(source.chat_type.as_str(), "group" | "forum" | "channel");
-    let chats = match platform {
-        "telegram" => list("GROUP_ALLOWED_CHATS"),
-        "qqbot" => list("GROUP_ALLOWED_USERS"),
-        _ => List::default(),
-    };
+    let chats = rules.group_list.map_or_else(List::default, list);
     if group && !source.chat_id.is_empty() && chats.has(&source.chat_id) {
         return Some("the chat is on the list");
     }
     if visitor.is_bot
-        && matches!(platform, "discord" | "feishu" | "telegram" | "slack")
+        && rules.bots
         && vars
             .var(&format!("{prefix}_ALLOW_BOTS"))
             .is_some_and(|mode| {
@@ -140,7 +136,7 @@ pub fn admit(visitor: &Visitor<'_>, vars: &impl Vars) -> Option<&'static str> {
     if source.chat_type != "dm" && platform != "qqbot" {
         let here = list("GROUP_ALLOWED_USERS");
         // Once this list held chats; their ids begin with a minus.
-        let chat = platform == "telegram" && scoped && source.chat_id.starts_with('-');
+        let chat = rules.chats_among_users && scoped && source.chat_id.starts_with('-');
         if chat && here.0.contains(&source.chat_id) {
             return Some("the chat is on the list");
         }
@@ -179,8 +175,7 @@ pub fn stranger(
     if let Some(here) = here {
         return here;
     }
-    // A mailbox gets letters from anyone; strangers are not answered with codes.
-    if platform == "email" {
+    if !stranger_rules(platform).pairs {
         return Stranger::Ignore;
     }
     if anywhere == Some(Stranger::Ignore) {
@@ -229,6 +224,20 @@ pub fn list_with(list: &str, user: &str, listed: bool) -> Option<String> {
         users.retain(|one| one != user);
     }
     Some(users.join(","))
+}
+
+/// The rules of a platform; of the original's platforms those that this program knows, too.
+fn stranger_rules(platform: &str) -> StrangerRules {
+    if let Some(definition) = definition(platform) {
+        return definition.strangers;
+    }
+    StrangerRules {
+        checked_by_platform: platform == "homeassistant",
+        group_list: (platform == "qqbot").then_some("GROUP_ALLOWED_USERS"),
+        chats_among_users: false,
+        bots: platform == "feishu",
+        pairs: true,
+    }
 }
 
 fn prefix(platform: &str) -> String {

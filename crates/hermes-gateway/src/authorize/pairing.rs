@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use hermes_config::fs::{FileLock, LockError, create_private_dir, write_atomic};
 use hermes_config::home::Home;
+use hermes_core::bytes::{hex, same, unhex};
 use hermes_core::clock::Clock;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::bytes::{hex, same, unhex};
 use crate::session::canonical_whatsapp_id;
 
 /// Without letters and digits that look alike.

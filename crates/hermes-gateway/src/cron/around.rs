@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use hermes_config::{Config, Env, Home, ProcessEnv};
+use hermes_platforms::{HomeChannel, definition};
 use serde_json::Value;
 
-use crate::settings::{GatewaySettings, HomeChannel};
+use crate::settings::GatewaySettings;
 
 /// Where a job may be heard, and who thinks for it.
 pub trait Around: Send + Sync {
@@ -69,9 +70,8 @@ impl Around for HomeFiles {
         };
         let homes = settings.platforms.iter().filter_map(|platform| {
             let mut home = platform.home_channel.clone()?;
-            if platform.name == "telegram"
-                && let Some(topic) = platform.var("TELEGRAM_CRON_THREAD_ID")
-            {
+            let var = definition(&platform.name).and_then(|one| one.job_thread_var);
+            if let Some(topic) = var.and_then(|var| platform.var(var)) {
                 home.thread_id = Some(topic.to_owned());
             }
             Some((platform.name.clone(), home))

@@ -35,8 +35,8 @@ use hermes_store::Store;
 use hermes_store::db::delivery::{Owner, Processes};
 use hermes_store::jobs::schedule::iso;
 use hermes_store::jobs::{
-    ClaimError, Claimant, Execution, Executions, FinishedRuns, Job, JobError, JobTable, Outputs,
-    Taken,
+    Claimant, ClaimedJobs, Execution, Executions, FinishedRuns, Job, JobClaimError, JobError,
+    JobOutputs, JobTable,
 };
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -149,7 +149,7 @@ impl Policy {
 #[derive(Debug, thiserror::Error)]
 pub enum CronError {
     #[error(transparent)]
-    Claim(#[from] ClaimError),
+    Claim(#[from] JobClaimError),
     #[error(transparent)]
     Jobs(#[from] JobError),
     #[error(transparent)]
@@ -192,7 +192,7 @@ pub struct Scheduler {
 
 struct Inner {
     deps: Deps,
-    outputs: Outputs,
+    outputs: JobOutputs,
     executions: Executions,
     finished: FinishedRuns,
     running: Mutex<HashSet<String>>,
@@ -212,7 +212,7 @@ impl Scheduler {
     pub fn new(deps: Deps) -> Self {
         Self {
             inner: Arc::new(Inner {
-                outputs: Outputs::new(&deps.dir, deps.policy.outputs),
+                outputs: JobOutputs::new(&deps.dir, deps.policy.outputs),
                 executions: Executions::new(&deps.dir),
                 finished: FinishedRuns::new(&deps.dir),
                 running: Mutex::default(),
@@ -279,7 +279,7 @@ impl Scheduler {
     /// Whether runs that have ended wait for somebody who delivers.
     pub fn has_left(&self) -> bool {
         let (me, processes) = (&self.inner.deps.owner, &self.inner.deps.processes);
-        let left = self.inner.finished.left(me, processes.as_ref());
+        let left = self.inner.finished.unfinished_work(me, processes.as_ref());
         left.is_ok_and(|left| !left.is_empty())
     }
 
@@ -421,12 +421,12 @@ impl Inner {
         let (me, processes) = (self.deps.owner.clone(), Arc::clone(&self.deps.processes));
         let found = tokio::task::spawn_blocking(move || {
             let left = finished
-                .left(&me, processes.as_ref())
+                .unfinished_work(&me, processes.as_ref())
                 .unwrap_or_else(|error| {
                     tracing::error!("runs that had ended cannot be read: {error}");
                     Vec::new()
                 });
-            let cut = executions.cut(&me, processes.as_ref());
+            let cut = executions.orphaned(&me, processes.as_ref());
             let cut = cut.unwrap_or_else(|error| {
                 tracing::error!("the history of jobs: {error}");
                 Vec::new()
@@ -498,11 +498,11 @@ impl Inner {
             .map(|(_, job)| (job.clone(), at.clone()))
             .collect();
         let released = tokio::task::spawn_blocking(move || {
-            jobs.give_back(&claims, &now)
+            jobs.release_claims(&claims, &now)
                 .map_err(|error| error.to_string())?;
             for (execution, _) in &unbegun {
                 executions
-                    .lose(execution, "it did not begin", &at)
+                    .mark_unknown(execution, "it did not begin", &at)
                     .map_err(|error| error.to_string())?;
             }
             Ok::<_, String>(())
@@ -522,7 +522,7 @@ impl Inner {
             .iter()
             .map(|run| (run.job_id.clone(), run.claimed_at.clone()))
             .collect();
-        let given = tokio::task::spawn_blocking(move || jobs.give_back(&claims, &now)).await;
+        let given = tokio::task::spawn_blocking(move || jobs.release_claims(&claims, &now)).await;
         match given {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
@@ -542,7 +542,8 @@ impl Inner {
     async fn lose(&self, execution: &str) -> bool {
         let (executions, id) = (self.executions.clone(), execution.to_owned());
         let now = iso(&self.here());
-        let lost = tokio::task::spawn_blocking(move || executions.lose(&id, CUT, &now)).await;
+        let lost =
+            tokio::task::spawn_blocking(move || executions.mark_unknown(&id, CUT, &now)).await;
         match lost {
             Ok(Ok(first)) => first,
             Ok(Err(error)) => {
@@ -599,7 +600,7 @@ impl Inner {
         let taken = self
             .deps
             .jobs
-            .take_due(&now, &self.claimant(), free, |id| busy.contains(id))?;
+            .claim_due(&now, &self.claimant(), free, |id| busy.contains(id))?;
         Ok(self.claimed(taken, "builtin"))
     }
 
@@ -609,10 +610,10 @@ impl Inner {
         let job = self
             .deps
             .jobs
-            .take_now(reference, &now, &self.claimant(), |id| busy.contains(id))?;
-        let taken = Taken {
+            .claim_now(reference, &now, &self.claimant(), |id| busy.contains(id))?;
+        let taken = ClaimedJobs {
             jobs: vec![job],
-            ..Taken::default()
+            ..ClaimedJobs::default()
         };
         Ok(self.claimed(taken, "direct"))
     }
@@ -627,7 +628,7 @@ impl Inner {
         busy
     }
 
-    fn claimed(&self, taken: Taken, source: &str) -> Claimed {
+    fn claimed(&self, taken: ClaimedJobs, source: &str) -> Claimed {
         let now = iso(&self.here());
         let name = || {
             let (high, low) = (self.deps.rng.next_u64(), self.deps.rng.next_u64());

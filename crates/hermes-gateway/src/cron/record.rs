@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hermes_config::Zone;
-use hermes_store::jobs::{After, EndedRun};
+use hermes_store::jobs::{EndedRun, JobAfterRun};
 use tokio::sync::oneshot;
 
 use super::Inner;
@@ -15,7 +15,7 @@ use super::Inner;
 /// RecordedEnds wait this long for others while more runs go on.
 const TOGETHER: Duration = Duration::from_millis(500);
 
-type Answer = Result<After, String>;
+type Answer = Result<JobAfterRun, String>;
 
 /// RecordedEnds that are not in the table yet.
 #[derive(Default)]

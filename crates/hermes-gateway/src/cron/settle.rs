@@ -7,13 +7,13 @@ use chrono::DateTime;
 use hermes_config::Zone;
 use hermes_core::BoxFuture;
 use hermes_core::store::StoreError;
+use hermes_platforms::{PostError, Posting, Voice};
 use hermes_store::jobs::schedule::iso;
-use hermes_store::jobs::{After, EndedRun, Finished, Job, RunEnd};
+use hermes_store::jobs::{EndedRun, FinishedRun, Job, JobAfterRun, RunResult};
 
 use super::run::{Outcome, is_script_only};
 use super::{Inner, Report, Told, target, words};
-use crate::spine::Ledger;
-use crate::turn::{Post, PostError, Posting, Voice};
+use crate::turn::Post;
 
 /// Takes messages to chats, or keeps them until that is possible.
 pub trait Courier: Send + Sync {
@@ -21,7 +21,7 @@ pub trait Courier: Send + Sync {
     fn post(&self, posting: Posting) -> BoxFuture<'_, Result<usize, PostError>>;
 }
 
-impl<L: Ledger + Clone + 'static> Courier for Post<L> {
+impl Courier for Post {
     fn post(&self, posting: Posting) -> BoxFuture<'_, Result<usize, PostError>> {
         Box::pin(self.send(posting))
     }
@@ -43,9 +43,9 @@ impl Inner {
         job: &Job,
         at: &DateTime<Zone>,
         outcome: Outcome,
-    ) -> Finished {
+    ) -> FinishedRun {
         let owner = &self.deps.owner;
-        let run = Finished {
+        let run = FinishedRun {
             execution: execution.to_owned(),
             job: job.fields().clone(),
             at: iso(&at.fixed_offset()),
@@ -61,7 +61,7 @@ impl Inner {
         run
     }
 
-    async fn keep(&self, run: &Finished) {
+    async fn keep(&self, run: &FinishedRun) {
         let (finished, kept) = (self.finished.clone(), run.clone());
         let put = tokio::task::spawn_blocking(move || finished.put(&kept)).await;
         if let Ok(Err(error)) = put {
@@ -70,7 +70,7 @@ impl Inner {
     }
 
     /// Does what is left to do about a run that has ended.
-    pub(super) async fn settle(&self, mut run: Finished) -> Report {
+    pub(super) async fn settle(&self, mut run: FinishedRun) -> Report {
         let job = Job::from_fields(run.job.clone());
         let at = DateTime::parse_from_rfc3339(&run.at)
             .map_or_else(|_| self.now(), |at| at.with_timezone(&self.deps.zone));
@@ -81,7 +81,7 @@ impl Inner {
         };
         let delivery = self.deliver(&run, &job).await;
         if !run.recorded {
-            let end = RunEnd {
+            let end = RunResult {
                 error: run.error.clone(),
                 delivery_error: delivery.error.clone(),
             };
@@ -123,7 +123,13 @@ impl Inner {
     }
 
     /// In the job and in the history. `false`: not yet.
-    async fn record(&self, execution: &str, job: &Job, at: &DateTime<Zone>, end: RunEnd) -> bool {
+    async fn record(
+        &self,
+        execution: &str,
+        job: &Job,
+        at: &DateTime<Zone>,
+        end: RunResult,
+    ) -> bool {
         let id = job.id();
         let error = end.error.clone();
         let recorded = self
@@ -134,9 +140,11 @@ impl Inner {
             })
             .await;
         match recorded {
-            Ok(After::Kept(_)) => {}
-            Ok(After::Removed) => tracing::info!(job = id, "it has run as often as it was to"),
-            Ok(After::Gone) => tracing::info!(job = id, "it was removed while it ran"),
+            Ok(JobAfterRun::Kept(_)) => {}
+            Ok(JobAfterRun::Removed) => {
+                tracing::info!(job = id, "it has run as often as it was to")
+            }
+            Ok(JobAfterRun::Gone) => tracing::info!(job = id, "it was removed while it ran"),
             Err(error) => {
                 tracing::error!(job = id, "the end of a run was not recorded: {error}");
                 return false;
@@ -159,7 +167,7 @@ impl Inner {
         }
     }
 
-    async fn deliver(&self, run: &Finished, job: &Job) -> Delivery {
+    async fn deliver(&self, run: &FinishedRun, job: &Job) -> Delivery {
         let nothing = |told| Delivery {
             told,
             error: None,

@@ -1,11 +1,11 @@
 //! Where the result of a job goes.
 
+use hermes_platforms::{HomeChannel, ThreadSyntax, definition};
 use hermes_store::db::delivery::Target;
 use hermes_store::jobs::Job;
 use serde_json::Value;
 
 use super::around::Around;
-use crate::settings::HomeChannel;
 
 /// The places of a job, and what is wrong with the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,15 +126,16 @@ fn split<'a>(platform: &str, place: &'a str) -> (&'a str, Option<&'a str>) {
         let digits = text.strip_prefix('-').unwrap_or(text);
         !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
     };
-    let parts = match platform {
-        "matrix" => place.rfind(":$").map(|at| (&place[..at], &place[at + 1..])),
-        "slack" => place.rsplit_once(':').filter(|(_, thread)| {
+    let syntax = definition(platform).map_or(ThreadSyntax::AfterNumber, |one| one.threads);
+    let parts = match syntax {
+        _ if platform == "matrix" => place.rfind(":$").map(|at| (&place[..at], &place[at + 1..])),
+        ThreadSyntax::Timestamp => place.rsplit_once(':').filter(|(_, thread)| {
             thread
                 .split_once('.')
                 .is_some_and(|(seconds, rest)| number(seconds) && number(rest))
         }),
-        "telegram" => place.rsplit_once(':').filter(|(_, topic)| number(topic)),
-        _ => place
+        ThreadSyntax::Number => place.rsplit_once(':').filter(|(_, topic)| number(topic)),
+        ThreadSyntax::AfterNumber => place
             .rsplit_once(':')
             .filter(|(chat, thread)| number(chat) && number(thread)),
     };

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::task;
+use hermes_platforms::{Arrival, Condition, Health, Link, LinkState, Platform};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::platform::{Arrival, Condition, Health, Link, LinkState, Platform};
-use crate::spine::Ledger;
 use crate::turn::Hub;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
@@ -27,8 +26,8 @@ enum Life {
     Broken(String),
 }
 
-pub(super) async fn run<L: Ledger + Clone + 'static>(
-    hub: Arc<Hub<L>>,
+pub(super) async fn run(
+    hub: Arc<Hub>,
     platform: Platform,
     arrivals: mpsc::Sender<Arrival>,
     cancel: CancellationToken,
@@ -116,8 +115,8 @@ async fn until(switch: &mut tokio::sync::watch::Receiver<bool>, position: bool) 
 }
 
 /// Offers the commands in the platform's menu once it is connected.
-fn offer<L: Ledger + Clone + 'static>(
-    hub: Arc<Hub<L>>,
+fn offer(
+    hub: Arc<Hub>,
     platform: &Platform,
     mut condition: tokio::sync::watch::Receiver<Condition>,
 ) -> impl Future<Output = ()> + Send + 'static {

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use chrono::{DateTime, Utc};
 use hermes_config::Home;
 use hermes_config::fs::{create_private_dir, write_atomic};
+use hermes_platforms::LinkState;
 use serde_json::{Map, Value, json};
 
 use super::machine::since_boot;
 use super::record::Record;
-use crate::platform::LinkState;
 
 const STATE: &str = "gateway_state.json";
 const HEARTBEAT: &str = "state/gateway.heartbeat";

@@ -3,12 +3,12 @@ use std::time::Duration;
 
 use chrono::{TimeDelta, Utc};
 use hermes_config::Home;
+use hermes_platforms::LinkState;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use super::service::{Service, launchd, systemd};
 use super::*;
-use crate::platform::LinkState;
 
 fn home() -> (tempfile::TempDir, Home) {
     let dir = tempfile::tempdir().unwrap();

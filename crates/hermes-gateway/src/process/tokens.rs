@@ -102,7 +102,7 @@ fn is_own(record: &Record) -> bool {
 }
 
 fn hash(identity: &str) -> String {
-    crate::bytes::hex(&Sha256::digest(identity.as_bytes())[..8])
+    hermes_core::bytes::hex(&Sha256::digest(identity.as_bytes())[..8])
 }
 
 /// Ours until this is dropped.

@@ -1,15 +1,14 @@
 //! Text for a platform. Replies are markdown throughout, also while they are stored; a platform's
 //! own markup is made at the last moment, and what counts against its limit is that.
 
-mod markup;
 mod silence;
 mod split;
 
-pub use markup::render;
 pub use silence::{is_silence, may_become_silence};
 pub use split::{Piece, split};
 
-use crate::platform::{Capabilities, Markup};
+use hermes_platforms::{Capabilities, Markup, render};
+
 use crate::spine::MARK;
 
 /// A reply in the pieces in which a platform takes it. Each has room for [`MARK`].
@@ -34,7 +33,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::platform::{Limits, Recourse, Unit};
+    use hermes_platforms::{Limits, Recourse, Unit};
 
     fn platform(markup: Markup, text: usize, unit: Unit) -> Capabilities {
         Capabilities {

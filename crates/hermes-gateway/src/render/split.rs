@@ -274,7 +274,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::platform::Unit;
+    use hermes_platforms::Unit;
 
     fn texts(text: &str, limit: usize) -> Vec<String> {
         split(text, limit, |text| Unit::Chars.len(text))

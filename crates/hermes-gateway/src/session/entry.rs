@@ -1,10 +1,11 @@
 //! What is remembered of a chat: the value of `gateway_routing` and of `sessions.json`.
 
 use chrono::{DateTime, Local, NaiveDateTime, Timelike as _};
+use hermes_platforms::Source;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::key::{SessionKey, Source};
+use super::key::SessionKey;
 
 /// The conversation a chat is in. Keys that a newer program added are kept as they are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,58 +1,9 @@
-//! Where a message came from, and the key of its conversation.
+//! The key of the conversation that a message belongs to.
 
 use std::fmt;
 
+use hermes_platforms::Source;
 use serde::{Deserialize, Serialize};
-
-/// Where a message came from, in the original's shape and order of keys.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
-    pub platform: String,
-    pub chat_id: String,
-    #[serde(default)]
-    pub chat_name: Option<String>,
-    /// `dm`, `group`, `channel`, `thread`, …
-    #[serde(default = "dm")]
-    pub chat_type: String,
-    #[serde(default)]
-    pub user_id: Option<String>,
-    #[serde(default)]
-    pub user_name: Option<String>,
-    #[serde(default)]
-    pub thread_id: Option<String>,
-    #[serde(default)]
-    pub chat_topic: Option<String>,
-    /// A second id of the same person that changes less often.
-    #[serde(default, skip_serializing_if = "empty")]
-    pub user_id_alt: Option<String>,
-    #[serde(default, skip_serializing_if = "empty")]
-    pub chat_id_alt: Option<String>,
-    /// Server or workspace.
-    #[serde(default, skip_serializing_if = "empty")]
-    pub scope_id: Option<String>,
-    /// The old name of `scope_id`; written beside it.
-    #[serde(default, skip_serializing_if = "empty")]
-    pub guild_id: Option<String>,
-    #[serde(default, skip_serializing_if = "empty")]
-    pub parent_chat_id: Option<String>,
-    #[serde(default, skip_serializing_if = "empty")]
-    pub message_id: Option<String>,
-    #[serde(default, skip_serializing_if = "empty")]
-    pub profile: Option<String>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub auto_thread_created: bool,
-    #[serde(default, skip_serializing_if = "empty")]
-    pub auto_thread_initial_name: Option<String>,
-}
-
-fn dm() -> String {
-    "dm".to_owned()
-}
-
-#[expect(clippy::ref_option, reason = "serde calls it with the field")]
-fn empty(text: &Option<String>) -> bool {
-    text.as_deref().is_none_or(str::is_empty)
-}
 
 /// Who shares a conversation in groups and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +20,20 @@ impl Default for Sharing {
             group_per_user: true,
             thread_per_user: false,
         }
+    }
+}
+
+impl Sharing {
+    /// Whether several people talk in this conversation.
+    pub fn shares(self, source: &Source) -> bool {
+        if source.chat_type == "dm" {
+            return false;
+        }
+        // A thread is told apart per person only where groups are as well.
+        if given(source.thread_id.as_ref()).is_some() && !self.thread_per_user {
+            return true;
+        }
+        !self.group_per_user
     }
 }
 
@@ -90,6 +55,64 @@ pub struct Place<'a> {
 impl SessionKey {
     pub fn new(key: impl Into<String>) -> Self {
         Self(key.into())
+    }
+
+    /// The key of the conversation, for every platform whose ids mean what they say. WhatsApp ids
+    /// go through [`canonical_whatsapp_id`](super::canonical_whatsapp_id) first
+    /// ([`SessionKey::of_canonical`]).
+    pub fn of(source: &Source, sharing: Sharing) -> Self {
+        Self::of_canonical(source, sharing, str::to_owned)
+    }
+
+    /// The same, with the ids of persons put into one form by `canonical`.
+    pub fn of_canonical(
+        source: &Source,
+        sharing: Sharing,
+        canonical: impl Fn(&str) -> String,
+    ) -> Self {
+        let whatsapp = source.platform == "whatsapp";
+        let person = |id: &str| {
+            let one = if whatsapp {
+                canonical(id)
+            } else {
+                id.to_owned()
+            };
+            if one.is_empty() { id.to_owned() } else { one }
+        };
+        let participant =
+            given(source.user_id_alt.as_ref()).or_else(|| given(source.user_id.as_ref()));
+        let thread = given(source.thread_id.as_ref());
+        let mut parts = vec![
+            "agent".to_owned(),
+            source
+                .profile
+                .as_deref()
+                .filter(|profile| !profile.is_empty() && *profile != "default")
+                .unwrap_or("main")
+                .to_owned(),
+            source.platform.clone(),
+            source.chat_type.clone(),
+        ];
+        if source.chat_type == "dm" {
+            let chat = if whatsapp {
+                canonical(&source.chat_id)
+            } else {
+                source.chat_id.clone()
+            };
+            if !chat.is_empty() {
+                parts.push(chat);
+            } else if let Some(participant) = participant {
+                parts.push(person(participant));
+            }
+            parts.extend(thread.map(str::to_owned));
+            return Self(parts.join(":"));
+        }
+        parts.extend(Some(source.chat_id.clone()).filter(|id| !id.is_empty()));
+        parts.extend(thread.map(str::to_owned));
+        if !sharing.shares(source) {
+            parts.extend(participant.map(person));
+        }
+        Self(parts.join(":"))
     }
 
     pub fn as_str(&self) -> &str {
@@ -127,82 +150,6 @@ impl SessionKey {
 impl fmt::Display for SessionKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-impl Source {
-    /// The key of the conversation, for every platform whose ids mean what they say. WhatsApp ids
-    /// go through [`canonical_whatsapp_id`](super::canonical_whatsapp_id) first
-    /// ([`Source::session_key_with`]).
-    pub fn session_key(&self, sharing: Sharing) -> SessionKey {
-        self.session_key_with(sharing, str::to_owned)
-    }
-
-    /// The same, with the ids of persons put into one form by `canonical`.
-    pub fn session_key_with(
-        &self,
-        sharing: Sharing,
-        canonical: impl Fn(&str) -> String,
-    ) -> SessionKey {
-        let whatsapp = self.platform == "whatsapp";
-        let person = |id: &str| {
-            let one = if whatsapp {
-                canonical(id)
-            } else {
-                id.to_owned()
-            };
-            if one.is_empty() { id.to_owned() } else { one }
-        };
-        let participant = given(self.user_id_alt.as_ref()).or_else(|| given(self.user_id.as_ref()));
-        let thread = given(self.thread_id.as_ref());
-        let mut parts = vec![
-            "agent".to_owned(),
-            self.profile
-                .as_deref()
-                .filter(|profile| !profile.is_empty() && *profile != "default")
-                .unwrap_or("main")
-                .to_owned(),
-            self.platform.clone(),
-            self.chat_type.clone(),
-        ];
-        if self.chat_type == "dm" {
-            let chat = if whatsapp {
-                canonical(&self.chat_id)
-            } else {
-                self.chat_id.clone()
-            };
-            if !chat.is_empty() {
-                parts.push(chat);
-            } else if let Some(participant) = participant {
-                parts.push(person(participant));
-            }
-            parts.extend(thread.map(str::to_owned));
-            return SessionKey(parts.join(":"));
-        }
-        parts.extend(Some(self.chat_id.clone()).filter(|id| !id.is_empty()));
-        parts.extend(thread.map(str::to_owned));
-        if !self.is_shared(sharing) {
-            parts.extend(participant.map(person));
-        }
-        SessionKey(parts.join(":"))
-    }
-
-    /// Server and workspace have two names in stored sources; both are kept the same.
-    pub fn mirror_scope(&mut self) {
-        self.scope_id = self.scope_id.take().or_else(|| self.guild_id.take());
-        self.guild_id = self.scope_id.clone();
-    }
-
-    /// Whether several people talk in this conversation.
-    pub fn is_shared(&self, sharing: Sharing) -> bool {
-        if self.chat_type == "dm" {
-            return false;
-        }
-        // A thread is told apart per person only where groups are as well.
-        if given(self.thread_id.as_ref()).is_some() && !sharing.thread_per_user {
-            return true;
-        }
-        !sharing.group_per_user
     }
 }
 
@@ -287,7 +234,7 @@ mod tests {
             ),
         ];
         for (source, sharing, key) in cases {
-            assert_eq!(source.session_key(sharing).as_str(), key, "{source:?}");
+            assert_eq!(SessionKey::of(&source, sharing).as_str(), key, "{source:?}");
         }
     }
 

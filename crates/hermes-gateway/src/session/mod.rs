@@ -11,6 +11,6 @@ mod whatsapp;
 
 pub use entry::{Entry, EntryError};
 pub use index::{Index, IndexError};
-pub use key::{Place, SessionKey, Sharing, Source};
+pub use key::{Place, SessionKey, Sharing};
 pub use reset::{ResetMode, ResetPolicies, ResetPolicy, ResetReason};
 pub use whatsapp::canonical as canonical_whatsapp_id;

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use hermes_config::env::is_usable_secret;
+use hermes_platforms::{
+    HomeChannel, PlatformSettings, ReplyMode, SwitchedOn, definition, is_on, setting_text,
+};
 use serde_json::{Map, Value};
-
-use super::platform::{as_text, is_on};
-use super::{HomeChannel, PlatformSettings, ReplyTo};
 
 /// config.yaml, merged and expanded and as it is, and the old file.
 pub(super) struct Sources<'a> {
@@ -77,12 +77,12 @@ impl Sources<'_> {
         let var = format!("{}_REPLY_TO_MODE", name.to_uppercase());
         let var = Some(lit(&var).to_owned()).filter(|value| !value.is_empty());
         let reply_to = match var.or(written) {
-            None => ReplyTo::default(),
-            Some(word) => ReplyTo::parse(&word).unwrap_or_else(|| {
+            None => ReplyMode::default(),
+            Some(word) => ReplyMode::parse(&word).unwrap_or_else(|| {
                 problems.push(format!(
                     "{name}.reply_to_mode is {word:?}: off, first or all"
                 ));
-                ReplyTo::default()
+                ReplyMode::default()
             }),
         };
         Some(PlatformSettings {
@@ -119,7 +119,7 @@ pub(super) fn open(
 }
 
 fn flag(value: &Value) -> Option<bool> {
-    let text = as_text(value)?.to_ascii_lowercase();
+    let text = setting_text(value)?.to_ascii_lowercase();
     match text.as_str() {
         "1" | "true" | "yes" | "on" => Some(true),
         "0" | "false" | "no" | "off" => Some(false),
@@ -128,30 +128,36 @@ fn flag(value: &Value) -> Option<bool> {
 }
 
 fn text(extra: &mut Map<String, Value>, key: &str) -> Option<String> {
-    as_text(&extra.remove(key)?)
+    setting_text(&extra.remove(key)?)
 }
 
 /// The variable that holds the token.
 pub(super) fn token_var(name: &str) -> Option<&'static str> {
     match name {
-        "telegram" => Some("TELEGRAM_BOT_TOKEN"),
-        "discord" => Some("DISCORD_BOT_TOKEN"),
-        "slack" => Some("SLACK_BOT_TOKEN"),
         "mattermost" => Some("MATTERMOST_TOKEN"),
         "matrix" => Some("MATRIX_ACCESS_TOKEN"),
-        _ => None,
+        _ => definition(name)?.token_var,
     }
 }
 
 /// Whether the environment alone switches it on.
 fn credentials<'a>(name: &str, lit: &impl Fn(&str) -> &'a str) -> bool {
     let set = |var: &str| !lit(var).is_empty();
+    let Some(definition) = definition(name) else {
+        return foreign_credentials(name, lit);
+    };
+    match definition.switched_on {
+        SwitchedOn::ByToken => definition.token_var.is_some_and(set),
+        SwitchedOn::ByAll(all) => all.iter().all(|var| set(var)),
+        SwitchedOn::ByFlag(flag) => is_on(lit(flag)),
+        SwitchedOn::ByFlagOrKey(flag, key) => is_on(lit(flag)) || set(key),
+    }
+}
+
+/// The same for platforms of the original that this program cannot run: it says so.
+fn foreign_credentials<'a>(name: &str, lit: &impl Fn(&str) -> &'a str) -> bool {
+    let set = |var: &str| !lit(var).is_empty();
     match name {
-        "email" => ["ADDRESS", "PASSWORD", "IMAP_HOST", "SMTP_HOST"]
-            .iter()
-            .all(|part| set(&format!("EMAIL_{part}"))),
-        "api_server" => is_on(lit("API_SERVER_ENABLED")) || set("API_SERVER_KEY"),
-        "webhook" => is_on(lit("WEBHOOK_ENABLED")),
         "whatsapp" => is_on(lit("WHATSAPP_ENABLED")),
         "whatsapp_cloud" => {
             set("WHATSAPP_CLOUD_PHONE_NUMBER_ID") && set("WHATSAPP_CLOUD_ACCESS_TOKEN")
@@ -163,16 +169,21 @@ fn credentials<'a>(name: &str, lit: &impl Fn(&str) -> &'a str) -> bool {
     }
 }
 
+/// The variable with the home channel.
+pub(crate) fn home_var(name: &str) -> String {
+    match (definition(name), name) {
+        (Some(definition), _) => definition.home_var.to_owned(),
+        (None, "matrix") => "MATRIX_HOME_ROOM".to_owned(),
+        (None, other) => format!("{}_HOME_CHANNEL", other.to_uppercase().replace('-', "_")),
+    }
+}
+
 fn home_channel<'a>(
     name: &str,
     extra: &mut Map<String, Value>,
     lit: &impl Fn(&str) -> &'a str,
 ) -> Option<HomeChannel> {
-    let base = match name {
-        "email" => "EMAIL_HOME_ADDRESS".to_owned(),
-        "matrix" => "MATRIX_HOME_ROOM".to_owned(),
-        other => format!("{}_HOME_CHANNEL", other.to_uppercase()),
-    };
+    let base = home_var(name);
     let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let written = extra.remove("home_channel");
     if let Some(chat_id) = some(lit(&base)) {
@@ -184,12 +195,12 @@ fn home_channel<'a>(
     }
     match written? {
         Value::Object(map) => Some(HomeChannel {
-            chat_id: as_text(map.get("chat_id")?)?,
-            thread_id: map.get("thread_id").and_then(as_text),
-            name: map.get("name").and_then(as_text),
+            chat_id: setting_text(map.get("chat_id")?)?,
+            thread_id: map.get("thread_id").and_then(setting_text),
+            name: map.get("name").and_then(setting_text),
         }),
         other => Some(HomeChannel {
-            chat_id: as_text(&other)?,
+            chat_id: setting_text(&other)?,
             thread_id: None,
             name: None,
         }),

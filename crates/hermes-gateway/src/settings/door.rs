@@ -1,5 +1,7 @@
 //! Whether the gateway may start as it is configured: who would be let in.
 
+use hermes_platforms::{Writers, definition, is_on};
+
 use super::GatewaySettings;
 use crate::authorize::Policy;
 
@@ -21,15 +23,14 @@ impl GatewaySettings {
             nobody: true,
             ..Door::default()
         };
-        let on = |name: &str| self.var(name).is_some_and(super::platform::is_on);
+        let on = |name: &str| self.var(name).is_some_and(is_on);
         let all = on("GATEWAY_ALLOW_ALL_USERS");
         if self.var("GATEWAY_ALLOWED_USERS").is_some() {
             door.nobody = false;
         }
         let mut people = false;
         for platform in self.enabled() {
-            // Whoever has the key is let in by these two.
-            if matches!(platform.name.as_str(), "api_server" | "webhook") {
+            if definition(&platform.name).is_some_and(|one| one.writers == Writers::Programs) {
                 continue;
             }
             people = true;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_config::{Config, Env, Home, Loaded};
+use hermes_platforms::{PLATFORMS, PlatformSettings, Writers, setting_text};
 use serde_json::{Map, Value};
 
 use super::blocks::{Sources, open};
-use super::platform::as_text;
-use super::{FOREIGN, PLATFORMS, PlatformSettings, Quick, read_quick_commands};
+use super::{FOREIGN, Quick, read_quick_commands};
 use crate::authorize::Stranger;
 use crate::session::{ResetMode, ResetPolicies, ResetPolicy, Sharing};
 
@@ -117,7 +117,7 @@ impl GatewaySettings {
         };
         let known = PLATFORMS.iter();
         let platforms = known
-            .filter_map(|name| sources.platform(name, &env, &mut problems))
+            .filter_map(|one| sources.platform(one.name, &env, &mut problems))
             .collect();
         for name in FOREIGN {
             let mut ignored = Vec::new();
@@ -234,7 +234,7 @@ impl Written<'_> {
     }
 
     fn text(&self, name: &str) -> Option<String> {
-        as_text(self.get(name)?)
+        setting_text(self.get(name)?)
     }
 
     fn flag(&self, name: &str) -> Option<bool> {
@@ -249,7 +249,7 @@ impl Written<'_> {
         let Value::Array(values) = self.get(name)? else {
             return None;
         };
-        Some(values.iter().filter_map(as_text).collect())
+        Some(values.iter().filter_map(setting_text).collect())
     }
 
     /// What somebody wrote into a section.
@@ -268,7 +268,7 @@ impl Written<'_> {
 }
 
 fn switch(value: &Value) -> Option<bool> {
-    match as_text(value)?.to_ascii_lowercase().as_str() {
+    match setting_text(value)?.to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Some(true),
         "0" | "false" | "no" | "off" => Some(false),
         _ => None,
@@ -300,7 +300,7 @@ fn busy(
         .filter(|word| !word.trim().is_empty())
         .cloned()
         .or_else(|| written.text("busy_input_mode"))
-        .or_else(|| shown.and_then(as_text));
+        .or_else(|| shown.and_then(setting_text));
     match word.as_deref().map(str::trim) {
         None | Some("" | "steer") => BusyMode::Steer,
         Some("interrupt") => BusyMode::Interrupt,
@@ -333,7 +333,7 @@ fn streaming(written: &Written<'_>, problems: &mut Vec<String>) -> Streaming {
     let said = value("enabled").and_then(switch);
     let by_mode = word("mode").map(|mode| !matches!(mode.as_str(), "off" | "false"));
     let seconds = |key: &str, usual: f64| {
-        let given = value(key).and_then(as_text);
+        let given = value(key).and_then(setting_text);
         let given = given.and_then(|text| text.parse::<f64>().ok());
         Duration::try_from_secs_f64(given.unwrap_or(usual)).unwrap_or_default()
     };
@@ -354,7 +354,7 @@ fn streaming(written: &Written<'_>, problems: &mut Vec<String>) -> Streaming {
 }
 
 fn transport_word(value: &Value) -> String {
-    as_text(value).unwrap_or_default().to_ascii_lowercase()
+    setting_text(value).unwrap_or_default().to_ascii_lowercase()
 }
 
 fn resets(written: &Written<'_>, problems: &mut Vec<String>) -> (ResetPolicies, Vec<String>) {
@@ -370,8 +370,13 @@ fn resets(written: &Written<'_>, problems: &mut Vec<String>) -> (ResetPolicies, 
     };
     let quiet = section.and_then(|section| section.get("notify_exclude_platforms"));
     let quiet = match quiet {
-        Some(Value::Array(values)) => values.iter().filter_map(as_text).collect(),
-        _ => vec!["api_server".to_owned(), "webhook".to_owned()],
+        Some(Value::Array(values)) => values.iter().filter_map(setting_text).collect(),
+        _ => {
+            let programs = PLATFORMS
+                .iter()
+                .filter(|one| one.writers == Writers::Programs);
+            programs.map(|one| one.name.to_owned()).collect()
+        }
     };
     let policies = ResetPolicies {
         default: section.map_or_else(ResetPolicy::default, |value| policy(value, problems)),
@@ -384,7 +389,7 @@ fn resets(written: &Written<'_>, problems: &mut Vec<String>) -> (ResetPolicies, 
 fn policy(value: &Value, problems: &mut Vec<String>) -> ResetPolicy {
     let usual = ResetPolicy::default();
     let number = |key: &str| value.get(key).and_then(Value::as_u64);
-    let mode = value.get("mode").and_then(as_text).unwrap_or_default();
+    let mode = value.get("mode").and_then(setting_text).unwrap_or_default();
     let mode = match ResetMode::parse(&mode) {
         Some(mode) => mode,
         None if mode.is_empty() => usual.mode,

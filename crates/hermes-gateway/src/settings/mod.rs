@@ -6,7 +6,6 @@
 mod blocks;
 mod door;
 mod gateway;
-mod platform;
 #[cfg(test)]
 mod tests;
 
@@ -14,20 +13,10 @@ use std::time::Duration;
 
 use hermes_config::Config;
 
+pub(crate) use blocks::home_var;
 pub use door::Door;
 pub use gateway::{BusyMode, GatewaySettings, SettingsError, Streaming, Transport};
 pub use hermes_app::quick_commands::{Quick, QuickKind, read_quick_commands};
-pub use platform::{HomeChannel, PlatformSettings, ReplyTo};
-
-/// Platforms that this program can run, in the order in which they are started and shown.
-pub const PLATFORMS: [&str; 6] = [
-    "telegram",
-    "discord",
-    "slack",
-    "email",
-    "api_server",
-    "webhook",
-];
 
 /// Platforms of the original that this program cannot run.
 pub(crate) const FOREIGN: [&str; 22] = [
@@ -56,7 +45,7 @@ pub(crate) const FOREIGN: [&str; 22] = [
 ];
 
 /// How long a person has to allow something: `approvals.gateway_timeout`.
-pub(crate) fn approval_wait(config: &Config) -> Duration {
+pub fn approval_wait(config: &Config) -> Duration {
     let seconds = config.approvals.gateway_timeout.unwrap_or(300);
     Duration::from_secs(seconds.max(1))
 }

@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 
 use hermes_config::{Config, Env, Home, ProcessEnv};
+use hermes_platforms::ReplyMode;
 use pretty_assertions::assert_eq;
 
 use super::*;
@@ -89,7 +90,7 @@ fn places_are_merged_the_stronger_last() {
     assert_eq!(telegram.flag("local_mode"), Some(true));
     assert_eq!(telegram.flag("require_mention"), Some(false));
     assert_eq!(telegram.text("dm_policy").as_deref(), Some("disabled"));
-    assert_eq!(telegram.reply_to, ReplyTo::Off);
+    assert_eq!(telegram.reply_to, ReplyMode::Off);
     assert!(!settings.sharing.group_per_user);
 }
 

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use hermes_core::store::StoreError;
+use hermes_store::db::delivery::Delivery;
 use tokio_util::sync::CancellationToken;
-
-use super::Ledger;
 
 /// Beats three times per lease until cancelled. `Err`: another process delivers now, or the database is
 /// damaged, and everything that sends must stop. Other failures pass, or end in one of these.
 pub async fn beat(
-    delivery: &impl Ledger,
+    delivery: &Delivery,
     lease: Duration,
     cancel: &CancellationToken,
 ) -> Result<(), StoreError> {

@@ -1,23 +1,22 @@
 //! From the platforms into the store.
 
 use hermes_core::store::StoreError;
-use hermes_store::db::delivery::{Accepted, Inbound as Stored};
+use hermes_platforms::{Arrival, Incoming};
+use hermes_store::db::delivery::{Accepted, Delivery, Inbound as Stored};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::Ledger;
-use crate::platform::{Arrival, Incoming};
-use crate::session::Sharing;
+use crate::session::{SessionKey, Sharing};
 
-/// Takes messages in. Whoever runs turns reads them from the ledger, not from memory.
-pub struct Inbox<L> {
-    ledger: L,
+/// Takes messages in. Whoever runs turns reads them from the database, not from memory.
+pub struct Inbox {
+    delivery: Delivery,
     sharing: Sharing,
 }
 
-impl<L: Ledger> Inbox<L> {
-    pub fn new(ledger: L, sharing: Sharing) -> Self {
-        Self { ledger, sharing }
+impl Inbox {
+    pub fn new(delivery: Delivery, sharing: Sharing) -> Self {
+        Self { delivery, sharing }
     }
 
     /// Stores arrivals until cancelled or until every platform is gone, and calls `stored` for
@@ -57,13 +56,13 @@ impl<L: Ledger> Inbox<L> {
     pub async fn store(&self, message: &Incoming) -> Result<Accepted, StoreError> {
         let payload = serde_json::to_value(message)
             .map_err(|error| StoreError::Invalid(format!("a message cannot be stored: {error}")))?;
-        self.ledger
+        self.delivery
             .accept(Stored {
                 platform: message.source.platform.clone(),
                 account: message.account.clone(),
                 chat_id: message.source.chat_id.clone(),
                 message_id: message.message_id.clone(),
-                session_key: message.source.session_key(self.sharing).into_string(),
+                session_key: SessionKey::of(&message.source, self.sharing).into_string(),
                 payload,
             })
             .await

@@ -13,7 +13,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Ledger;
 use super::outbox::{Outbox, Place};
 
 /// What a round did.
@@ -32,7 +31,7 @@ struct Lane {
     ask_at: Option<Instant>,
 }
 
-impl<L: Ledger> Outbox<L> {
+impl Outbox {
     /// Sends until cancelled. `wake` is for whoever stores chunks or connects a platform. `Err`:
     /// another process delivers now; other failures of the store pass, and are tried again.
     pub async fn run(&self, wake: &Notify, cancel: &CancellationToken) -> Result<(), StoreError> {
@@ -90,7 +89,7 @@ impl<L: Ledger> Outbox<L> {
         }
         // Those that are being looked into are in the answer, too.
         let limit = parallel + lane.busy.len();
-        let due = match self.ledger.due(vec![place.clone()], limit).await {
+        let due = match self.delivery.due(vec![place.clone()], limit).await {
             Ok(due) => due,
             Err(error) => {
                 lane.ask_at = Some(Instant::now() + self.failed(Err(error))?);
@@ -130,7 +129,7 @@ impl<L: Ledger> Outbox<L> {
     pub async fn pump(&self) -> Result<Pumped, StoreError> {
         const ROUND: usize = 256;
         let rounds = join_all(self.places().into_iter().map(|place| async {
-            let due = self.ledger.due(vec![place], ROUND).await?;
+            let due = self.delivery.due(vec![place], ROUND).await?;
             let mut pumped = Pumped {
                 due: 0,
                 next_at: due.next_at,

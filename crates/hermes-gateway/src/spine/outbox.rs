@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use hermes_core::clock::{Clock, Rng};
 use hermes_core::store::StoreError;
-use hermes_store::db::delivery::{Chunk, Final, NewChunk, Phase, Reply, Settled};
+use hermes_platforms::{
+    Button, Found, Markup, OutMedia, Outbound, Outgoing, Recourse, SendError, render,
+};
+use hermes_store::db::delivery::{Chunk, Delivery, Final, NewChunk, Phase, Reply, Settled};
 use serde::{Deserialize, Serialize};
-
-use super::Ledger;
-use crate::platform::{Button, Found, Markup, OutMedia, Outbound, Outgoing, Recourse, SendError};
-use crate::render::render;
 
 /// Put before a text that the person may have already. Splitting leaves room for it.
 pub const MARK: &str = "♻️ Sent again after an interruption, perhaps you have it already:\n\n";
@@ -69,8 +68,8 @@ impl Default for Policy {
 pub(super) type Place = (String, String);
 
 /// Sends what is owed.
-pub struct Outbox<L> {
-    pub(super) ledger: L,
+pub struct Outbox {
+    pub(super) delivery: Delivery,
     /// Those that are not connected are not in it.
     platforms: Mutex<HashMap<Place, Arc<dyn Outbound>>>,
     pub(super) clock: Arc<dyn Clock>,
@@ -78,10 +77,15 @@ pub struct Outbox<L> {
     pub(super) policy: Policy,
 }
 
-impl<L: Ledger> Outbox<L> {
-    pub fn new(ledger: L, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>, policy: Policy) -> Self {
+impl Outbox {
+    pub fn new(
+        delivery: Delivery,
+        clock: Arc<dyn Clock>,
+        rng: Arc<dyn Rng>,
+        policy: Policy,
+    ) -> Self {
         Self {
-            ledger,
+            delivery,
             platforms: Mutex::default(),
             clock,
             rng,
@@ -132,7 +136,7 @@ impl<L: Ledger> Outbox<L> {
             (Phase::Ambiguous, Ok(extra)) => self.look_into(platform.as_ref(), &chunk, extra).await,
             (Phase::Ambiguous, Err(error)) => unreadable(&chunk, error),
             (Phase::Pending { marked }, extra) => {
-                self.ledger.begin_send(chunk.seq).await?;
+                self.delivery.begin_send(chunk.seq).await?;
                 match extra {
                     Ok(extra) => self.send(platform.as_ref(), &chunk, extra, marked).await,
                     Err(error) => unreadable(&chunk, error),
@@ -147,7 +151,7 @@ impl<L: Ledger> Outbox<L> {
             );
             self.tell(&chunk, &extra.unwrap_or_default()).await?;
         }
-        self.record(|| self.ledger.settle(chunk.seq, settled.clone()))
+        self.record(|| self.delivery.settle(chunk.seq, settled.clone()))
             .await
     }
 
@@ -187,7 +191,7 @@ impl<L: Ledger> Outbox<L> {
             }],
             ..Final::default()
         };
-        match self.record(|| self.ledger.finish(end.clone())).await {
+        match self.record(|| self.delivery.finish(end.clone())).await {
             Ok(_) | Err(StoreError::Ended(_)) => Ok(()),
             Err(error) => Err(error),
         }

@@ -14,7 +14,6 @@ use super::hub::Hub;
 use super::message::Msg;
 use super::words;
 use crate::program::Opening;
-use crate::spine::Ledger;
 
 /// What is asked, by which message, in which chat.
 pub(super) struct Asked {
@@ -24,8 +23,8 @@ pub(super) struct Asked {
     pub(super) opening: Opening,
 }
 
-pub(super) async fn begin<L: Ledger + Clone + 'static>(
-    hub: &Arc<Hub<L>>,
+pub(super) async fn begin(
+    hub: &Arc<Hub>,
     asked: Asked,
     under_way: UnderWay,
     cancel: CancellationToken,
@@ -90,7 +89,7 @@ fn reply(key: &str, target: &Target, chunks: Vec<NewChunk>) -> Vec<Reply> {
 }
 
 /// Runs one question to its end. `None`: it has nothing to say.
-async fn run<L: Ledger + Clone>(hub: &Hub<L>, opening: Opening, text: String) -> Option<String> {
+async fn run(hub: &Hub, opening: Opening, text: String) -> Option<String> {
     let Ok(_permit) = Arc::clone(&hub.turns).acquire_owned().await else {
         return Some(words::BROKE.to_owned());
     };

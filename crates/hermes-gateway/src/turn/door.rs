@@ -71,7 +71,7 @@ fn never_too_much(msg: &Msg) -> bool {
     msg.incoming.pressed.is_some() || matches!(command, Some("/stop" | "/approve" | "/deny"))
 }
 
-impl<L> Hub<L> {
+impl Hub {
     /// Whether the sender may talk. Blocks for the reading of small files.
     pub(super) fn door(&self, msg: &Msg) -> Door {
         let source = msg.source();

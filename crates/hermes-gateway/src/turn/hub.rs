@@ -7,8 +7,12 @@ use std::time::Duration;
 
 use hermes_core::clock::{Clock, Rng};
 use hermes_core::store::StoreError;
+use hermes_platforms::{
+    Capabilities, Condition, Limits, Markup, Offer, Outbound, PlatformSettings, Recourse,
+    ReplyMode, Unit,
+};
 use hermes_store::Store;
-use hermes_store::db::delivery::{Final, NewChunk, Processes, Target};
+use hermes_store::db::delivery::{Delivery, Final, NewChunk, Processes, Target};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -18,12 +22,11 @@ use super::door::Keys;
 use super::{media_in, media_out};
 use crate::authorize::pairing::Pairing;
 use crate::gateway::{Calls, Deps, GatewayStatus, PlatformStatus};
-use crate::platform::{Capabilities, Condition, Limits, Markup, Offer, Outbound, Recourse, Unit};
 use crate::render::pieces;
 use crate::seats::Seats;
 use crate::session::Index;
-use crate::settings::{GatewaySettings, PlatformSettings, ReplyTo};
-use crate::spine::{Extra, Ledger, Outbox, Policy};
+use crate::settings::GatewaySettings;
+use crate::spine::{Extra, Outbox, Policy};
 use crate::voice::{Speaker, Transcriber};
 
 /// Turns that run at the same time where the configuration does not say.
@@ -48,10 +51,10 @@ const NOWHERE: Capabilities = Capabilities {
 const LINGERING: usize = 32;
 const STORE_PAUSE: Duration = Duration::from_secs(1);
 
-pub(crate) struct Hub<L> {
+pub(crate) struct Hub {
     pub(crate) settings: Arc<GatewaySettings>,
     pub(crate) store: Store,
-    pub(crate) ledger: L,
+    pub(crate) delivery: Delivery,
     pub(crate) index: Index,
     pub(crate) seats: Seats,
     pub(crate) pairing: Pairing,
@@ -60,7 +63,7 @@ pub(crate) struct Hub<L> {
     pub(crate) transcriber: Option<Arc<dyn Transcriber>>,
     pub(crate) speaker: Option<Arc<dyn Speaker>>,
     pub(crate) calls: Calls,
-    pub(crate) outbox: Outbox<L>,
+    pub(crate) outbox: Outbox,
     /// Wakes the outbox.
     pub(crate) wake: Notify,
     /// Wakes the runner: a message was stored.
@@ -103,12 +106,12 @@ pub(crate) struct ChatHandle {
     pub(crate) queued: AtomicUsize,
 }
 
-impl<L: Ledger + Clone> Hub<L> {
-    pub(crate) fn new(deps: Deps<L>, index: Index) -> Self {
+impl Hub {
+    pub(crate) fn new(deps: Deps, index: Index) -> Self {
         let turns = deps.settings.max_sessions.unwrap_or(TURNS).max(1);
         let keys = Keys::new(&deps.settings);
         let outbox = Outbox::new(
-            deps.ledger.clone(),
+            deps.delivery.clone(),
             Arc::clone(&deps.clock),
             Arc::clone(&deps.rng),
             Policy::default(),
@@ -116,7 +119,7 @@ impl<L: Ledger + Clone> Hub<L> {
         Self {
             settings: deps.settings,
             store: deps.store,
-            ledger: deps.ledger,
+            delivery: deps.delivery,
             index,
             seats: deps.seats,
             pairing: deps.pairing,
@@ -146,7 +149,7 @@ impl<L: Ledger + Clone> Hub<L> {
 
     /// Takes over replies that the original left, for platforms that are there.
     pub(crate) async fn adopt(&self, processes: Arc<dyn Processes>) {
-        let found = match self.ledger.foreign(processes).await {
+        let found = match self.delivery.foreign(processes).await {
             Ok(found) => found,
             Err(error) => {
                 tracing::warn!("replies that the other program left: {error}");
@@ -163,7 +166,7 @@ impl<L: Ledger + Clone> Hub<L> {
                 continue;
             }
             let chunks = self.chunks(target, &foreign.text);
-            if let Err(error) = self.ledger.adopt(foreign, chunks).await {
+            if let Err(error) = self.delivery.adopt(foreign, chunks).await {
                 tracing::warn!("a reply that the other program left: {error}");
             }
         }
@@ -198,7 +201,7 @@ impl<L: Ledger + Clone> Hub<L> {
     /// process has taken over, or until the gateway stops.
     pub(crate) async fn settle(&self, end: Final, cancel: &CancellationToken) -> bool {
         loop {
-            match self.ledger.finish(end.clone()).await {
+            match self.delivery.finish(end.clone()).await {
                 Ok(_) => {
                     self.wake.notify_one();
                     return true;
@@ -228,7 +231,7 @@ impl<L: Ledger + Clone> Hub<L> {
         cancel: &CancellationToken,
     ) -> bool {
         loop {
-            match self.ledger.claim(messages, turn).await {
+            match self.delivery.claim(messages, turn).await {
                 Ok(()) => return true,
                 Err(
                     error @ (StoreError::NotOwner { .. }
@@ -290,7 +293,7 @@ impl<L: Ledger + Clone> Hub<L> {
     }
 }
 
-impl<L> Hub<L> {
+impl Hub {
     pub(crate) fn chats(&self) -> MutexGuard<'_, HashMap<String, Arc<ChatHandle>>> {
         // A panic while holding this lock cannot leave the map half changed.
         self.chats.lock().unwrap_or_else(PoisonError::into_inner)
@@ -448,14 +451,14 @@ impl<L> Hub<L> {
             .platform(&target.platform)
             .map(|platform| platform.reply_to);
         match set.unwrap_or_default() {
-            ReplyTo::Off => false,
-            ReplyTo::First => part == 0,
-            ReplyTo::All => true,
+            ReplyMode::Off => false,
+            ReplyMode::First => part == 0,
+            ReplyMode::All => true,
         }
     }
 }
 
-impl<L: Ledger> Hub<L> {
+impl Hub {
     pub(crate) fn outbound(&self, target: &Target) -> Option<Arc<dyn Outbound>> {
         self.outbox.platform(&target.platform, &target.account)
     }

@@ -3,12 +3,11 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use hermes_platforms::LinkState;
 use hermes_store::db::delivery::{Final, Reply, Target};
 
 use super::hub::Hub;
 use crate::gateway::Leaving;
-use crate::platform::LinkState;
-use crate::spine::Ledger;
 
 /// How long the words may take to leave; nobody waits longer for the end.
 const SENDING: Duration = Duration::from_secs(3);
@@ -16,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Tells the chats in which turns run, and the homes of the platforms, each once. Only where that
 /// arrives now: the next life has other news.
-pub(crate) async fn tell<L: Ledger + Clone>(hub: &Hub<L>, leaving: &Leaving) {
+pub(crate) async fn tell(hub: &Hub, leaving: &Leaving) {
     let mut told: HashSet<Target> = leaving.asked.iter().cloned().collect();
     let mut ids = Vec::new();
     let homes = if leaving.asked.is_none() && leaving.homes {
@@ -32,7 +31,7 @@ pub(crate) async fn tell<L: Ledger + Clone>(hub: &Hub<L>, leaving: &Leaving) {
     }
     let left = async {
         for id in &ids {
-            while matches!(hub.ledger.sent(id).await, Ok(sent) if sent.is_empty()) {
+            while matches!(hub.delivery.sent(id).await, Ok(sent) if sent.is_empty()) {
                 tokio::time::sleep(LOOK).await;
             }
         }
@@ -42,7 +41,7 @@ pub(crate) async fn tell<L: Ledger + Clone>(hub: &Hub<L>, leaving: &Leaving) {
     }
 }
 
-fn homes<L: Ledger + Clone>(hub: &Hub<L>) -> Vec<Target> {
+fn homes(hub: &Hub) -> Vec<Target> {
     let platforms = hub.status().platforms.into_iter();
     let homes = platforms.filter_map(|one| {
         let (chat_id, thread_id) = hub.home_channel(&one.name)?;
@@ -58,7 +57,7 @@ fn homes<L: Ledger + Clone>(hub: &Hub<L>) -> Vec<Target> {
 }
 
 /// Whether a chat is told such things, and can be told now.
-fn is_wanted<L: Ledger + Clone>(hub: &Hub<L>, target: &Target) -> bool {
+fn is_wanted(hub: &Hub, target: &Target) -> bool {
     let settings = hub.platform(&target.platform);
     let off = settings.and_then(|one| one.flag("gateway_restart_notification")) == Some(false);
     let connected = hub.status().platforms.into_iter().any(|one| {
@@ -81,7 +80,7 @@ fn words(restart: bool, works: bool) -> &'static str {
     }
 }
 
-async fn say<L: Ledger + Clone>(hub: &Hub<L>, target: Target, text: &str) -> Option<String> {
+async fn say(hub: &Hub, target: Target, text: &str) -> Option<String> {
     let id = format!("leaving-{}", super::show::key(&*hub.rng));
     let chunks = hub.chunks(&target, text);
     let end = Final {
@@ -93,7 +92,7 @@ async fn say<L: Ledger + Clone>(hub: &Hub<L>, target: Target, text: &str) -> Opt
         }],
         ..Final::default()
     };
-    match hub.ledger.finish(end).await {
+    match hub.delivery.finish(end).await {
         Ok(_) => {
             hub.wake.notify_one();
             Some(id)

@@ -8,12 +8,11 @@ use std::time::Duration;
 use hermes_core::event::UserInput;
 use hermes_core::message::Part;
 use hermes_core::{fence, image};
+use hermes_platforms::{MediaKind, MediaRef, Outbound};
 use serde_json::Value;
 
 use super::hub::Hub;
 use super::message::Msg;
-use crate::platform::{MediaKind, MediaRef, Outbound};
-use crate::spine::Ledger;
 
 const FETCH: Duration = Duration::from_mins(3);
 const HEAR: Duration = Duration::from_mins(5);
@@ -34,7 +33,7 @@ pub(super) struct Taken {
 }
 
 /// Puts messages together into what a turn begins with.
-pub(super) async fn take<L: Ledger + Clone>(hub: &Arc<Hub<L>>, msgs: &[Msg]) -> Taken {
+pub(super) async fn take(hub: &Arc<Hub>, msgs: &[Msg]) -> Taken {
     let mut taken = Taken::default();
     let (mut texts, mut context) = (Vec::new(), Vec::new());
     for msg in msgs {
@@ -73,11 +72,7 @@ pub(super) async fn take<L: Ledger + Clone>(hub: &Arc<Hub<L>>, msgs: &[Msg]) -> 
     taken
 }
 
-async fn fetch<L>(
-    hub: &Hub<L>,
-    outbound: &dyn Outbound,
-    media: &MediaRef,
-) -> Result<PathBuf, String> {
+async fn fetch(hub: &Hub, outbound: &dyn Outbound, media: &MediaRef) -> Result<PathBuf, String> {
     // What a platform lets us send says nothing about what it brings; it knows that by itself.
     let most = hub.settings.config.gateway.max_inbound_media_bytes;
     if let Some(bytes) = media.bytes.filter(|bytes| *bytes > most) {
@@ -103,8 +98,8 @@ async fn fetch<L>(
 }
 
 /// Shows a file to the model: as a part of the input, or in words.
-async fn present<L>(
-    hub: &Hub<L>,
+async fn present(
+    hub: &Hub,
     media: &MediaRef,
     path: &Path,
     taken: &mut Taken,
@@ -164,7 +159,7 @@ async fn picture(path: &Path) -> Result<Part, String> {
     image::part(&bytes).map_err(|error| error.to_string())
 }
 
-async fn hear<L>(hub: &Hub<L>, path: &Path) -> Result<String, String> {
+async fn hear(hub: &Hub, path: &Path) -> Result<String, String> {
     let Some(transcriber) = &hub.transcriber else {
         return Err("no transcription is set up (stt in config.yaml)".to_owned());
     };

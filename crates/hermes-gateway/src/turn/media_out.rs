@@ -6,8 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use hermes_core::private::{SYSTEM, below_some_home, is_personal, is_secret_name};
-
-use crate::platform::{MediaKind, OutMedia};
+use hermes_platforms::{MediaKind, OutMedia};
 
 /// An answer without its files, and the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

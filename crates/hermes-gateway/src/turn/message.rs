@@ -1,11 +1,10 @@
-//! A message as the ledger gives it.
+//! A message as the database gives it.
 
 use hermes_core::slash::{self, Parsed, Verb};
+use hermes_platforms::{Incoming, Source, definition, webhook};
 use hermes_store::db::delivery::{Target, Waiting};
 
-use crate::platform::Incoming;
-use crate::platforms::webhook;
-use crate::session::{Sharing, Source};
+use crate::session::Sharing;
 
 #[derive(Clone, Debug)]
 pub(super) struct Msg {
@@ -87,7 +86,7 @@ impl Msg {
             },
             None => text.to_owned(),
         };
-        if source.is_shared(sharing)
+        if sharing.shares(source)
             && let Some(name) = source.user_name.as_ref().or(source.user_id.as_ref())
         {
             let name: String = name
@@ -109,7 +108,7 @@ impl Msg {
         let text = self.incoming.text.trim();
         let rest = match text.strip_prefix('/') {
             Some(rest) => rest,
-            None if matches!(self.source().platform.as_str(), "slack" | "matrix") => {
+            None if has_bang_commands(&self.source().platform) => {
                 let rest = text.strip_prefix('!')?;
                 // "!!" and "! wow" are talk.
                 rest.starts_with(|ch: char| ch.is_ascii_alphabetic())
@@ -126,6 +125,11 @@ impl Msg {
         let line = line.trim().to_owned();
         (!matches!(slash::parse(&line), Parsed::Text)).then_some(line)
     }
+}
+
+/// Whether `!name` is a command; Matrix is the original's.
+fn has_bang_commands(platform: &str) -> bool {
+    platform == "matrix" || definition(platform).is_some_and(|one| one.bang_commands)
 }
 
 #[cfg(test)]

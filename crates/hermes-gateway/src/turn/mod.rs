@@ -1,8 +1,8 @@
 //! Messages become turns, turns become replies.
 //!
-//! [`runner`] looks into the ledger and wakes one [`chat`] per conversation key; a chat reads its own
-//! messages from the ledger, so that nothing but the ledger has to survive. Everything a person
-//! reads for good is an obligation in the ledger, written in the transaction that answers the
+//! [`runner`] looks into the database and wakes one [`chat`] per conversation key; a chat reads its own
+//! messages from the database, so that nothing but the database has to survive. Everything a person
+//! reads for good is an obligation in the database, written in the transaction that answers the
 //! message; typing, reactions and previews are not, and nothing depends on them.
 
 mod background;
@@ -27,4 +27,4 @@ mod words;
 
 pub(crate) use hub::Hub;
 pub use operator::{DecisionError, OpenPermission, OwnerDecision};
-pub use post::{Known, Post, PostError, Posting, Voice};
+pub use post::{Known, Post};

@@ -5,7 +5,6 @@ use hermes_store::db::delivery::{QuestionState, StoredQuestion, Target};
 
 use super::Hub;
 use super::chat::{kept_for_operator, put};
-use crate::spine::Ledger;
 
 /// A permission that a turn waits for.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,12 +42,12 @@ pub enum DecisionError {
     Store(#[from] StoreError),
 }
 
-impl<L: Ledger + Clone> Hub<L> {
+impl Hub {
     /// Oldest first.
     pub(crate) async fn open_permissions(&self) -> Result<Vec<OpenPermission>, StoreError> {
         let mut open = Vec::new();
         for id in self.asked_ids() {
-            let stored = self.ledger.question(&id).await?;
+            let stored = self.delivery.question(&id).await?;
             open.extend(stored.and_then(|stored| self.waiting_permission(stored)));
         }
         open.sort_by(|one, other| one.expires_at.total_cmp(&other.expires_at));
@@ -77,7 +76,7 @@ impl<L: Ledger + Clone> Hub<L> {
         by: &str,
     ) -> Result<OpenPermission, DecisionError> {
         let not_open = || DecisionError::NotOpen(id.to_owned());
-        let stored = self.ledger.question(id).await?;
+        let stored = self.delivery.question(id).await?;
         let open = stored
             .filter(|_| self.is_asked(id))
             .and_then(|stored| self.waiting_permission(stored))
@@ -89,7 +88,7 @@ impl<L: Ledger + Clone> Hub<L> {
             OwnerDecision::Deny => "d",
         };
         let kept = kept_for_operator(choice, by);
-        if !self.ledger.answer_question(id, &kept).await? {
+        if !self.delivery.answer_question(id, &kept).await? {
             return Err(not_open());
         }
         self.ring(id);

@@ -3,11 +3,12 @@
 
 use std::fmt::Write as _;
 
+use hermes_core::bytes::hex;
+use hermes_platforms::{Source, definition};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::bytes::hex;
-use crate::session::{Sharing, Source};
+use crate::session::Sharing;
 use crate::settings::GatewaySettings;
 
 const LONGEST: usize = 240;
@@ -19,10 +20,7 @@ pub(super) fn block(settings: &GatewaySettings, source: &Source) -> String {
         .pointer("/privacy/redact_pii")
         .and_then(Value::as_bool)
         .unwrap_or(false)
-        && matches!(
-            source.platform.as_str(),
-            "whatsapp" | "signal" | "telegram" | "bluebubbles"
-        );
+        && has_private_ids(&source.platform);
     let id = |id: &str| if hide { hashed(id) } else { quoted(id) };
     let mut text = String::from("# Where this conversation takes place\n");
     let kind = match source.chat_type.as_str() {
@@ -73,9 +71,15 @@ pub(super) fn block(settings: &GatewaySettings, source: &Source) -> String {
     text
 }
 
+/// Whether ids lead to people; some are the original's platforms.
+fn has_private_ids(platform: &str) -> bool {
+    matches!(platform, "whatsapp" | "signal" | "bluebubbles")
+        || definition(platform).is_some_and(|one| one.private_ids)
+}
+
 /// In a conversation of several people nobody's name is part of the prompt.
 fn person(text: &mut String, sharing: Sharing, source: &Source, id: &dyn Fn(&str) -> String) {
-    if source.is_shared(sharing) {
+    if sharing.shares(source) {
         text.push_str(
             "- Several people talk here; each message begins with its sender's name in brackets.\n",
         );

@@ -7,66 +7,25 @@ use std::time::Duration;
 
 use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
-use hermes_core::store::{NewItem, StoreError};
-use hermes_store::db::delivery::{Delivery, Final, Reply, Target};
+use hermes_core::store::NewItem;
+use hermes_platforms::{PostError, Posting, Voice};
+use hermes_store::db::delivery::{Final, Reply, Target};
 
 use super::hub::Hub;
 use super::session::target_of;
-use crate::spine::Ledger;
 
 /// A turn may take so long before a message is sent without a place in its conversation.
 const TURN: Duration = Duration::from_mins(2);
 
-/// A message to a chat.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Posting {
-    /// Unique for ever: the same one again is refused, so that nothing is said twice.
-    pub id: String,
-    pub target: Target,
-    /// Markdown.
-    pub text: String,
-    /// `MEDIA:` lines are files of this machine. Only for words of the agent: words of strangers,
-    /// which templates and scripts pass on, would name any file.
-    pub files: bool,
-    /// The transcript of the chat that it goes to learns of it, by this voice. That waits for a
-    /// turn of the chat to end, so it is not for a tool of that turn.
-    pub mirror: Option<Voice>,
-}
-
-/// Who is recorded as having said it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Voice {
-    /// The agent.
-    Assistant,
-    /// Somebody outside: the report of a job.
-    User,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum PostError {
-    /// What is wrong with a target, for people.
-    #[error("{0}")]
-    Target(String),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
 /// Whoever may say something to a chat. What it takes is stored when it returns, and delivered
 /// whatever happens.
-pub struct Post<L = Delivery> {
-    hub: Arc<Hub<L>>,
+#[derive(Clone)]
+pub struct Post {
+    hub: Arc<Hub>,
 }
 
-impl<L> Clone for Post<L> {
-    fn clone(&self) -> Self {
-        Self {
-            hub: Arc::clone(&self.hub),
-        }
-    }
-}
-
-impl<L: Ledger + Clone> Post<L> {
-    pub(crate) fn new(hub: Arc<Hub<L>>) -> Self {
+impl Post {
+    pub(crate) fn new(hub: Arc<Hub>) -> Self {
         Self { hub }
     }
 
@@ -117,7 +76,7 @@ impl<L: Ledger + Clone> Post<L> {
             }],
             ..Final::default()
         };
-        let owed = hub.ledger.finish(end).await?;
+        let owed = hub.delivery.finish(end).await?;
         drop(still);
         hub.wake.notify_one();
         Ok(owed)
@@ -229,7 +188,7 @@ impl<L: Ledger + Clone> Post<L> {
             let common = entry
                 .origin
                 .as_ref()
-                .is_some_and(|source| source.chat_type == "dm" || source.is_shared(sharing));
+                .is_some_and(|source| source.chat_type == "dm" || sharing.shares(source));
             common && target_of(entry).as_ref() == Some(target)
         });
         let found = here.next()?;

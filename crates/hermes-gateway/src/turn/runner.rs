@@ -10,20 +10,19 @@ use tokio_util::task::TaskTracker;
 
 use super::chat::Chat;
 use super::hub::Hub;
-use crate::spine::Ledger;
 
 const PAGE: usize = 256;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Reads which chats have open messages, at the start and whenever one comes, and wakes them.
-pub(crate) async fn run<L: Ledger + Clone + 'static>(hub: Arc<Hub<L>>, cancel: CancellationToken) {
+pub(crate) async fn run(hub: Arc<Hub>, cancel: CancellationToken) {
     let chats = TaskTracker::new();
     let mut after = 0;
     while !cancel.is_cancelled() {
         if hub.again.swap(false, Ordering::SeqCst) {
             after = 0;
         }
-        let page = match hub.ledger.open_after(after, PAGE).await {
+        let page = match hub.delivery.open_after(after, PAGE).await {
             Ok(page) => page,
             Err(error) => {
                 tracing::error!("messages that wait: {error}");
@@ -50,12 +49,7 @@ pub(crate) async fn run<L: Ledger + Clone + 'static>(hub: Arc<Hub<L>>, cancel: C
     chats.wait().await;
 }
 
-fn wake<L: Ledger + Clone + 'static>(
-    hub: &Arc<Hub<L>>,
-    running: &TaskTracker,
-    key: String,
-    cancel: &CancellationToken,
-) {
+fn wake(hub: &Arc<Hub>, running: &TaskTracker, key: String, cancel: &CancellationToken) {
     let mut chats = hub.chats();
     if let Some(chat) = chats.get(&key) {
         chat.dirty.store(true, Ordering::SeqCst);

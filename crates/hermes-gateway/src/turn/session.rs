@@ -2,13 +2,15 @@
 
 use chrono::{Local, NaiveDateTime};
 use hermes_config::env::writer;
+use hermes_platforms::Source;
 use hermes_store::db::delivery::Target;
 use serde_json::{Value, json};
 use std::sync::PoisonError;
 
 use super::hub::Hub;
 use super::message::Msg;
-use crate::session::{Entry, IndexError, ResetReason, SessionKey, Source};
+use crate::session::{Entry, IndexError, ResetReason, SessionKey};
+use crate::settings::home_var;
 
 /// How old the stored time of use may become before it is written again.
 const STALE: i64 = 60;
@@ -21,7 +23,7 @@ pub(super) struct Override {
     pub(super) prompt: Option<String>,
 }
 
-impl<L> Hub<L> {
+impl Hub {
     /// The entry of a chat, made where there is none, renewed where its time is over.
     pub(super) async fn entry(
         &self,
@@ -147,12 +149,7 @@ impl<L> Hub<L> {
 
     /// Makes a chat the home of its platform, for this life and the next.
     pub(super) fn set_home(&self, source: &Source) -> Result<(), String> {
-        let prefix = source.platform.to_ascii_uppercase().replace('-', "_");
-        let name = match source.platform.as_str() {
-            "matrix" => "MATRIX_HOME_ROOM".to_owned(),
-            "email" => "EMAIL_HOME_ADDRESS".to_owned(),
-            _ => format!("{prefix}_HOME_CHANNEL"),
-        };
+        let name = home_var(&source.platform);
         let path = self.settings.home.env_path();
         let thread = format!("{name}_THREAD_ID");
         let write = |name: &str, value: Option<&str>| {

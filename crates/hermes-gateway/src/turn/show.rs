@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use hermes_core::clock::Rng;
 use hermes_core::{BoxFuture, task};
+use hermes_platforms::{Outbound, Outgoing, SendError, render};
 use hermes_store::db::delivery::Target;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::platform::{Outbound, Outgoing, SendError};
-use crate::render::{pieces, render};
+use crate::render::pieces;
 use crate::settings::{Streaming, Transport};
 
 const TYPING: Duration = Duration::from_secs(4);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hermes_platforms::{Batching, definition};
 use serde_json::Value;
 
 use crate::settings::{BusyMode, GatewaySettings, Streaming, Transport};
@@ -56,8 +57,8 @@ impl Style {
             Some("off" | "log") => Progress::Off,
             Some("new") => Progress::New,
             Some("all" | "verbose") => Progress::All,
+            _ if definition(platform).is_some_and(|one| one.shows_tools) => Progress::All,
             _ => match platform {
-                "discord" => Progress::All,
                 "mattermost" | "matrix" | "feishu" | "whatsapp" => Progress::New,
                 _ => Progress::Off,
             },
@@ -87,17 +88,11 @@ impl Style {
 
 impl Batch {
     fn of(platform: &str) -> Self {
-        let (short, split, album) = match platform {
-            "telegram" => (180, 1000, 800),
-            "discord" => (300, 2000, 800),
-            // Each of these is whole.
-            "email" | "webhook" | "api_server" => (0, 0, 0),
-            _ => (0, 1000, 800),
-        };
+        let batching = definition(platform).map_or(Batching::USUAL, |one| one.batching);
         Self {
-            short: Duration::from_millis(short),
-            split: Duration::from_millis(split),
-            album: Duration::from_millis(album),
+            short: Duration::from_millis(batching.short),
+            split: Duration::from_millis(batching.split),
+            album: Duration::from_millis(batching.album),
             only_parts: false,
         }
     }

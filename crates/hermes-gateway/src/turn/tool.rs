@@ -8,27 +8,23 @@ use hermes_core::BoxFuture;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
+use hermes_platforms::{Posting, Voice};
 use hermes_store::db::delivery::Target;
 use serde_json::{Value, json};
 
 use super::hub::Hub;
-use super::post::{Post, Posting, Voice};
-use crate::spine::Ledger;
+use super::post::Post;
 
-struct SendMessage<L> {
+struct SendMessage {
     spec: ToolSpec,
-    post: Post<L>,
-    hub: Arc<Hub<L>>,
+    post: Post,
+    hub: Arc<Hub>,
     /// The chat that it is called from.
     origin: Target,
     key: String,
 }
 
-pub(super) fn send_message<L: Ledger + Clone + 'static>(
-    hub: &Arc<Hub<L>>,
-    origin: Target,
-    key: String,
-) -> Arc<dyn Tool> {
+pub(super) fn send_message(hub: &Arc<Hub>, origin: Target, key: String) -> Arc<dyn Tool> {
     Arc::new(SendMessage {
         spec: spec(),
         post: Post::new(Arc::clone(hub)),
@@ -77,7 +73,7 @@ fn spec() -> ToolSpec {
     }
 }
 
-impl<L: Ledger + Clone + 'static> Tool for SendMessage<L> {
+impl Tool for SendMessage {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -105,7 +101,7 @@ fn bad(text: impl Into<String>) -> ToolOutcome {
     ToolOutcome::error(ToolErrorKind::BadArguments, text)
 }
 
-impl<L: Ledger + Clone + 'static> SendMessage<L> {
+impl SendMessage {
     fn list(&self) -> String {
         let mut text = String::new();
         for platform in self.hub.settings.enabled() {

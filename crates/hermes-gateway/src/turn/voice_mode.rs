@@ -47,7 +47,7 @@ fn key(target: &Target) -> String {
     format!("{}:{}", target.platform, target.chat_id)
 }
 
-impl<L> Hub<L> {
+impl Hub {
     fn voice_file(&self) -> PathBuf {
         self.settings.home.join(FILE)
     }

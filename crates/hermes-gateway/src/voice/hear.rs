@@ -5,12 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use hermes_core::BoxFuture;
+use hermes_platforms::{Form, Http};
 use serde_json::Value;
 
 use super::block::Block;
 use super::{Transcriber, template};
-use crate::platforms::form::Form;
-use crate::platforms::http::Http;
 use hermes_app::child;
 
 /// The largest recording that services take.

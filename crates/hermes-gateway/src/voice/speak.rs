@@ -5,15 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hermes_core::BoxFuture;
+use hermes_platforms::{Http, Markup, render};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
 use super::block::Block;
 use super::hear::scratch;
 use super::{Speaker, template};
-use crate::platform::Markup;
-use crate::platforms::http::Http;
-use crate::render::render;
 use hermes_app::child;
 
 /// More than this is not read out.

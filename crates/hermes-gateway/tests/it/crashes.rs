@@ -6,18 +6,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_core::store::StoreError;
-use hermes_gateway::platform::{Arrival, Incoming, Recourse};
-use hermes_gateway::session::{Sharing, Source};
-use hermes_gateway::spine::{Inbox, Ledger as _, MARK, Outbox, Policy, beat};
+use hermes_gateway::session::Sharing;
+use hermes_gateway::spine::{Inbox, MARK, Outbox, Policy, beat};
+use hermes_platforms::{Arrival, Incoming, Recourse, Source};
 use hermes_store::Store;
-use hermes_store::db::delivery::{Final, NewChunk, Owner, Processes, Reply, Target, Waiting};
+use hermes_store::db::delivery::{
+    Delivery, Final, NewChunk, Owner, Processes, Reply, Target, Waiting,
+};
 use hermes_testkit::clock::{FixedRng, ManualClock};
 use proptest::prelude::*;
 use tempfile::TempDir;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{FakePlatform, Fuse, GRACE, Mortal, Weather, World};
+use crate::world::{FakePlatform, Fuse, GRACE, Weather, World};
 
 const CHUNKS: usize = 2;
 
@@ -78,30 +80,27 @@ impl Scene {
             started_at: Some(1),
             instance: format!("life {}", self.lives),
         };
-        let (inner, _) = store
+        let (delivery, _) = store
             .own_delivery(owner, Duration::from_mins(1), Arc::new(NobodyLives))
             .await
             .unwrap();
-        let ledger = Mortal {
-            inner,
-            fuse: fuse.clone(),
-        };
+        let delivery = delivery.with_hook(Arc::new(fuse.clone()));
         let finished = tokio::select! {
             biased;
             () = fuse.died.cancelled() => false,
-            result = self.work(&ledger, fuse) => {
+            result = self.work(&delivery, fuse) => {
                 result.unwrap();
                 true
             }
         };
-        drop(ledger);
+        drop(delivery);
         store.close().await.unwrap();
         finished
     }
 
     /// What a gateway does, one thing after the other.
-    async fn work(&self, ledger: &Mortal, fuse: &Fuse) -> Result<(), StoreError> {
-        let inbox = Inbox::new(ledger.clone(), Sharing::default());
+    async fn work(&self, delivery: &Delivery, fuse: &Fuse) -> Result<(), StoreError> {
+        let inbox = Inbox::new(delivery.clone(), Sharing::default());
         let platform = FakePlatform::new(self.world.clone(), fuse.clone(), self.recourse);
         let policy = Policy {
             parallel: self.parallel,
@@ -110,7 +109,7 @@ impl Scene {
             ..Policy::default()
         };
         let outbox = Outbox::new(
-            ledger.clone(),
+            delivery.clone(),
             self.clock.clone(),
             Arc::new(FixedRng(0)),
             policy,
@@ -122,10 +121,10 @@ impl Scene {
             fuse.tick().await;
             *self.far.acknowledged.lock().unwrap() += 1;
             // An answer is on its way while the next message comes.
-            self.answer_one(ledger).await?;
+            self.answer_one(delivery).await?;
             outbox.pump().await?;
         }
-        while self.answer_one(ledger).await? {}
+        while self.answer_one(delivery).await? {}
         loop {
             let round = outbox.pump().await?;
             match round.next_at {
@@ -136,13 +135,13 @@ impl Scene {
         }
     }
 
-    async fn answer_one(&self, ledger: &Mortal) -> Result<bool, StoreError> {
-        let Some(message) = ledger.waiting(1).await?.into_iter().next() else {
+    async fn answer_one(&self, delivery: &Delivery) -> Result<bool, StoreError> {
+        let Some(message) = delivery.waiting(1).await?.into_iter().next() else {
             return Ok(false);
         };
         let turn = format!("turn-{}-{}", message.id, self.lives);
-        ledger.claim(&[message.id], &turn).await?;
-        ledger.finish(answer(&message, turn)).await?;
+        delivery.claim(&[message.id], &turn).await?;
+        delivery.finish(answer(&message, turn)).await?;
         Ok(true)
     }
 
@@ -310,24 +309,24 @@ async fn the_outbox_runs_when_woken_and_when_a_pause_is_over() {
         instance: "only".to_owned(),
     };
     let lease = Duration::from_mins(1);
-    let (ledger, _) = store
+    let (delivery, _) = store
         .own_delivery(owner, lease, Arc::new(NobodyLives))
         .await
         .unwrap();
     let fuse = Fuse::new(1_000_000);
     let platform = FakePlatform::new(scene.world.clone(), fuse, Recourse::Mark);
     let (clock, rng) = (scene.clock.clone(), Arc::new(FixedRng(0)));
-    let outbox = Arc::new(Outbox::new(ledger.clone(), clock, rng, Policy::default()));
+    let outbox = Arc::new(Outbox::new(delivery.clone(), clock, rng, Policy::default()));
     let (wake, cancel) = (Arc::new(Notify::new()), CancellationToken::new());
     let running = {
         let (outbox, wake, cancel) = (outbox.clone(), wake.clone(), cancel.clone());
         hermes_core::task::spawn("outbox", async move { outbox.run(&wake, &cancel).await })
     };
-    let inbox = Inbox::new(ledger.clone(), Sharing::default());
+    let inbox = Inbox::new(delivery.clone(), Sharing::default());
     inbox.store(&incoming("c0", "m0")).await.unwrap();
-    let message = ledger.waiting(1).await.unwrap().remove(0);
-    ledger.claim(&[message.id], "t").await.unwrap();
-    ledger
+    let message = delivery.waiting(1).await.unwrap().remove(0);
+    delivery.claim(&[message.id], "t").await.unwrap();
+    delivery
         .finish(answer(&message, "t".to_owned()))
         .await
         .unwrap();

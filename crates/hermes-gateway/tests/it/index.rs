@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use hermes_core::clock::SystemClock;
-use hermes_gateway::session::{Entry, Index, Sharing, Source};
+use hermes_gateway::session::{Entry, Index, SessionKey, Sharing};
+use hermes_platforms::Source;
 use hermes_store::Store;
 use hermes_testkit::home::TempHome;
 use pretty_assertions::assert_eq;
@@ -19,7 +20,7 @@ fn chat(platform: &str, chat: usize, thread: Option<&str>) -> Entry {
         ..Source::default()
     };
     let now = chrono::DateTime::from_timestamp(1_767_323_045, 0).unwrap();
-    let key = source.session_key(Sharing::default());
+    let key = SessionKey::of(&source, Sharing::default());
     Entry::new(key, format!("s{chat}"), source, now.naive_utc())
 }
 

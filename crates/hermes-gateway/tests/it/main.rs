@@ -1,15 +1,9 @@
 //! The foundation of the gateway, from outside.
 
 #[cfg(test)]
-mod api;
-#[cfg(test)]
 mod crashes;
 #[cfg(test)]
 mod cron;
-#[cfg(test)]
-mod discord;
-#[cfg(test)]
-mod email;
 #[cfg(test)]
 mod idle;
 #[cfg(test)]
@@ -23,14 +17,8 @@ mod pairing;
 #[cfg(test)]
 mod seats;
 #[cfg(test)]
-mod slack;
-#[cfg(test)]
-mod telegram;
-#[cfg(test)]
 mod turn;
 #[cfg(test)]
 mod voice;
-#[cfg(test)]
-mod webhook;
 #[cfg(test)]
 mod world;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_core::store::{NewSession, SessionStore as _};
 use hermes_gateway::authorize::{Policy, Visitor, admit};
-use hermes_gateway::session::{Entry, Index, Sharing, Source};
+use hermes_gateway::session::{Entry, Index, SessionKey, Sharing};
+use hermes_platforms::Source;
 use hermes_store::Store;
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
@@ -65,7 +66,11 @@ fn keys_and_sources_are_the_originals() {
             group_per_user: case[1].as_bool().unwrap(),
             thread_per_user: case[2].as_bool().unwrap(),
         };
-        assert_eq!(source.session_key(sharing).as_str(), theirs[0], "{case}");
+        assert_eq!(
+            SessionKey::of(&source, sharing).as_str(),
+            theirs[0],
+            "{case}"
+        );
         assert_eq!(
             serde_json::to_string(&source).unwrap(),
             theirs[1].to_string()
@@ -105,7 +110,12 @@ fn entries_go_both_ways() {
         ..Source::default()
     };
     let now = chrono_time();
-    let entry = Entry::new(source.session_key(Sharing::default()), "s", source, now);
+    let entry = Entry::new(
+        SessionKey::of(&source, Sharing::default()),
+        "s",
+        source,
+        now,
+    );
     let ours = entry.write().unwrap();
     let back = oracle.json(&home, ENTRY, [ours.to_string().as_str()]);
     assert_eq!(back, ours);
@@ -155,11 +165,11 @@ async fn a_chat_stays_in_its_conversation_whoever_serves_it() {
     let sessions = home.path().join("sessions");
     let (index, entries) = Index::open(open(), &sessions, true).await.unwrap();
     assert_eq!(entries.len(), 1);
-    let key = telegram("5").session_key(Sharing::default());
+    let key = SessionKey::of(&telegram("5"), Sharing::default());
     assert_eq!(entries[0].session_key, key);
     assert_eq!(theirs[key.as_str()], entries[0].session_id.as_str());
 
-    let key = telegram("6").session_key(Sharing::default());
+    let key = SessionKey::of(&telegram("6"), Sharing::default());
     let now = clock.now().with_timezone(&chrono::Local).naive_local();
     let entry = Entry::new(key.clone(), "20260102_030405_abcdef01", telegram("6"), now);
     let new = NewSession {
@@ -186,7 +196,7 @@ async fn the_mirror_is_read_where_the_table_knows_nothing() {
     let (index, none) = Index::open(store.clone(), &sessions, true).await.unwrap();
     assert!(none.is_empty());
     let entry = |chat: &str, id: &str| {
-        let key = telegram(chat).session_key(Sharing::default());
+        let key = SessionKey::of(&telegram(chat), Sharing::default());
         Entry::new(key, id, telegram(chat), chrono_time())
     };
     index.put(&entry("5", "a")).await.unwrap();

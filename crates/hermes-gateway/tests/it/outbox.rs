@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use hermes_core::BoxFuture;
 use hermes_core::store::StoreError;
-use hermes_gateway::platform::{
+use hermes_gateway::spine::{Extra, MARK, Outbox, Policy};
+use hermes_platforms::{
     Capabilities, Found, MediaKind, MediaRef, OutMedia, Outbound, Outgoing, Recourse, SendError,
 };
-use hermes_gateway::spine::{Extra, MARK, Outbox, Policy};
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Final, NewChunk, Owner, Processes, Reply, Target};
 use hermes_testkit::clock::{FixedRng, ManualClock};
@@ -134,8 +134,8 @@ struct Scene {
     _dir: TempDir,
     clock: Arc<ManualClock>,
     store: Store,
-    ledger: Delivery,
-    outbox: Arc<Outbox<Delivery>>,
+    delivery: Delivery,
+    outbox: Arc<Outbox>,
 }
 
 impl Scene {
@@ -143,14 +143,14 @@ impl Scene {
         let dir = TempDir::new().unwrap();
         let clock = Arc::new(ManualClock::default());
         let store = Store::open(dir.path().join("state.db"), clock.clone()).unwrap();
-        let ledger = own(&store, 1).await;
+        let delivery = own(&store, 1).await;
         let rng = Arc::new(FixedRng(0));
-        let outbox = Arc::new(Outbox::new(ledger.clone(), clock.clone(), rng, policy));
+        let outbox = Arc::new(Outbox::new(delivery.clone(), clock.clone(), rng, policy));
         Self {
             _dir: dir,
             clock,
             store,
-            ledger,
+            delivery,
             outbox,
         }
     }
@@ -182,7 +182,7 @@ impl Scene {
             }],
             ..Final::default()
         };
-        self.ledger.finish(end).await.unwrap();
+        self.delivery.finish(end).await.unwrap();
     }
 
     /// Sends all that is due now, and returns in how many seconds more is.
@@ -433,7 +433,7 @@ impl Scene {
             _dir: TempDir::new().unwrap(),
             clock: self.clock.clone(),
             store: self.store.clone(),
-            ledger: own(&self.store, 2).await,
+            delivery: own(&self.store, 2).await,
             outbox: self.outbox.clone(),
         };
         other

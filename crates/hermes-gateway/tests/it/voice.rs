@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use hermes_gateway::platforms::http::Http;
 use hermes_gateway::voice::{Ears, Mouth, Speaker as _, Transcriber as _};
+use hermes_platforms::Http;
 use hermes_testkit::web_server::{Page, WebServer};
 use serde_json::{Value, json};
 

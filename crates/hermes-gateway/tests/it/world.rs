@@ -1,5 +1,5 @@
-//! A platform in memory that remembers what people see, a fuse that ends a life at a given step,
-//! and a ledger that burns with it.
+//! A platform in memory that remembers what people see, and a fuse that ends a life at a given step,
+//! also in the middle of what it stores.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -7,23 +7,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_core::BoxFuture;
-use hermes_core::ids::SessionId;
 use hermes_core::store::StoreError;
-use hermes_gateway::platform::{
+use hermes_platforms::{
     Capabilities, Found, Limits, Markup, MediaRef, Outbound, Outgoing, Recourse, SendError, Unit,
 };
-use hermes_gateway::spine::Ledger;
-use hermes_store::db::delivery::{
-    Accepted, Delivery, Due, Final, Foreign, Inbound, NewChunk, Processes, Progress, Settled,
-    Spoken, StoredQuestion, Target, Waiting,
-};
+use hermes_store::db::delivery::{DeliveryAccess, DeliveryHook, Target};
 use tokio_util::sync::CancellationToken;
 
 /// Burns down by one at every step. At zero the life ends: nothing after it happens.
 #[derive(Clone)]
 pub(crate) struct Fuse {
     left: Arc<AtomicI64>,
-    /// How often calls of the ledger fail, by name.
+    /// How often accesses to the database fail, by what they are for.
     faults: Arc<Mutex<HashMap<&'static str, u32>>>,
     pub died: CancellationToken,
 }
@@ -49,14 +44,22 @@ impl Fuse {
         self.left.store(0, Ordering::SeqCst);
     }
 
-    /// The next calls of this name fail, so many.
-    pub(crate) fn fail(&self, call: &'static str, times: u32) {
-        self.faults.lock().unwrap().insert(call, times);
+    async fn burn(&self, access: DeliveryAccess) {
+        match access {
+            DeliveryAccess::Read(_)
+            | DeliveryAccess::Write("heartbeat of delivery" | "taking over replies") => {}
+            DeliveryAccess::Write(_) => self.tick().await,
+        }
     }
 
-    fn fault(&self, call: &str) -> Result<(), StoreError> {
+    /// The next accesses to the database for this fail, so many.
+    pub(crate) fn fail(&self, what: &'static str, times: u32) {
+        self.faults.lock().unwrap().insert(what, times);
+    }
+
+    fn fault(&self, what: &str) -> Result<(), StoreError> {
         let mut faults = self.faults.lock().unwrap();
-        match faults.get_mut(call) {
+        match faults.get_mut(what) {
             Some(left) if *left > 0 => {
                 *left -= 1;
                 let waited = Duration::from_secs(1);
@@ -208,154 +211,20 @@ impl Outbound for FakePlatform {
     }
 }
 
-/// The real ledger, in a life that can end before and after every transaction.
-#[derive(Clone)]
-pub(crate) struct Mortal {
-    pub inner: Delivery,
-    pub fuse: Fuse,
-}
-
-impl Mortal {
-    async fn live<T>(&self, work: impl Future<Output = T>) -> T {
-        self.fuse.tick().await;
-        let done = work.await;
-        self.fuse.tick().await;
-        done
-    }
-}
-
-impl Ledger for Mortal {
-    async fn accept(&self, message: Inbound) -> Result<Accepted, StoreError> {
-        self.live(self.inner.accept(message)).await
+/// A life can end before and after everything that it writes. Not with a heartbeat, which comes when it
+/// likes, and not when it looks for what the original left.
+impl DeliveryHook for Fuse {
+    fn before(&self, access: DeliveryAccess) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let (DeliveryAccess::Read(what) | DeliveryAccess::Write(what)) = access;
+            self.fault(what)?;
+            self.burn(access).await;
+            Ok(())
+        })
     }
 
-    async fn waiting(&self, limit: usize) -> Result<Vec<Waiting>, StoreError> {
-        self.inner.waiting(limit).await
-    }
-
-    async fn claim(&self, messages: &[i64], turn: &str) -> Result<(), StoreError> {
-        self.live(self.inner.claim(messages, turn)).await
-    }
-
-    async fn finish(&self, end: Final) -> Result<usize, StoreError> {
-        self.live(self.inner.finish(end)).await
-    }
-
-    async fn due(&self, reachable: Vec<(String, String)>, limit: usize) -> Result<Due, StoreError> {
-        self.inner.due(reachable, limit).await
-    }
-
-    async fn begin_send(&self, seq: i64) -> Result<(), StoreError> {
-        self.live(self.inner.begin_send(seq)).await
-    }
-
-    async fn settle(&self, seq: i64, settled: Settled) -> Result<(), StoreError> {
-        self.live(self.inner.settle(seq, settled)).await
-    }
-
-    async fn open_after(&self, after: i64, limit: usize) -> Result<Vec<(i64, String)>, StoreError> {
-        self.inner.open_after(after, limit).await
-    }
-
-    async fn waiting_of(
-        &self,
-        key: &str,
-        after: i64,
-        limit: usize,
-    ) -> Result<Vec<Waiting>, StoreError> {
-        self.fuse.fault("waiting_of")?;
-        self.inner.waiting_of(key, after, limit).await
-    }
-
-    async fn open_messages(&self) -> Result<usize, StoreError> {
-        self.inner.open_messages().await
-    }
-
-    async fn note(&self, message: i64, name: &str, value: Option<&str>) -> Result<(), StoreError> {
-        self.live(self.inner.note(message, name, value)).await
-    }
-
-    async fn notes(&self, message: i64) -> Result<HashMap<String, String>, StoreError> {
-        self.inner.notes(message).await
-    }
-
-    async fn progress(
-        &self,
-        session: &SessionId,
-        message_id: &str,
-    ) -> Result<Progress, StoreError> {
-        self.fuse.fault("progress")?;
-        self.inner.progress(session, message_id).await
-    }
-
-    async fn progress_of(
-        &self,
-        session: &SessionId,
-        words: &str,
-        since: f64,
-    ) -> Result<Progress, StoreError> {
-        self.inner.progress_of(session, words, since).await
-    }
-
-    async fn spoken_after(
-        &self,
-        session: &SessionId,
-        message_id: &str,
-    ) -> Result<Vec<Spoken>, StoreError> {
-        self.inner.spoken_after(session, message_id).await
-    }
-
-    async fn spoken_after_words(
-        &self,
-        session: &SessionId,
-        words: &str,
-        since: f64,
-    ) -> Result<Vec<Spoken>, StoreError> {
-        self.inner.spoken_after_words(session, words, since).await
-    }
-
-    async fn is_owed(&self, target: &Target) -> Result<bool, StoreError> {
-        self.inner.is_owed(target).await
-    }
-
-    async fn sent(&self, turn: &str) -> Result<Vec<String>, StoreError> {
-        self.inner.sent(turn).await
-    }
-
-    async fn question(&self, id: &str) -> Result<Option<StoredQuestion>, StoreError> {
-        self.inner.question(id).await
-    }
-
-    async fn questions_of(&self, key: &str) -> Result<Vec<StoredQuestion>, StoreError> {
-        self.inner.questions_of(key).await
-    }
-
-    async fn answer_question(
-        &self,
-        id: &str,
-        answer: &serde_json::Value,
-    ) -> Result<bool, StoreError> {
-        self.live(self.inner.answer_question(id, answer)).await
-    }
-
-    async fn reopen_question(&self, id: &str) -> Result<(), StoreError> {
-        self.live(self.inner.reopen_question(id)).await
-    }
-
-    async fn foreign(&self, alive: Arc<dyn Processes>) -> Result<Vec<Foreign>, StoreError> {
-        self.inner.foreign(alive).await
-    }
-
-    async fn adopt(&self, foreign: Foreign, chunks: Vec<NewChunk>) -> Result<usize, StoreError> {
-        self.live(self.inner.adopt(foreign, chunks)).await
-    }
-
-    async fn heartbeat(&self) -> Result<(), StoreError> {
-        self.inner.heartbeat().await
-    }
-
-    async fn prune(&self) -> Result<usize, StoreError> {
-        self.live(self.inner.prune()).await
+    fn after(&self, access: DeliveryAccess) -> BoxFuture<'_, ()> {
+        Box::pin(self.burn(access))
     }
 }
 

@@ -14,7 +14,7 @@ pub enum ChatError {
 }
 
 impl ChatError {
-    /// The messages are at fault, not the file.
+    /// The messages are invalid, not the file.
     pub fn is_about_messages(&self) -> bool {
         matches!(self, Self::Refused(_))
     }

@@ -1,33 +1,33 @@
-//! What is said, in a form that any template can take.
+//! Messages in a form that any template accepts.
 
 use serde_json::{Value, json};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ChatRole {
     System,
     User,
     Assistant,
     Tool,
 }
 
-impl Role {
+impl ChatRole {
     pub fn name(self) -> &'static str {
         match self {
-            Role::System => "system",
-            Role::User => "user",
-            Role::Assistant => "assistant",
-            Role::Tool => "tool",
+            ChatRole::System => "system",
+            ChatRole::User => "user",
+            ChatRole::Assistant => "assistant",
+            ChatRole::Tool => "tool",
         }
     }
 }
 
 #[derive(Clone, Debug)]
-pub struct Message {
-    pub role: Role,
+pub struct ChatMessage {
+    pub role: ChatRole,
     pub content: String,
-    /// Calls that an assistant made.
+    /// Calls by the assistant.
     pub calls: Vec<Call>,
-    /// The call that a tool answers, and the tool's name where it is known.
+    /// The call that a tool result belongs to, and the tool's name if known.
     pub answers: Option<(String, Option<String>)>,
 }
 
@@ -40,14 +40,14 @@ pub struct Call {
 
 /// A tool as it is offered.
 #[derive(Clone, Debug)]
-pub struct Tool {
+pub struct ChatTool {
     pub name: String,
     pub description: String,
     pub parameters: Option<Value>,
 }
 
-impl Message {
-    pub fn new(role: Role, content: impl Into<String>) -> Self {
+impl ChatMessage {
+    pub fn new(role: ChatRole, content: impl Into<String>) -> Self {
         Self {
             role,
             content: content.into(),
@@ -78,7 +78,7 @@ impl Message {
     }
 }
 
-impl Tool {
+impl ChatTool {
     pub(super) fn to_json(&self) -> Value {
         let none = || json!({ "type": "object", "properties": {} });
         json!({

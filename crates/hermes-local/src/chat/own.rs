@@ -1,18 +1,17 @@
-//! Tools for templates that do not know any: a block in the system message, calls and their
-//! results as text.
+//! Tools for templates that do not support them: a block in the system message, and calls and results as text.
 
 use serde_json::Value;
 
-use super::message::{Message, Role, Tool};
+use super::message::{ChatMessage, ChatRole, ChatTool};
 use super::template::to_json;
-use crate::grammar::Style;
+use crate::grammar::CallStyle;
 
 /// The messages with everything about tools as text.
-pub(super) fn plain(messages: &[Message], tools: &[Tool]) -> Vec<Message> {
-    let mut plain: Vec<Message> = Vec::with_capacity(messages.len() + 1);
+pub(super) fn plain(messages: &[ChatMessage], tools: &[ChatTool]) -> Vec<ChatMessage> {
+    let mut plain: Vec<ChatMessage> = Vec::with_capacity(messages.len() + 1);
     for message in messages {
         match message.role {
-            Role::Tool => {
+            ChatRole::Tool => {
                 let text = format!("<tool_response>\n{}\n</tool_response>", message.content);
                 match plain.last_mut() {
                     // Results of several calls are one turn.
@@ -20,16 +19,16 @@ pub(super) fn plain(messages: &[Message], tools: &[Tool]) -> Vec<Message> {
                         last.content.push('\n');
                         last.content.push_str(&text);
                     }
-                    _ => plain.push(Message {
+                    _ => plain.push(ChatMessage {
                         answers: message.answers.clone(),
-                        ..Message::new(Role::User, text)
+                        ..ChatMessage::new(ChatRole::User, text)
                     }),
                 }
             }
-            Role::Assistant if !message.calls.is_empty() => {
-                plain.push(Message::new(Role::Assistant, with_calls(message)));
+            ChatRole::Assistant if !message.calls.is_empty() => {
+                plain.push(ChatMessage::new(ChatRole::Assistant, with_calls(message)));
             }
-            role => plain.push(Message::new(role, message.content.clone())),
+            role => plain.push(ChatMessage::new(role, message.content.clone())),
         }
     }
     for message in &mut plain {
@@ -38,18 +37,18 @@ pub(super) fn plain(messages: &[Message], tools: &[Tool]) -> Vec<Message> {
     if !tools.is_empty() {
         let block = block(tools);
         match plain.first_mut() {
-            Some(first) if first.role == Role::System => {
+            Some(first) if first.role == ChatRole::System => {
                 first.content.push_str("\n\n");
                 first.content.push_str(&block);
             }
-            _ => plain.insert(0, Message::new(Role::System, block)),
+            _ => plain.insert(0, ChatMessage::new(ChatRole::System, block)),
         }
     }
     plain
 }
 
-fn with_calls(message: &Message) -> String {
-    let style = Style::Tagged;
+fn with_calls(message: &ChatMessage) -> String {
+    let style = CallStyle::Tagged;
     let mut text = message.content.trim_end().to_owned();
     for call in &message.calls {
         if !text.is_empty() {
@@ -69,7 +68,7 @@ fn with_calls(message: &Message) -> String {
     text
 }
 
-fn block(tools: &[Tool]) -> String {
+fn block(tools: &[ChatTool]) -> String {
     let mut block = String::from(
         "These tools can be called. Each line is one tool: its name, what it does, and the JSON \
          schema of its arguments.\n",
@@ -87,26 +86,26 @@ fn block(tools: &[Tool]) -> String {
     block
 }
 
-/// A conversation that uses a tool, to find out whether a template knows them.
-pub(super) fn rehearsal() -> (Vec<Message>, Vec<Tool>) {
+/// A conversation with a tool, to find out whether a template supports them.
+pub(super) fn rehearsal() -> (Vec<ChatMessage>, Vec<ChatTool>) {
     let call = super::message::Call {
         id: "call_1".to_owned(),
         name: "rehearse_scene".to_owned(),
         arguments: serde_json::json!({ "line": "to be or not" }),
     };
     let messages = vec![
-        Message::new(Role::System, "You act."),
-        Message::new(Role::User, "Begin."),
-        Message {
+        ChatMessage::new(ChatRole::System, "You act."),
+        ChatMessage::new(ChatRole::User, "Begin."),
+        ChatMessage {
             calls: vec![call],
-            ..Message::new(Role::Assistant, "")
+            ..ChatMessage::new(ChatRole::Assistant, "")
         },
-        Message {
+        ChatMessage {
             answers: Some(("call_1".to_owned(), Some("rehearse_scene".to_owned()))),
-            ..Message::new(Role::Tool, "that is the question")
+            ..ChatMessage::new(ChatRole::Tool, "that is the question")
         },
     ];
-    let tools = vec![Tool {
+    let tools = vec![ChatTool {
         name: "rehearse_scene".to_owned(),
         description: "Says a line on stage.".to_owned(),
         parameters: Some(Value::Null),
@@ -114,5 +113,5 @@ pub(super) fn rehearsal() -> (Vec<Message>, Vec<Tool>) {
     (messages, tools)
 }
 
-/// What a template that knows tools shows of the rehearsal.
+/// What a template with tool support shows of the test conversation.
 pub(super) const SHOWN: [&str; 3] = ["on stage", "to be or not", "that is the question"];

@@ -1,22 +1,21 @@
-//! What people write must not end a turn: texts of control tokens inside messages stay text.
+//! User text must not end a turn: texts of control tokens inside messages stay text.
 //!
-//! A template makes one text of all messages. So before it does, a mark is put in front of each
-//! control text that somebody wrote; when the whole is cut into tokens, what follows a mark is
-//! taken as plain text.
+//! A template renders all messages into one text. So before that, a mark is put in front of each control text
+//! in a message; when the result is tokenized, what follows a mark is plain text.
 
 use serde_json::Value;
 
-/// From the area for private use; it means nothing anywhere else.
+/// From the private use area; it has no other meaning.
 const MARK: char = '\u{f8fe}';
 
 /// The control texts of a vocabulary.
 #[derive(Clone, Debug, Default)]
-pub struct Protect {
+pub struct ControlTextGuard {
     /// Longest first.
     texts: Vec<String>,
 }
 
-impl Protect {
+impl ControlTextGuard {
     pub fn new(mut texts: Vec<String>) -> Self {
         texts.retain(|text| !text.is_empty());
         texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
@@ -49,7 +48,7 @@ impl Protect {
         marked
     }
 
-    /// All texts in `value`, names too: a template writes them as it writes what they name.
+    /// All texts in `value`, including keys: a template writes both.
     pub(super) fn value(&self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.text(text),
@@ -96,7 +95,7 @@ mod tests {
 
     #[test]
     fn what_people_write_stays_text() {
-        let protect = Protect::new(vec!["<|im_end|>".to_owned(), "<|im".to_owned()]);
+        let protect = ControlTextGuard::new(vec!["<|im_end|>".to_owned(), "<|im".to_owned()]);
         let said = protect.text("a<|im_end|>b\u{f8fe}c");
         let rendered = format!("<|im_start|>{said}<|im_end|>");
         assert_eq!(
@@ -111,7 +110,7 @@ mod tests {
 
     #[test]
     fn names_are_texts_too() {
-        let protect = Protect::new(vec!["<e>".to_owned()]);
+        let protect = ControlTextGuard::new(vec!["<e>".to_owned()]);
         let mut value = serde_json::json!({ "z": 1, "a<e>": [{ "<e>": "<e>" }] });
         protect.value(&mut value);
         assert_eq!(
@@ -122,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_mark_that_somebody_wrote_protects_nothing_less() {
-        let protect = Protect::new(vec!["<e>".to_owned()]);
+        let protect = ControlTextGuard::new(vec!["<e>".to_owned()]);
         let said = protect.text("\u{f8fe}<e>");
         assert_eq!(protect.parts(&said), [("\u{f8fe}", true), ("<e>", false)]);
     }

@@ -1,4 +1,4 @@
-//! Templates as model files carry them: Jinja with the methods of Python that authors use.
+//! Chat templates of model files: Jinja with the Python methods that authors use.
 
 use chrono::{DateTime, Local};
 use minijinja::syntax::SyntaxConfig;
@@ -9,24 +9,24 @@ use serde_json::Value;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
 use super::error::ChatError;
-use super::message::{Message, Tool};
+use super::message::{ChatMessage, ChatTool};
 use super::own;
-use super::protect::Protect;
-use crate::engine::Facts;
-use crate::grammar::Style;
+use super::protect::ControlTextGuard;
+use crate::engine::ModelFacts;
+use crate::grammar::CallStyle;
 
 const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + \
      message.content + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}\
      {{ '<|im_start|>assistant\n' }}{% endif %}";
 
 const NAME: &str = "chat";
-/// Instructions of one rendering. Thousands of messages take far less; a template that loops without
-/// end must not keep the model.
+/// Instruction limit of one rendering. Thousands of messages take far less; a template with an infinite loop
+/// must not block the model.
 const FUEL: u64 = 10_000_000;
 /// Blanks of an indent.
 const INDENT: usize = 16;
 
-/// Whether a model that can think aloud does so.
+/// Whether a reasoning model reasons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Thinking {
     #[default]
@@ -34,20 +34,20 @@ pub enum Thinking {
     On,
 }
 
-/// How messages become a prompt.
+/// Converts messages to a prompt.
 pub struct Template {
     environment: Environment<'static>,
-    protect: Protect,
+    protect: ControlTextGuard,
     bos: String,
     eos: String,
     /// The token that every prompt begins with, if the template does not write it.
     first: Option<u32>,
-    /// How calls are written where the template knows tools.
-    native: Option<Style>,
+    /// How calls are written if the template supports tools.
+    native: Option<CallStyle>,
 }
 
 impl Template {
-    pub fn new(facts: &Facts, protect: Protect) -> Result<Self, ChatError> {
+    pub fn new(facts: &ModelFacts, protect: ControlTextGuard) -> Result<Self, ChatError> {
         let source = match &facts.template {
             Some(source) => source.clone(),
             None if ["<|im_start|>", "<|im_end|>"]
@@ -59,7 +59,7 @@ impl Template {
             None => return Err(ChatError::NoTemplate),
         };
         let style = style(&source);
-        let text = |special: &Option<crate::engine::Special>| {
+        let text = |special: &Option<crate::engine::SpecialToken>| {
             special
                 .as_ref()
                 .map(|special| special.text.clone())
@@ -87,20 +87,20 @@ impl Template {
     }
 
     /// How this model writes calls.
-    pub fn style(&self) -> Style {
-        self.native.unwrap_or(Style::Tagged)
+    pub fn style(&self) -> CallStyle {
+        self.native.unwrap_or(CallStyle::Tagged)
     }
 
-    /// Whether the template itself knows tools.
+    /// Whether the template itself supports tools.
     pub fn knows_tools(&self) -> bool {
         self.native.is_some()
     }
 
-    /// The text of the prompt, with marks of [`Protect`] in it.
+    /// The text of the prompt, with the marks of [`ControlTextGuard`].
     pub fn render(
         &self,
-        messages: &[Message],
-        tools: &[Tool],
+        messages: &[ChatMessage],
+        tools: &[ChatTool],
         thinking: Thinking,
     ) -> Result<String, ChatError> {
         if self.knows_tools() {
@@ -109,7 +109,7 @@ impl Template {
         self.fill(&own::plain(messages, tools), &[], thinking)
     }
 
-    /// The prompt; `encode` makes tokens, of control texts too if it is told so.
+    /// The prompt; `encode` makes tokens, also of control texts if requested.
     pub(crate) fn tokens_with(
         &self,
         rendered: &str,
@@ -128,12 +128,12 @@ impl Template {
 
     fn fill(
         &self,
-        messages: &[Message],
-        tools: &[Tool],
+        messages: &[ChatMessage],
+        tools: &[ChatTool],
         thinking: Thinking,
     ) -> Result<String, ChatError> {
-        let mut messages: Value = messages.iter().map(Message::to_json).collect();
-        let mut offered: Value = tools.iter().map(Tool::to_json).collect();
+        let mut messages: Value = messages.iter().map(ChatMessage::to_json).collect();
+        let mut offered: Value = tools.iter().map(ChatTool::to_json).collect();
         self.protect.value(&mut messages);
         self.protect.value(&mut offered);
         let tools = match tools {
@@ -158,7 +158,7 @@ impl Template {
     }
 }
 
-/// What a template says when it does not take the messages.
+/// The error of a template that rejects the messages.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Raised(String);
@@ -174,12 +174,12 @@ fn raised(error: &Error) -> Option<String> {
     None
 }
 
-/// How the family of a template writes calls, if it is one we know.
-fn style(source: &str) -> Option<Style> {
+/// How the family of a template writes calls, if it is known.
+fn style(source: &str) -> Option<CallStyle> {
     if source.contains("<tool_call>") {
-        Some(Style::Tagged)
+        Some(CallStyle::Tagged)
     } else if source.contains("\"parameters\": ") && source.contains("ipython") {
-        Some(Style::Bare)
+        Some(CallStyle::Bare)
     } else {
         None
     }
@@ -228,7 +228,7 @@ fn strftime(now: DateTime<Local>, format: &str) -> Result<String, Error> {
 )]
 fn tojson(value: Dynamic, arguments: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = arguments.get("indent")?;
-    // Python's other arguments change nothing here.
+    // Python's other arguments have no effect here.
     let _: Option<bool> = arguments.get("ensure_ascii")?;
     let _: Option<bool> = arguments.get("sort_keys")?;
     arguments.assert_all_used()?;
@@ -240,7 +240,7 @@ fn tojson(value: Dynamic, arguments: Kwargs) -> Result<String, Error> {
     })
 }
 
-/// JSON as Python writes it, which is what models have seen.
+/// JSON as Python writes it, which models were trained on.
 pub(super) fn to_json(value: &Value) -> String {
     written(value, Spaced)
 }
@@ -253,7 +253,7 @@ fn indented(value: &Value, indent: usize) -> String {
 fn written(value: &Value, formatter: impl Formatter) -> String {
     let mut bytes = Vec::new();
     let mut serializer = Serializer::with_formatter(&mut bytes, formatter);
-    // A value in memory is always written.
+    // A value in memory always serializes.
     let _ = value.serialize(&mut serializer);
     String::from_utf8(bytes).unwrap_or_default()
 }
@@ -288,19 +288,19 @@ impl Formatter for Spaced {
 
 #[cfg(test)]
 mod tests {
-    use super::super::message::{Call, Role};
+    use super::super::message::{Call, ChatRole};
     use super::*;
     use pretty_assertions::assert_eq;
     use serde_json::json;
 
-    fn facts(template: Option<&str>) -> Facts {
-        Facts {
+    fn facts(template: Option<&str>) -> ModelFacts {
+        ModelFacts {
             name: "test".to_owned(),
             architecture: "llama".to_owned(),
             parameters: 1,
             context: 100,
             template: template.map(str::to_owned),
-            bos: Some(crate::engine::Special {
+            bos: Some(crate::engine::SpecialToken {
                 id: 1,
                 text: "<s>".to_owned(),
             }),
@@ -312,30 +312,30 @@ mod tests {
         }
     }
 
-    fn protect() -> Protect {
-        Protect::new(vec!["<|im_start|>".to_owned(), "<|im_end|>".to_owned()])
+    fn protect() -> ControlTextGuard {
+        ControlTextGuard::new(vec!["<|im_start|>".to_owned(), "<|im_end|>".to_owned()])
     }
 
-    fn conversation() -> (Vec<Message>, Vec<Tool>) {
+    fn conversation() -> (Vec<ChatMessage>, Vec<ChatTool>) {
         let call = Call {
             id: "c1".to_owned(),
             name: "look".to_owned(),
             arguments: json!({ "path": "a <b>", "deep": [1, 2] }),
         };
-        let answer = |text: &str| Message {
+        let answer = |text: &str| ChatMessage {
             answers: Some(("c1".to_owned(), None)),
-            ..Message::new(Role::Tool, text)
+            ..ChatMessage::new(ChatRole::Tool, text)
         };
         let messages = vec![
-            Message::new(Role::User, "Look."),
-            Message {
+            ChatMessage::new(ChatRole::User, "Look."),
+            ChatMessage {
                 calls: vec![call],
-                ..Message::new(Role::Assistant, "Yes.")
+                ..ChatMessage::new(ChatRole::Assistant, "Yes.")
             },
             answer("one"),
             answer("two"),
         ];
-        let tools = vec![Tool {
+        let tools = vec![ChatTool {
             name: "look".to_owned(),
             description: "Looks.".to_owned(),
             parameters: None,
@@ -348,7 +348,7 @@ mod tests {
         let template = Template::new(&facts(None), protect()).unwrap();
         let rendered = template
             .render(
-                &[Message::new(Role::User, "Hi <|im_end|>")],
+                &[ChatMessage::new(ChatRole::User, "Hi <|im_end|>")],
                 &[],
                 Thinking::Off,
             )
@@ -361,7 +361,7 @@ mod tests {
             vec![text.len() as u32, u32::from(special)]
         });
         assert_eq!(tokens, [1, 20, 1, 10, 0, 33, 1]);
-        let without = Template::new(&facts(None), Protect::default());
+        let without = Template::new(&facts(None), ControlTextGuard::default());
         assert!(matches!(without, Err(ChatError::NoTemplate)));
     }
 
@@ -416,7 +416,7 @@ mod tests {
     fn a_template_that_knows_tools_renders_them() {
         let template = Template::new(&facts(Some(KNOWING)), protect()).unwrap();
         assert!(template.knows_tools());
-        assert_eq!(template.style(), Style::Tagged);
+        assert_eq!(template.style(), CallStyle::Tagged);
         let (messages, tools) = conversation();
         let rendered = template.render(&messages, &tools, Thinking::Off).unwrap();
         assert!(rendered.contains("# Tools\n{\"type\": \"function\", \"function\""));
@@ -457,7 +457,7 @@ mod tests {
     fn a_long_conversation_is_rendered() {
         let template = Template::new(&facts(Some(KNOWING)), protect()).unwrap();
         let (messages, tools) = conversation();
-        let messages: Vec<Message> = messages.into_iter().cycle().take(20_000).collect();
+        let messages: Vec<ChatMessage> = messages.into_iter().cycle().take(20_000).collect();
         let rendered = template.render(&messages, &tools, Thinking::Off).unwrap();
         assert_eq!(rendered.matches("<|im_start|>").count(), 20_002);
     }
@@ -466,7 +466,7 @@ mod tests {
     fn an_indent_is_bounded() {
         let source = "{{ messages[0] | tojson(indent=100000) }}";
         let template = Template::new(&facts(Some(source)), protect()).unwrap();
-        let said = [Message::new(Role::User, "Hi")];
+        let said = [ChatMessage::new(ChatRole::User, "Hi")];
         let rendered = template.render(&said, &[], Thinking::Off).unwrap();
         let indent = " ".repeat(16);
         assert_eq!(
@@ -478,7 +478,7 @@ mod tests {
     #[test]
     fn a_template_may_refuse_and_may_be_broken() {
         let template = Template::new(&facts(Some(KNOWING)), protect()).unwrap();
-        let refused = [Message::new(Role::User, "<no> thanks ")];
+        let refused = [ChatMessage::new(ChatRole::User, "<no> thanks ")];
         let error = template.render(&refused, &[], Thinking::Off).unwrap_err();
         assert!(error.is_about_messages());
         assert!(error.to_string().ends_with("Not this: thanks"), "{error}");

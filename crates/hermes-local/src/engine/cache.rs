@@ -1,7 +1,7 @@
-//! Requantised weights, kept in a file so that the next start only reads them.
+//! Requantised weights, cached in a file so that the next start only reads them.
 //!
-//! The file is named after what it was made of: the size and time of the source, its header and
-//! samples of its data. It has a checksum; whatever is wrong with it, it is made anew.
+//! The file is named after its source: size, time, header and samples of the data. It has a checksum; if
+//! anything is wrong with it, it is created again.
 
 use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
@@ -12,26 +12,26 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use super::compute::{Blob, Pool};
+use super::compute::{Blob, ThreadPool};
 use super::error::OpenError;
-use super::source::Source;
-use super::weights::Plan;
+use super::source::GgufSource;
+use super::weights::WeightPlan;
 
 /// Changes with the layout of the buffer.
 const MAGIC: &[u8; 8] = b"HERMQ8\x00\x01";
 const HEADER: usize = 64;
 const EXTENSION: &str = "q8";
-/// What a copy that is being written ends with.
+/// Suffix of a copy that is being written.
 const PART: &str = ".q8.part";
 const SAMPLES: u64 = 64;
 const SAMPLE: usize = 4096;
 
-/// The weights of `source`: from the cache, or made and put there.
+/// The weights of `source`: from the cache, or computed and cached.
 pub(super) fn weights(
-    source: &Source,
-    plan: &Plan,
+    source: &GgufSource,
+    plan: &WeightPlan,
     cache: Option<&Path>,
-    pool: &mut Pool,
+    pool: &mut ThreadPool,
 ) -> Result<Blob, OpenError> {
     let Some(cache) = cache else {
         return plan.build(source, pool);
@@ -55,7 +55,7 @@ pub(super) fn weights(
     Ok(blob)
 }
 
-fn identity(source: &Source) -> io::Result<[u8; 32]> {
+fn identity(source: &GgufSource) -> io::Result<[u8; 32]> {
     let facts = source.file().metadata()?;
     let mut hash = Sha256::new();
     hash.update(facts.size().to_le_bytes());
@@ -89,7 +89,7 @@ fn place(cache: &Path, source: &Path, identity: &[u8; 32]) -> PathBuf {
     cache.join(name)
 }
 
-/// A quick sum over all bytes: it finds damage, not malice.
+/// A fast checksum: it detects damage, not tampering.
 fn sum(bytes: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut lanes = [1u64, 2, 3, 4, 5, 6, 7, 8];
@@ -140,7 +140,7 @@ fn write(path: &Path, blob: &Blob, identity: &[u8; 32]) -> io::Result<()> {
     Ok(())
 }
 
-/// A file for the copy at `path`, named so that one that a killed process leaves is found again.
+/// A file for the copy at `path`, named so that one left by a killed process is found again.
 fn part(folder: &Path, path: &Path) -> io::Result<tempfile::NamedTempFile> {
     let mut prefix = stem(Path::new(stem(path))).to_owned();
     prefix.push(".");
@@ -153,8 +153,8 @@ fn part(folder: &Path, path: &Path) -> io::Result<tempfile::NamedTempFile> {
         .prefix(&prefix)
         .suffix(PART)
         .tempfile_in(folder)?;
-    // As long as it is written nobody removes it. Without locks in a file system the copy is kept all
-    // the same, unless two are written at once.
+    // The lock protects it while it is written. On a file system without locks the copy is kept anyway, unless
+    // two are written at once.
     let _ = file.as_file().try_lock();
     Ok(file)
 }
@@ -162,11 +162,11 @@ fn part(folder: &Path, path: &Path) -> io::Result<tempfile::NamedTempFile> {
 fn is_part(name: &[u8], prefix: &[u8]) -> bool {
     let random = name.strip_prefix(prefix);
     let random = random.and_then(|rest| rest.strip_suffix(PART.as_bytes()));
-    // A dot would be one of the name of another source.
+    // A dot would be part of the name of another source.
     random.is_some_and(|random| !random.contains(&b'.'))
 }
 
-/// Removes what no process is writing.
+/// Removes copies that no process is writing.
 fn remove_left(path: &Path) {
     let Ok(file) = File::open(path) else {
         return;
@@ -177,7 +177,7 @@ fn remove_left(path: &Path) {
     }
 }
 
-/// Files that were made of earlier versions of the same source.
+/// Files of earlier versions of the same source.
 fn remove_older(folder: &Path, current: &Path) {
     let Some(source) = current.file_stem().map(Path::new) else {
         return;
@@ -208,7 +208,7 @@ mod tests {
         assert!(name.starts_with("Model.Q4_1.") && name.ends_with(".q8.part"));
         let second = part(folder.path(), &copy).unwrap();
         assert!(left.exists(), "it is still written");
-        // Its process is gone, and its lock with it.
+        // Its process and its lock are gone.
         drop(file);
         let third = part(folder.path(), &copy).unwrap();
         assert!(!left.exists());

@@ -1,8 +1,8 @@
 //! The arithmetic: products with quantised weights, attention, the loops over rows.
 //!
-//! The only module with `unsafe` code. It is of three kinds: instructions that the processor was
-//! asked about first ([`Level`]), views of one aligned buffer as numbers ([`memory`]), and disjoint
-//! parts of a buffer given to several threads ([`pool`]). What it offers is safe.
+//! The only module with `unsafe` code. There are three kinds: instructions that were detected first
+//! ([`SimdLevel`]), views of one aligned buffer as numbers ([`memory`]), and disjoint parts of a buffer given
+//! to several threads ([`pool`]). Its interface is safe.
 
 mod attention;
 mod level;
@@ -22,10 +22,10 @@ mod rows;
 )]
 mod x86;
 
-pub(super) use attention::{Head, Queries};
-pub(super) use level::Level;
+pub(super) use attention::{AttentionHead, Queries};
+pub(super) use level::SimdLevel;
 pub(super) use memory::{Blob, Floats};
-pub(super) use pool::Pool;
+pub(super) use pool::ThreadPool;
 pub(super) use product::{Activations, Matrix, PANEL};
 pub(super) use rows::{add, norm, quantise, silu_times};
 

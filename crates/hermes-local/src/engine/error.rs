@@ -1,4 +1,4 @@
-//! What can go wrong, in words for the person who chose the file.
+//! Errors, worded for the user who chose the file.
 
 use std::path::PathBuf;
 

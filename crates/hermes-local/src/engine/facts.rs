@@ -1,9 +1,9 @@
-//! What is said about an open model.
+//! Metadata of an open model.
 
-use super::shape::Shape;
-use super::source::Source;
+use super::shape::ModelShape;
+use super::source::GgufSource;
 use super::tokenizer::Tokenizer;
-use super::{Facts, Special};
+use super::{ModelFacts, SpecialToken};
 
 /// Tokens that end an answer whatever the file says: files often name only one of them.
 const ENDS: &[&str] = &[
@@ -16,16 +16,16 @@ const ENDS: &[&str] = &[
     "</s>",
 ];
 
-impl Facts {
+impl ModelFacts {
     pub(super) fn read(
-        source: &Source,
-        shape: &Shape,
+        source: &GgufSource,
+        shape: &ModelShape,
         tokenizer: &Tokenizer,
         context: Option<usize>,
     ) -> Self {
         let special = |key: &str| {
             let id = source.number(&format!("tokenizer.ggml.{key}_token_id"))? as u32;
-            ((id as usize) < tokenizer.vocabulary()).then(|| Special {
+            ((id as usize) < tokenizer.vocabulary()).then(|| SpecialToken {
                 id,
                 text: String::from_utf8_lossy(tokenizer.piece(id)).into_owned(),
             })

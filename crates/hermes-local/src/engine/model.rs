@@ -3,54 +3,55 @@
 use std::cell::RefCell;
 
 use super::compute::{
-    Activations, Blob, Floats, Head, Level, Pool, Queries, add, norm, quantise, silu_times,
+    Activations, AttentionHead, Blob, Floats, Queries, SimdLevel, ThreadPool, add, norm, quantise,
+    silu_times,
 };
 use super::rope::Rope;
-use super::shape::Shape;
-use super::weights::{Layer, Weights};
+use super::shape::ModelShape;
+use super::weights::{Layer, ModelWeights};
 
-/// Tokens of a prompt that go through the layers together.
+/// Tokens of a prompt that are processed together.
 pub(super) const CHUNK: usize = 128;
-/// Tokens whose queries look at the keys together.
+/// Tokens whose queries are computed together.
 const TILE: usize = 8;
 
 thread_local! {
     static QUERIES: RefCell<Queries> = RefCell::new(Queries::default());
 }
 
-/// `stop` said so; nothing of the chunk counts.
+/// `stop` returned true; the chunk is discarded.
 #[derive(Debug)]
 pub(super) struct Stopped;
 
-/// A model and what it remembers of the tokens it has seen.
-pub(super) struct Model {
-    shape: Shape,
+/// A model with its key-value cache.
+pub(super) struct TransformerModel {
+    shape: ModelShape,
     blob: Blob,
-    weights: Weights,
+    weights: ModelWeights,
     rope: Rope,
-    pool: Pool,
-    level: Level,
+    pool: ThreadPool,
+    level: SimdLevel,
     /// For each layer, its heads.
-    memory: Vec<Vec<Head>>,
+    memory: Vec<Vec<AttentionHead>>,
     buffers: Buffers,
 }
 
-/// Reused from chunk to chunk.
+/// Buffers that are reused for all chunks.
 #[derive(Default)]
 struct Buffers {
-    /// For each token the state between layers, and behind it room to prepare a product.
+    /// For each token the state between layers, followed by space to prepare a product.
     states: Vec<f32>,
     rows: Activations,
     /// Queries, keys and values; then the feed-forward part.
     wide: Vec<f32>,
-    /// What attention found: for each shared key, for each token, the heads.
+    /// The attention result: for each shared key, for each token, the heads.
     found: Vec<f32>,
     /// What a layer adds to the state.
     change: Vec<f32>,
     logits: Vec<f32>,
 }
 
-/// The beginning of a buffer, which grows when it must.
+/// The beginning of a buffer, which grows on demand.
 fn first(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     if buffer.len() < len {
         buffer.resize(len, 0.0);
@@ -58,18 +59,22 @@ fn first(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     &mut buffer[..len]
 }
 
-impl Model {
+impl TransformerModel {
     pub(super) fn new(
-        shape: Shape,
-        weights: Weights,
+        shape: ModelShape,
+        weights: ModelWeights,
         blob: Blob,
-        pool: Pool,
-        level: Level,
+        pool: ThreadPool,
+        level: SimdLevel,
     ) -> Self {
         let factors = weights.rope_factors.map(|floats| blob.floats(floats));
         let rope = Rope::new(&shape, factors);
         let memory = (0..shape.layers)
-            .map(|_| (0..shape.kv_heads).map(|_| Head::new(shape.head)).collect())
+            .map(|_| {
+                (0..shape.kv_heads)
+                    .map(|_| AttentionHead::new(shape.head))
+                    .collect()
+            })
             .collect();
         Self {
             shape,
@@ -83,14 +88,14 @@ impl Model {
         }
     }
 
-    /// Runs `tokens`, the first of which is at `position`, and remembers them.
+    /// Processes `tokens`, the first of which is at `position`, and caches them.
     pub(super) fn forward(
         &mut self,
         tokens: &[u32],
         position: usize,
         stop: &dyn Fn() -> bool,
     ) -> Result<(), Stopped> {
-        // What a chunk that was stopped would have added to its own states.
+        // What a stopped chunk would have added to its own states.
         self.buffers.change.clear();
         let row = self.row();
         let states = first(&mut self.buffers.states, tokens.len() * row);
@@ -112,7 +117,7 @@ impl Model {
         Ok(())
     }
 
-    /// What may follow the last of the `count` tokens that were run together.
+    /// The logits after the last of the `count` tokens that were processed together.
     pub(super) fn logits(&mut self, count: usize) -> &mut [f32] {
         let (row, width) = (self.row(), self.shape.width);
         let state = &self.buffers.states[(count - 1) * row..][..width];
@@ -137,7 +142,7 @@ impl Model {
         self.shape.width + self.shape.width.max(self.shape.queries())
     }
 
-    /// Adds what the last product left to the states.
+    /// Adds the result of the last product to the states.
     fn take_change(&mut self, count: usize) {
         let (row, width, level) = (self.row(), self.shape.width, self.level);
         let stride = self.buffers.change.len() / count.max(1);
@@ -155,7 +160,7 @@ impl Model {
         change.clear();
     }
 
-    /// Adds the last change, norms the states and quantises them for the next product.
+    /// Adds the last change, normalizes the states and quantises them for the next product.
     fn prepare(&mut self, count: usize, weight: Floats) {
         let (row, width, level) = (self.row(), self.shape.width, self.level);
         let epsilon = self.shape.epsilon;
@@ -229,13 +234,13 @@ impl Model {
     /// Writes the keys and values of the tokens.
     fn remember(&mut self, number: usize, position: usize, count: usize) {
         let layer = &self.weights.layers[number];
-        let context = Context::new(&self.shape, layer, &self.blob, &self.rope, self.level);
+        let context = HeadContext::new(&self.shape, layer, &self.blob, &self.rope, self.level);
         let (wide, stride) = (&self.buffers.wide, layer.qkv.width());
         let (keys_at, values_at) = (
             self.shape.queries(),
             self.shape.queries() + self.shape.kv_heads * self.shape.head,
         );
-        let write = |head: usize, memory: &mut Head| {
+        let write = |head: usize, memory: &mut AttentionHead| {
             let size = self.shape.head;
             let mut numbers = vec![0.0; size * 2];
             let (key, value) = numbers.split_at_mut(size);
@@ -259,10 +264,10 @@ impl Model {
         }
     }
 
-    /// Asks all heads for all tokens.
+    /// Computes attention for all heads and tokens.
     fn look_up(&mut self, number: usize, position: usize, count: usize) {
         let layer = &self.weights.layers[number];
-        let context = Context::new(&self.shape, layer, &self.blob, &self.rope, self.level);
+        let context = HeadContext::new(&self.shape, layer, &self.blob, &self.rope, self.level);
         let (size, group, level) = (self.shape.head, self.shape.group(), self.level);
         let (wide, stride) = (&self.buffers.wide, layer.qkv.width());
         let scale = 1.0 / (size as f32).sqrt();
@@ -272,7 +277,7 @@ impl Model {
             &mut self.buffers.found,
             self.shape.kv_heads * padded * group * size,
         );
-        // One token alone is spread over the threads by heads.
+        // A single token is distributed over the threads by heads.
         let (tokens, per_piece) = if count == 1 { (1, 1) } else { (TILE, group) };
         let pieces_of_head = (padded / tokens) * (group / per_piece);
         self.pool
@@ -335,7 +340,7 @@ impl Model {
     }
 }
 
-/// Tokens that `found` has room for.
+/// Number of tokens that fit into `found`.
 fn padded(count: usize) -> usize {
     if count == 1 {
         1
@@ -344,18 +349,24 @@ fn padded(count: usize) -> usize {
     }
 }
 
-/// What turns the numbers of a product into a query or a key.
-struct Context<'a> {
+/// Converts the numbers of a product into a query or a key.
+struct HeadContext<'a> {
     bias: Option<&'a [f32]>,
     query_norm: Option<&'a [f32]>,
     key_norm: Option<&'a [f32]>,
     rope: &'a Rope,
     epsilon: f32,
-    level: Level,
+    level: SimdLevel,
 }
 
-impl<'a> Context<'a> {
-    fn new(shape: &Shape, layer: &Layer, blob: &'a Blob, rope: &'a Rope, level: Level) -> Self {
+impl<'a> HeadContext<'a> {
+    fn new(
+        shape: &ModelShape,
+        layer: &Layer,
+        blob: &'a Blob,
+        rope: &'a Rope,
+        level: SimdLevel,
+    ) -> Self {
         let floats = |floats: Option<Floats>| floats.map(|floats| blob.floats(floats));
         Self {
             bias: floats(layer.qkv_bias),
@@ -375,7 +386,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Norms and rotates a query or a key.
+    /// Normalizes and rotates a query or a key.
     fn finish(&self, weight: Option<&[f32]>, token: usize, numbers: &mut [f32]) {
         if let Some(weight) = weight {
             norm(self.level, numbers, weight, self.epsilon);

@@ -1,6 +1,7 @@
-//! Positions: pairs of numbers of a query or key are rotated by an angle that grows with them.
+//! Rotary position embedding: pairs of numbers of a query or key are rotated by an angle that grows with the
+//! position.
 
-use super::shape::{Pairs, Shape};
+use super::shape::{ModelShape, Pairs};
 
 pub(super) struct Rope {
     pairs: Pairs,
@@ -11,7 +12,7 @@ pub(super) struct Rope {
 }
 
 impl Rope {
-    pub(super) fn new(shape: &Shape, factors: Option<&[f32]>) -> Self {
+    pub(super) fn new(shape: &ModelShape, factors: Option<&[f32]>) -> Self {
         let speeds = (0..shape.rotated / 2)
             .map(|pair| {
                 let exponent = (2 * pair) as f32 / shape.rotated as f32;
@@ -31,7 +32,7 @@ impl Rope {
         self.turns.clear();
         for position in position..position + count {
             self.turns.extend(self.speeds.iter().map(|speed| {
-                // In double precision: positions of many thousands lose too many digits.
+                // In double precision: large positions lose too many digits otherwise.
                 let (sin, cos) = (position as f64 * f64::from(*speed)).sin_cos();
                 (cos as f32, sin as f32)
             }));

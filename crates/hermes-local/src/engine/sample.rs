@@ -1,11 +1,11 @@
 //! Choosing the next token.
 
-use super::Sampling;
+use super::SamplingOptions;
 
-/// Numbers that look random and are the same for the same seed, on every machine.
-pub(super) struct Dice(u64);
+/// Deterministic pseudo-random numbers, equal for the same seed on every machine.
+pub(super) struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     pub(super) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -21,11 +21,11 @@ impl Dice {
     }
 }
 
-/// Less likely than the best by this many times e to the power of it: never chosen.
+/// Tokens with a logit this far below the best are never chosen.
 const HOPELESS: f32 = 16.0;
 
-/// The next token; `None` when all are forbidden.
-pub(super) fn choose(logits: &[f32], how: &Sampling, dice: &mut Dice) -> Option<u32> {
+/// The next token; `None` if all are forbidden.
+pub(super) fn choose(logits: &[f32], how: &SamplingOptions, dice: &mut SeededRng) -> Option<u32> {
     let (best, top) = logits
         .iter()
         .enumerate()
@@ -70,8 +70,8 @@ pub(super) fn choose(logits: &[f32], how: &Sampling, dice: &mut Dice) -> Option<
 mod tests {
     use super::*;
 
-    fn how(temperature: f32, top_p: f32) -> Sampling {
-        Sampling {
+    fn how(temperature: f32, top_p: f32) -> SamplingOptions {
+        SamplingOptions {
             temperature,
             top_p,
             seed: 0,
@@ -82,14 +82,14 @@ mod tests {
     #[test]
     fn without_temperature_the_best_is_taken() {
         let logits = [0.0, 3.0, 1.0, 3.0, f32::NAN];
-        let mut dice = Dice::new(1);
+        let mut dice = SeededRng::new(1);
         assert_eq!(choose(&logits, &how(0.0, 1.0), &mut dice), Some(1));
     }
 
     #[test]
     fn forbidden_tokens_are_never_chosen() {
         let never = f32::NEG_INFINITY;
-        let mut dice = Dice::new(1);
+        let mut dice = SeededRng::new(1);
         assert_eq!(choose(&[never, never], &how(1.0, 1.0), &mut dice), None);
         for _ in 0..100 {
             let chosen = choose(&[never, 0.1, never, 0.2], &how(5.0, 1.0), &mut dice);
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn shares_follow_the_logits_and_the_nucleus_cuts_the_rest() {
         let logits: Vec<f32> = [0.6f32, 0.3, 0.1].iter().map(|share| share.ln()).collect();
-        let mut dice = Dice::new(7);
+        let mut dice = SeededRng::new(7);
         let mut counts = [0; 3];
         for _ in 0..3000 {
             counts[choose(&logits, &how(1.0, 1.0), &mut dice).unwrap() as usize] += 1;
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn one_seed_one_sequence() {
         let rolls = |seed| {
-            let mut dice = Dice::new(seed);
+            let mut dice = SeededRng::new(seed);
             [dice.roll(), dice.roll(), dice.roll()].map(f64::to_bits)
         };
         assert_eq!(rolls(42), rolls(42));

@@ -1,7 +1,7 @@
-//! The shape of a model, from the metadata of its file.
+//! The architecture of a model, from the metadata of its file.
 
 use super::error::OpenError;
-use super::source::Source;
+use super::source::GgufSource;
 
 /// Which numbers of a head are rotated together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(super) enum Pairs {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
+pub(super) struct ModelShape {
     pub(super) architecture: String,
     pub(super) layers: usize,
     pub(super) width: usize,
@@ -37,8 +37,8 @@ const KNOWN: &[(&str, Pairs)] = &[
     ("qwen3", Pairs::Halves),
 ];
 
-impl Shape {
-    pub(super) fn read(source: &Source) -> Result<Self, OpenError> {
+impl ModelShape {
+    pub(super) fn read(source: &GgufSource) -> Result<Self, OpenError> {
         let architecture = source
             .text("general.architecture")
             .ok_or_else(|| source.damaged("it does not name its architecture"))?;
@@ -92,7 +92,7 @@ impl Shape {
         Ok(shape)
     }
 
-    fn check(&self, source: &Source) -> Result<(), OpenError> {
+    fn check(&self, source: &GgufSource) -> Result<(), OpenError> {
         let whole_groups = self.kv_heads > 0 && self.heads.is_multiple_of(self.kv_heads);
         if !whole_groups || self.head == 0 {
             return Err(source.damaged(format!(
@@ -123,7 +123,7 @@ impl Shape {
     }
 }
 
-fn rope_scale(source: &Source, architecture: &str) -> Result<f32, OpenError> {
+fn rope_scale(source: &GgufSource, architecture: &str) -> Result<f32, OpenError> {
     let key = |name: &str| format!("{architecture}.rope.scaling.{name}");
     match source.text(&key("type")) {
         None | Some("none") => Ok(1.0),

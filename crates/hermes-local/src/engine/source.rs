@@ -12,22 +12,21 @@ use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use super::error::OpenError;
 
 /// An open GGUF file.
-pub(super) struct Source {
+pub(super) struct GgufSource {
     path: PathBuf,
     file: File,
     size: u64,
     content: Content,
 }
 
-/// Knows its position without asking the system: it is asked for at every string, and there are a
-/// hundred thousand.
-struct Tracked {
+/// Tracks its position without a system call: it is queried for every string, and there are a hundred thousand.
+struct PositionedReader {
     inner: BufReader<File>,
     position: u64,
     size: u64,
 }
 
-impl Read for Tracked {
+impl Read for PositionedReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
         self.position += count as u64;
@@ -35,7 +34,7 @@ impl Read for Tracked {
     }
 }
 
-impl Seek for Tracked {
+impl Seek for PositionedReader {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let position = match to {
             SeekFrom::Start(position) => position,
@@ -51,7 +50,7 @@ impl Seek for Tracked {
     }
 }
 
-impl Source {
+impl GgufSource {
     pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
         let read = |error: io::Error| match error.kind() {
             ErrorKind::NotFound => OpenError::Missing(path.to_owned()),
@@ -70,7 +69,7 @@ impl Source {
                 start: start[..got].escape_ascii().to_string(),
             });
         }
-        let mut reader = Tracked {
+        let mut reader = PositionedReader {
             inner: BufReader::with_capacity(1 << 18, file.try_clone().map_err(read)?),
             position: 0,
             size,
@@ -116,7 +115,7 @@ impl Source {
         }
     }
 
-    /// Every tensor is there in full.
+    /// Checks that every tensor is complete.
     fn check_size(&self) -> Result<(), OpenError> {
         let start = self.content.tensor_data_offset;
         let mut end = start;
@@ -173,7 +172,7 @@ impl Source {
             .ok_or_else(|| self.damaged(format!("the tensor {tensor} is missing")))
     }
 
-    /// `rows` rows of a tensor from `first` on, as plain numbers.
+    /// `rows` rows of a tensor from `first` on, dequantised.
     pub(super) fn rows(
         &self,
         tensor: &str,
@@ -203,7 +202,7 @@ impl Source {
         plain(kind, bytes, rows * cols).map_err(|error| self.damaged(format!("{tensor}: {error}")))
     }
 
-    /// What most of the weights are stored as.
+    /// The storage format of most weights.
     pub(super) fn quantisation(&self) -> String {
         let mut kinds: Vec<(GgmlDType, usize)> = Vec::new();
         for info in self.content.tensor_infos.values() {
@@ -242,7 +241,7 @@ fn plain(kind: GgmlDType, bytes: Vec<u8>, count: usize) -> candle_core::Result<V
         .to_vec1()
 }
 
-/// A whole number of any width; an array only when all its numbers are the same.
+/// An integer of any width; an array only if all its numbers are equal.
 fn whole(value: &Value) -> Option<usize> {
     match value {
         Value::I8(value) => usize::try_from(*value).ok(),
@@ -260,7 +259,7 @@ fn whole(value: &Value) -> Option<usize> {
     }
 }
 
-/// What the reader could not make sense of.
+/// Why the file could not be parsed.
 fn refused(path: &Path, error: &candle_core::Error) -> OpenError {
     let text = error.to_string();
     let what = text.lines().next().unwrap_or_default().to_owned();

@@ -1,7 +1,7 @@
 //! Bytes of tokens to text.
 
-/// Turns the bytes of tokens into text as they come: a character that is split over tokens appears
-/// once it is whole.
+/// Converts the bytes of tokens to text as they arrive: a character that is split over tokens is emitted once
+/// it is complete.
 #[derive(Debug, Default)]
 pub struct TextStream {
     pending: Vec<u8>,
@@ -33,7 +33,7 @@ impl TextStream {
         }
     }
 
-    /// What is left at the end, unfinished characters replaced.
+    /// The rest, with incomplete characters replaced.
     pub fn finish(self) -> String {
         String::from_utf8_lossy(&self.pending).into_owned()
     }

@@ -1,4 +1,4 @@
-//! Text to tokens and back, as the model's file says.
+//! Text to tokens and back, as specified in the model's file.
 
 mod bytes;
 mod pieces;
@@ -6,17 +6,17 @@ mod pieces;
 use candle_core::quantized::gguf_file::Value;
 
 use super::error::OpenError;
-use super::source::Source;
+use super::source::GgufSource;
 use bytes::Bytes;
 use pieces::Pieces;
 
-/// What a token is, by its number in the file.
+/// The type of a token, by its number in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum TokenKind {
     Text,
     /// Has a role and is never shown.
     Control,
-    /// Found in text as a whole, and shown.
+    /// Matched in text as a whole, and shown.
     Whole,
     Byte,
 }
@@ -30,13 +30,13 @@ enum Method {
 pub struct Tokenizer {
     method: Method,
     pieces: Vec<Vec<u8>>,
-    kinds: Vec<Kind>,
-    /// Texts that are a token as a whole, longest first.
+    kinds: Vec<TokenKind>,
+    /// Texts that are one token, longest first.
     whole: Vec<(String, u32)>,
 }
 
 impl Tokenizer {
-    pub(super) fn read(source: &Source, vocabulary: usize) -> Result<Self, OpenError> {
+    pub(super) fn read(source: &GgufSource, vocabulary: usize) -> Result<Self, OpenError> {
         let texts = strings(source, "tokenizer.ggml.tokens")
             .ok_or_else(|| source.damaged("it has no list of tokens"))?;
         if texts.len() > vocabulary {
@@ -72,7 +72,8 @@ impl Tokenizer {
             .into_iter()
             .zip(0..)
             .filter(|(text, id)| {
-                matches!(kinds[*id as usize], Kind::Control | Kind::Whole) && !text.is_empty()
+                matches!(kinds[*id as usize], TokenKind::Control | TokenKind::Whole)
+                    && !text.is_empty()
             })
             .collect();
         whole.sort_by(|a, b| b.0.len().cmp(&a.0.len()).then(a.1.cmp(&b.1)));
@@ -84,8 +85,8 @@ impl Tokenizer {
         })
     }
 
-    /// The tokens of `text`. With `special`, texts like `<|im_start|>` become their tokens;
-    /// without, they are plain text (what a person wrote must not end a turn). No `bos` is added.
+    /// The tokens of `text`. With `special`, texts like `<|im_start|>` become their tokens; otherwise they are
+    /// plain text (user text must not end a turn). No `bos` is added.
     pub fn encode(&self, text: &str, special: bool) -> Vec<u32> {
         let mut tokens = Vec::new();
         let mut rest = text;
@@ -107,7 +108,7 @@ impl Tokenizer {
         tokens
     }
 
-    /// Where the first text that is a token as a whole starts, its length and the token.
+    /// The start, length and token of the first text that is one token.
     fn next_whole(&self, text: &str) -> Option<(usize, usize, u32)> {
         self.whole
             .iter()
@@ -123,7 +124,7 @@ impl Tokenizer {
 
     /// Whether a token has a role and is not text.
     pub fn is_special(&self, id: u32) -> bool {
-        self.kinds.get(id as usize) == Some(&Kind::Control)
+        self.kinds.get(id as usize) == Some(&TokenKind::Control)
     }
 
     pub fn vocabulary(&self) -> usize {
@@ -149,7 +150,7 @@ impl Tokenizer {
     }
 }
 
-fn strings(source: &Source, key: &str) -> Option<Vec<String>> {
+fn strings(source: &GgufSource, key: &str) -> Option<Vec<String>> {
     let values = source.content().metadata.get(key)?.to_vec().ok()?;
     values
         .iter()
@@ -157,19 +158,20 @@ fn strings(source: &Source, key: &str) -> Option<Vec<String>> {
         .collect()
 }
 
-fn kinds(source: &Source, count: usize) -> Vec<Kind> {
-    let mut kinds: Vec<Kind> = match source.content().metadata.get("tokenizer.ggml.token_type") {
+fn kinds(source: &GgufSource, count: usize) -> Vec<TokenKind> {
+    let mut kinds: Vec<TokenKind> = match source.content().metadata.get("tokenizer.ggml.token_type")
+    {
         Some(Value::Array(values)) => values
             .iter()
             .map(|value| match value {
-                Value::I32(2 | 3) | Value::U32(2 | 3) => Kind::Control,
-                Value::I32(4) | Value::U32(4) => Kind::Whole,
-                Value::I32(6) | Value::U32(6) => Kind::Byte,
-                _ => Kind::Text,
+                Value::I32(2 | 3) | Value::U32(2 | 3) => TokenKind::Control,
+                Value::I32(4) | Value::U32(4) => TokenKind::Whole,
+                Value::I32(6) | Value::U32(6) => TokenKind::Byte,
+                _ => TokenKind::Text,
             })
             .collect(),
         _ => Vec::new(),
     };
-    kinds.resize(count, Kind::Text);
+    kinds.resize(count, TokenKind::Text);
     kinds
 }

@@ -1,9 +1,9 @@
 //! The weights, requantised for the products and laid out in one buffer.
 
-use super::compute::{Blob, Floats, Matrix, PANEL, Pool};
+use super::compute::{Blob, Floats, Matrix, PANEL, ThreadPool};
 use super::error::OpenError;
-use super::shape::Shape;
-use super::source::Source;
+use super::shape::ModelShape;
+use super::source::GgufSource;
 use std::sync::{Mutex, PoisonError};
 
 /// Panels that a thread requantises at a time.
@@ -18,36 +18,36 @@ pub(super) struct Layer {
     pub(super) key_norm: Option<Floats>,
     pub(super) output: Matrix,
     pub(super) feed_norm: Floats,
-    /// Rows of the gate, then of what goes through it.
+    /// Rows of the gate, then of the up projection.
     pub(super) gate_up: Matrix,
     pub(super) down: Matrix,
 }
 
-pub(super) struct Weights {
+pub(super) struct ModelWeights {
     pub(super) embedding: Matrix,
     pub(super) output: Matrix,
     pub(super) output_norm: Floats,
     pub(super) layers: Vec<Layer>,
-    /// Each frequency of the rotation is divided by its number.
+    /// Each rotation frequency is divided by its number.
     pub(super) rope_factors: Option<Floats>,
 }
 
-/// Where everything goes, and which tensors it comes from.
-pub(super) struct Plan {
-    pub(super) weights: Weights,
+/// The layout of all weights and the tensors they come from.
+pub(super) struct WeightPlan {
+    pub(super) weights: ModelWeights,
     pub(super) bytes: usize,
     matrices: Vec<(Matrix, Vec<String>)>,
     floats: Vec<(Floats, Vec<String>)>,
 }
 
-struct Planner<'a> {
-    source: &'a Source,
+struct WeightPlanner<'a> {
+    source: &'a GgufSource,
     at: usize,
     matrices: Vec<(Matrix, Vec<String>)>,
     floats: Vec<(Floats, Vec<String>)>,
 }
 
-impl Planner<'_> {
+impl WeightPlanner<'_> {
     fn matrix(&mut self, tensors: &[(String, usize)], cols: usize) -> Result<Matrix, OpenError> {
         for (name, rows) in tensors {
             let dims = self.source.dims(name)?;
@@ -88,7 +88,7 @@ impl Planner<'_> {
         self.floats(&[(name, len)]).map(Some)
     }
 
-    fn layer(&mut self, number: usize, shape: &Shape) -> Result<Layer, OpenError> {
+    fn layer(&mut self, number: usize, shape: &ModelShape) -> Result<Layer, OpenError> {
         let name = |part: &str| format!("blk.{number}.{part}");
         let weight = |part: &str| name(&format!("{part}.weight"));
         let (queries, keys) = (shape.queries(), shape.kv_heads * shape.head);
@@ -117,9 +117,9 @@ impl Planner<'_> {
     }
 }
 
-impl Plan {
-    pub(super) fn new(source: &Source, shape: &Shape) -> Result<Self, OpenError> {
-        let mut planner = Planner {
+impl WeightPlan {
+    pub(super) fn new(source: &GgufSource, shape: &ModelShape) -> Result<Self, OpenError> {
+        let mut planner = WeightPlanner {
             source,
             at: 0,
             matrices: Vec::new(),
@@ -138,7 +138,7 @@ impl Plan {
             .map(|number| planner.layer(number, shape))
             .collect::<Result<_, _>>()?;
         Ok(Self {
-            weights: Weights {
+            weights: ModelWeights {
                 embedding,
                 output,
                 output_norm,
@@ -152,7 +152,11 @@ impl Plan {
     }
 
     /// Reads and requantises everything.
-    pub(super) fn build(&self, source: &Source, pool: &mut Pool) -> Result<Blob, OpenError> {
+    pub(super) fn build(
+        &self,
+        source: &GgufSource,
+        pool: &mut ThreadPool,
+    ) -> Result<Blob, OpenError> {
         let mut blob = Blob::zeroed(self.bytes);
         for (floats, tensors) in &self.floats {
             let mut at = floats.at;
@@ -173,8 +177,8 @@ impl Plan {
 fn pack(
     matrix: &Matrix,
     tensors: &[String],
-    source: &Source,
-    pool: &mut Pool,
+    source: &GgufSource,
+    pool: &mut ThreadPool,
     blob: &mut Blob,
 ) -> Result<(), OpenError> {
     let (quants, scales) = matrix.parts(blob);
@@ -206,9 +210,9 @@ fn pack(
     failed.map_or(Ok(()), Err)
 }
 
-/// Rows of several tensors, one below the other.
+/// Rows of several tensors, stacked.
 fn joined_rows(
-    source: &Source,
+    source: &GgufSource,
     tensors: &[String],
     mut first: usize,
     mut rows: usize,

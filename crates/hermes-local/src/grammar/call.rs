@@ -1,67 +1,67 @@
-//! The choice between text and a call, as a grammar.
+//! Grammar for the choice between text and calls.
 
 use serde_json::{Map, Value, json};
 
 use super::merge;
-use super::node::{Builder, Grammar, Id, NEVER, Node, Text};
+use super::node::{Builder, Grammar, GrammarNode, GrammarNodeId, NEVER, Text};
 use super::schema::{Compiler, SchemaError};
 
-/// Calls in one answer.
+/// Maximum number of calls in one answer.
 const CALLS: usize = 4;
 const NAME: usize = 128;
 
-/// How a family of models writes a call.
+/// How a model family writes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
+pub enum CallStyle {
     /// `<tool_call>` around an object with `name` and `arguments`.
     Tagged,
     /// The answer is an object with `name` and `parameters`.
     Bare,
 }
 
-impl Style {
-    /// What begins a call after text.
+impl CallStyle {
+    /// Begins a call after text.
     pub fn marker(self) -> &'static str {
         match self {
-            Style::Tagged => "<tool_call>",
-            Style::Bare => "",
+            CallStyle::Tagged => "<tool_call>",
+            CallStyle::Bare => "",
         }
     }
 
-    /// What stands before the name.
+    /// Precedes the name.
     pub fn open(self) -> &'static str {
         match self {
-            Style::Tagged => "\n{\"name\": \"",
-            Style::Bare => "{\"name\": \"",
+            CallStyle::Tagged => "\n{\"name\": \"",
+            CallStyle::Bare => "{\"name\": \"",
         }
     }
 
-    /// What stands between the name and the arguments.
+    /// Between the name and the arguments.
     pub fn middle(self) -> &'static str {
         match self {
-            Style::Tagged => "\", \"arguments\": ",
-            Style::Bare => "\", \"parameters\": ",
+            CallStyle::Tagged => "\", \"arguments\": ",
+            CallStyle::Bare => "\", \"parameters\": ",
         }
     }
 
-    /// What stands after the arguments.
+    /// Follows the arguments.
     pub fn close(self) -> &'static str {
         match self {
-            Style::Tagged => "}\n</tool_call>",
-            Style::Bare => "}",
+            CallStyle::Tagged => "}\n</tool_call>",
+            CallStyle::Bare => "}",
         }
     }
 
-    /// What stands between two calls.
+    /// Between two calls.
     pub fn between(self) -> &'static str {
         match self {
-            Style::Tagged => "\n",
-            Style::Bare => "",
+            CallStyle::Tagged => "\n",
+            CallStyle::Bare => "",
         }
     }
 
     fn parallel(self) -> bool {
-        self == Style::Tagged
+        self == CallStyle::Tagged
     }
 }
 
@@ -69,13 +69,13 @@ impl Style {
 #[derive(Clone, Debug)]
 pub struct Callable {
     pub name: String,
-    /// The schema of the arguments; none: there are no arguments.
+    /// The schema of the arguments; `None`: there are no arguments.
     pub parameters: Option<Value>,
 }
 
-/// Whether the model may, must or must not call.
+/// Whether the model may, must or must not call a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Choice {
+pub enum CallChoice {
     Auto,
     /// A call of one of the tools, and no text.
     Required,
@@ -85,19 +85,19 @@ pub enum Choice {
 
 /// Text or calls of `tools`.
 pub fn calls(
-    style: Style,
+    style: CallStyle,
     tools: &[Callable],
-    choice: Choice,
+    choice: CallChoice,
     parallel: bool,
 ) -> Result<Grammar, SchemaError> {
     let mut builder = Builder::default();
     let text = Text {
         marker: style.marker().as_bytes().into(),
-        leads_on: choice == Choice::Auto,
-        not_first: (style == Style::Bare).then_some(b'{'),
+        leads_on: choice == CallChoice::Auto,
+        not_first: (style == CallStyle::Bare).then_some(b'{'),
     };
-    if choice == Choice::None {
-        let root = builder.add(Node::Text(text));
+    if choice == CallChoice::None {
+        let root = builder.add(GrammarNode::Text(text));
         return Ok(builder.finish(root));
     }
     let mut bodies = Vec::with_capacity(tools.len());
@@ -122,16 +122,16 @@ pub fn calls(
     }
     let call = [open, body, close, after];
     let root = match (choice, style) {
-        (Choice::Auto, Style::Tagged) => {
-            let text = builder.add(Node::Text(text));
+        (CallChoice::Auto, CallStyle::Tagged) => {
+            let text = builder.add(GrammarNode::Text(text));
             builder.sequence(&[text, open, body, close, after])
         }
-        (Choice::Auto, Style::Bare) => {
-            let text = builder.add(Node::Text(text));
+        (CallChoice::Auto, CallStyle::Bare) => {
+            let text = builder.add(GrammarNode::Text(text));
             let call = builder.sequence(&call);
             builder.either(&[text, call])
         }
-        (Choice::Required | Choice::None, _) => {
+        (CallChoice::Required | CallChoice::None, _) => {
             builder.sequence(&[marker, open, body, close, after])
         }
     };
@@ -145,7 +145,11 @@ pub fn value(schema: &Value) -> Result<Grammar, SchemaError> {
     finish(compiler.builder, root, root)
 }
 
-fn finish(builder: Builder, root: Id, needed: Id) -> Result<Grammar, SchemaError> {
+fn finish(
+    builder: Builder,
+    root: GrammarNodeId,
+    needed: GrammarNodeId,
+) -> Result<Grammar, SchemaError> {
     let grammar = builder.finish(root);
     if grammar.shortest[needed as usize] >= NEVER {
         return Err(SchemaError::Impossible);
@@ -153,7 +157,11 @@ fn finish(builder: Builder, root: Id, needed: Id) -> Result<Grammar, SchemaError
     Ok(grammar)
 }
 
-fn body(builder: Builder, style: Style, tool: &Callable) -> Result<(Builder, Id), SchemaError> {
+fn body(
+    builder: Builder,
+    style: CallStyle,
+    tool: &Callable,
+) -> Result<(Builder, GrammarNodeId), SchemaError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     let length = tool.name.len();
     if length == 0 || length > NAME || !tool.name.bytes().all(plain) {
@@ -168,7 +176,7 @@ fn body(builder: Builder, style: Style, tool: &Callable) -> Result<(Builder, Id)
     Ok((builder, body))
 }
 
-/// Arguments are an object. One without a word about its properties has none.
+/// Arguments are an object. Without a word about its properties it has none.
 fn arguments(parameters: Option<&Value>) -> Value {
     let mut schema = match parameters {
         Some(Value::Object(schema)) => schema.clone(),
@@ -185,6 +193,6 @@ fn arguments(parameters: Option<&Value>) -> Value {
     if !says.iter().any(|keyword| schema.contains_key(*keyword)) {
         schema.insert("properties".to_owned(), json!({}));
     }
-    // Also where a choice admits something else: what reads the call relies on the braces.
+    // Even if a choice allows other values: the call parser relies on the braces.
     merge::both(&Value::Object(schema), &json!({ "type": "object" }))
 }

@@ -1,33 +1,33 @@
-//! Follows a grammar token by token, and says which tokens may come next.
+//! Follows a grammar token by token and computes which tokens may come next.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::node::Grammar;
-use super::state::{Frame, State, enter};
+use super::state::{GrammarFrame, GrammarState, enter};
 use super::trie::Vocabulary;
 use crate::engine::Constraint;
 
-/// Masks that are kept for one grammar.
+/// Maximum number of cached masks of one grammar.
 const MASKS: usize = 256;
 
 /// A grammar with the masks of its states, shared by all answers that follow it.
-pub struct Guided {
+pub struct MaskedGrammar {
     vocabulary: Rc<Vocabulary>,
     grammar: Grammar,
-    masks: RefCell<HashMap<Vec<State>, Rc<Mask>>>,
+    masks: RefCell<HashMap<Vec<GrammarState>, Rc<Mask>>>,
 }
 
 /// The tokens that may come next.
 struct Mask {
     allowed: Vec<u64>,
-    /// How many bytes more than before complete the text after a token, at most.
+    /// Maximum increase of the bytes needed for completion after a token.
     growth: u32,
     any: bool,
 }
 
-impl Guided {
+impl MaskedGrammar {
     pub fn new(vocabulary: Rc<Vocabulary>, grammar: Grammar) -> Rc<Self> {
         Rc::new(Self {
             vocabulary,
@@ -40,12 +40,12 @@ impl Guided {
         &self.grammar
     }
 
-    fn shortest(&self, states: &[State]) -> u32 {
+    fn shortest(&self, states: &[GrammarState]) -> u32 {
         let lengths = states.iter().map(|state| state.shortest(&self.grammar));
         lengths.min().unwrap_or(u32::MAX)
     }
 
-    fn mask(&self, states: &[State]) -> Rc<Mask> {
+    fn mask(&self, states: &[GrammarState]) -> Rc<Mask> {
         let key = self.alike(states);
         if let Some(mask) = self.masks.borrow().get(&key) {
             return Rc::clone(mask);
@@ -59,12 +59,12 @@ impl Guided {
         mask
     }
 
-    /// The states, the same for all that allow the same tokens: how much room a string still has
-    /// matters only where a token could use it up.
-    fn alike(&self, states: &[State]) -> Vec<State> {
+    /// A key that is equal for states that allow the same tokens: the remaining length of a string matters only
+    /// if a token could use it up.
+    fn alike(&self, states: &[GrammarState]) -> Vec<GrammarState> {
         let mut key = states.to_vec();
         if let [state] = &mut key[..]
-            && let Frame::String { need, left, .. } = &mut state.top
+            && let GrammarFrame::String { need, left, .. } = &mut state.top
         {
             let far = self.vocabulary.longest + 1;
             *need = (*need).min(far);
@@ -73,15 +73,15 @@ impl Guided {
         key
     }
 
-    /// Walks the vocabulary. Tokens after which more than `room` bytes are needed are left out.
-    fn look(&self, states: &[State], room: u32) -> Mask {
+    /// Walks the vocabulary. Tokens after which more than `room` bytes are needed are excluded.
+    fn look(&self, states: &[GrammarState], room: u32) -> Mask {
         let vocabulary = &*self.vocabulary;
         let mut allowed = vec![0_u64; vocabulary.size.div_ceil(64)];
         let before = self.shortest(states);
         let mut growth = 0_u32;
         let mut any = false;
-        // What can follow after each byte of the way down.
-        let mut levels: Vec<Vec<State>> = vec![states.to_vec()];
+        // The states after each byte of the current path.
+        let mut levels: Vec<Vec<GrammarState>> = vec![states.to_vec()];
         let mut index = 0;
         while let Some(branch) = vocabulary.nodes.get(index) {
             let depth = usize::from(branch.depth);
@@ -118,7 +118,7 @@ impl Guided {
 }
 
 /// All states after one more byte.
-fn step(grammar: &Grammar, states: &[State], byte: u8, out: &mut Vec<State>) {
+fn step(grammar: &Grammar, states: &[GrammarState], byte: u8, out: &mut Vec<GrammarState>) {
     for state in states {
         state.step(grammar, byte, out);
     }
@@ -135,19 +135,19 @@ fn step(grammar: &Grammar, states: &[State], byte: u8, out: &mut Vec<State>) {
 }
 
 /// One answer that follows a grammar.
-pub struct Guide {
-    guided: Rc<Guided>,
-    states: Vec<State>,
+pub struct GrammarGuide {
+    guided: Rc<MaskedGrammar>,
+    states: Vec<GrammarState>,
     /// Tokens that may still be written.
     left: u32,
     ended: bool,
     lost: bool,
 }
 
-impl Guide {
-    /// `tokens` is how many may be written: where it is not too few from the start, the text is
+impl GrammarGuide {
+    /// `tokens` is the number of tokens that may be written: unless it is too small from the start, the text is
     /// complete before they are used up.
-    pub fn new(guided: &Rc<Guided>, tokens: usize) -> Self {
+    pub fn new(guided: &Rc<MaskedGrammar>, tokens: usize) -> Self {
         let mut states = Vec::new();
         enter(&guided.grammar, guided.grammar.root, &None, &mut states);
         Self {
@@ -159,7 +159,7 @@ impl Guide {
         }
     }
 
-    /// Tokens that complete what was written, where each is a byte.
+    /// Number of tokens that complete the text, if each is one byte.
     pub fn shortest(&self) -> usize {
         self.guided.shortest(&self.states) as usize
     }
@@ -169,7 +169,7 @@ impl Guide {
         self.states.iter().any(|state| state.can_end(grammar))
     }
 
-    /// Whether what was written is complete.
+    /// Whether the text is complete.
     pub fn complete(&self) -> bool {
         !self.lost && self.can_end()
     }
@@ -180,7 +180,7 @@ impl Guide {
     }
 }
 
-impl Constraint for Guide {
+impl Constraint for GrammarGuide {
     fn mask(&mut self, logits: &mut [f32]) {
         let guided = &self.guided;
         let shortest = guided.shortest(&self.states);
@@ -221,7 +221,7 @@ impl Constraint for Guide {
         if can_end || self.lost {
             for (end, kept) in ends.iter().zip(kept) {
                 if let Some(logit) = logits.get_mut(*end as usize) {
-                    // The only way out must be one.
+                    // The only possible token must stay possible.
                     *logit = if mask.any { kept } else { kept.max(0.0) };
                 }
             }
@@ -252,7 +252,7 @@ impl Constraint for Guide {
     }
 
     fn finished(&self) -> bool {
-        let done = |state: &State| state.top == Frame::Done;
+        let done = |state: &GrammarState| state.top == GrammarFrame::Done;
         self.ended || self.lost || (!self.states.is_empty() && self.states.iter().all(done))
     }
 }

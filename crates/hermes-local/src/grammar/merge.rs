@@ -1,8 +1,8 @@
-//! Several schemas as one, and what keywords say.
+//! Merges schemas and interprets keywords.
 
 use serde_json::{Map, Value};
 
-/// Keywords that say something about values, as far as they are understood.
+/// Supported keywords about values.
 const KEYWORDS: [&str; 22] = [
     "$ref",
     "type",
@@ -32,7 +32,7 @@ pub(super) fn constrains(schema: &Map<String, Value>) -> bool {
     KEYWORDS.iter().any(|keyword| schema.contains_key(*keyword))
 }
 
-/// A schema for what satisfies both.
+/// A schema for values that satisfy both.
 pub(super) fn both(a: &Value, b: &Value) -> Value {
     match (a, b) {
         (Value::Bool(false), _) | (_, Value::Bool(false)) => Value::Bool(false),
@@ -61,7 +61,7 @@ fn both_objects(a: &Map<String, Value>, b: &Map<String, Value>) -> Map<String, V
             "minimum" | "minLength" | "minItems" => tighter(ours, theirs, f64::gt),
             "maximum" | "maxLength" | "maxItems" => tighter(ours, theirs, f64::lt),
             "anyOf" | "oneOf" => {
-                // Both choices hold: the second one becomes part of `allOf`.
+                // Both choices apply: the second one is added to `allOf`.
                 let choice = Value::Object(Map::from_iter([(keyword.clone(), theirs.clone())]));
                 append(&mut merged, "allOf", choice);
                 continue;
@@ -73,12 +73,12 @@ fn both_objects(a: &Map<String, Value>, b: &Map<String, Value>) -> Map<String, V
     merged
 }
 
-/// `nullable` as one of the types, so that it goes with them when the other schema has no null.
+/// `nullable` as one of the types, so that it is dropped with them if the other schema has no null.
 fn with_null(schema: &Map<String, Value>) -> Map<String, Value> {
     let mut schema = schema.clone();
     if schema.shift_remove("nullable") == Some(Value::Bool(true)) {
         let mut names = types(&schema);
-        // Any value may be null already.
+        // Any value includes null already.
         if !names.contains(&"any") && !names.contains(&"null") {
             names.push("null");
             let names: Value = names.into_iter().map(Value::from).collect();
@@ -144,7 +144,7 @@ fn common_types(a: &Value, b: &Value) -> Value {
     };
     let (a, b) = (list(a), list(b));
     let has = |list: &[Value], name: &Value| {
-        // Whole numbers are numbers.
+        // Integers are numbers.
         list.contains(name) || (name == "integer" && list.contains(&Value::from("number")))
     };
     let mut types: Vec<Value> = a.iter().filter(|name| has(&b, name)).cloned().collect();
@@ -174,7 +174,7 @@ pub(super) fn size(schema: &Map<String, Value>, keyword: &str) -> Option<u32> {
     (size >= 0.0).then_some(size as u32)
 }
 
-/// The types that a schema names, or what its keywords are about.
+/// The types that a schema names, or those its keywords are about.
 pub(super) fn types(schema: &Map<String, Value>) -> Vec<&str> {
     match schema.get("type") {
         Some(Value::String(name)) => return vec![name],

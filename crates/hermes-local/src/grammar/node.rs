@@ -1,34 +1,41 @@
-//! What may be written, as a graph: the nodes that schemas and calls are made of.
+//! The grammar as a graph of nodes for schemas and calls.
 
 use super::number::Range;
 
-pub(super) type Id = u32;
+pub(super) type GrammarNodeId = u32;
 
-/// Longer than anything that can be written: there is no way to complete this.
+/// Longer than any text: it cannot be completed.
 pub(super) const NEVER: u32 = 1 << 24;
-/// Properties of one object that a mask of its seen ones has room for.
+/// Maximum number of properties of one object, limited by the bit mask of seen ones.
 pub(super) const PROPERTIES: usize = 128;
-/// Nodes of one grammar: far more than tools have, little enough to compile at once.
+/// Maximum number of nodes: far more than tools need, few enough to compile quickly.
 pub(super) const NODES: usize = 20_000;
 
 #[derive(Debug)]
-pub(super) enum Node {
+pub(super) enum GrammarNode {
     Literal(Box<[u8]>),
-    Sequence(Box<[Id]>),
-    Either(Box<[Id]>),
+    Sequence(Box<[GrammarNodeId]>),
+    Either(Box<[GrammarNodeId]>),
     Text(Text),
-    String { min: u32, max: u32 },
+    String {
+        min: u32,
+        max: u32,
+    },
     Number(Range),
-    Array { item: Id, min: u32, max: u32 },
+    Array {
+        item: GrammarNodeId,
+        min: u32,
+        max: u32,
+    },
     Object(Box<Object>),
 }
 
 /// Free text, which may end at any time.
 #[derive(Clone, Debug)]
 pub(super) struct Text {
-    /// What ends the text; its first byte is nowhere else in it. Empty: nothing does.
+    /// Ends the text; its first byte occurs nowhere else in it. Empty: there is no marker.
     pub(super) marker: Box<[u8]>,
-    /// Whether the marker leads on. If not, it may not be written.
+    /// Whether something follows the marker. If not, it may not be written.
     pub(super) leads_on: bool,
     /// What the text may not begin with (after blanks).
     pub(super) not_first: Option<u8>,
@@ -37,37 +44,37 @@ pub(super) struct Text {
 #[derive(Debug, Default)]
 pub(super) struct Object {
     pub(super) properties: Vec<Property>,
-    /// The value of properties that are not named.
-    pub(super) extra: Option<Id>,
-    /// The names, byte by byte; the first is the root. Made by [`Builder::finish`].
-    pub(super) keys: Vec<Key>,
+    /// The value of properties that are not listed.
+    pub(super) extra: Option<GrammarNodeId>,
+    /// The names, byte by byte; the first is the root. Set by [`Builder::finish`].
+    pub(super) keys: Vec<NameNode>,
     /// The longest name, in characters that may be typed.
     pub(super) longest: u16,
 }
 
 #[derive(Debug)]
 pub(super) struct Property {
-    /// As JSON has it between the quotes.
+    /// As it appears in JSON between the quotes.
     pub(super) name: Box<[u8]>,
-    pub(super) value: Id,
+    pub(super) value: GrammarNodeId,
     pub(super) required: bool,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Key {
+pub(super) struct NameNode {
     pub(super) next: Vec<(u8, u32)>,
     /// The property whose name ends here.
     pub(super) ends: Option<u8>,
-    /// Properties whose names go through here.
+    /// Properties whose names pass through here.
     pub(super) through: u128,
     /// Bytes so far.
     pub(super) depth: u16,
-    /// Bytes to the end of the character or the escape in whose middle this is.
+    /// Bytes to the end of the current character or escape.
     pub(super) to_whole: u8,
 }
 
 impl Object {
-    /// Bytes that the required properties that are not in `seen` take, and how many they are.
+    /// Bytes of the required properties that are not in `seen`, and their number.
     pub(super) fn missing(&self, seen: u128, shortest: &[u32]) -> (u32, u32) {
         let mut bytes = 0_u32;
         let mut count = 0;
@@ -82,7 +89,7 @@ impl Object {
     }
 
     fn build_keys(&mut self, shortest: &[u32]) {
-        let mut keys = vec![Key::default()];
+        let mut keys = vec![NameNode::default()];
         for (index, property) in self.properties.iter().enumerate() {
             if shortest[property.value as usize] >= NEVER {
                 continue;
@@ -97,10 +104,10 @@ impl Object {
                 } else {
                     let to = keys.len();
                     keys[at].next.push((byte, to as u32));
-                    keys.push(Key {
+                    keys.push(NameNode {
                         depth: place as u16 + 1,
                         to_whole: u8::MAX,
-                        ..Key::default()
+                        ..NameNode::default()
                     });
                     to
                 };
@@ -115,7 +122,7 @@ impl Object {
     }
 }
 
-/// Bytes after `from` until the inside of a JSON string can stop.
+/// Bytes after `from` until the content of a JSON string can end.
 fn to_whole(text: &[u8], from: usize) -> u8 {
     let whole = |to: &usize| {
         let text = std::str::from_utf8(&text[..*to]).ok();
@@ -125,16 +132,16 @@ fn to_whole(text: &[u8], from: usize) -> u8 {
     (to - from) as u8
 }
 
-/// A grammar that can be followed: nodes, where to begin, and the bytes that each takes at least.
+/// A compiled grammar: nodes, root, and the minimum number of bytes of each.
 #[derive(Debug)]
 pub struct Grammar {
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<GrammarNode>,
     pub(super) shortest: Vec<u32>,
-    pub(super) root: Id,
+    pub(super) root: GrammarNodeId,
 }
 
 impl Grammar {
-    /// Bytes of the shortest text that this admits.
+    /// Length of the shortest valid text.
     pub fn shortest(&self) -> u32 {
         self.shortest[self.root as usize]
     }
@@ -142,7 +149,7 @@ impl Grammar {
 
 #[derive(Debug, Default)]
 pub(super) struct Builder {
-    nodes: Vec<Node>,
+    nodes: Vec<GrammarNode>,
 }
 
 impl Builder {
@@ -150,37 +157,37 @@ impl Builder {
         self.nodes.len()
     }
 
-    pub(super) fn add(&mut self, node: Node) -> Id {
+    pub(super) fn add(&mut self, node: GrammarNode) -> GrammarNodeId {
         self.nodes.push(node);
-        self.nodes.len() as Id - 1
+        self.nodes.len() as GrammarNodeId - 1
     }
 
-    pub(super) fn literal(&mut self, text: impl AsRef<[u8]>) -> Id {
-        self.add(Node::Literal(text.as_ref().into()))
+    pub(super) fn literal(&mut self, text: impl AsRef<[u8]>) -> GrammarNodeId {
+        self.add(GrammarNode::Literal(text.as_ref().into()))
     }
 
-    pub(super) fn sequence(&mut self, nodes: &[Id]) -> Id {
-        self.add(Node::Sequence(nodes.into()))
+    pub(super) fn sequence(&mut self, nodes: &[GrammarNodeId]) -> GrammarNodeId {
+        self.add(GrammarNode::Sequence(nodes.into()))
     }
 
-    pub(super) fn either(&mut self, nodes: &[Id]) -> Id {
+    pub(super) fn either(&mut self, nodes: &[GrammarNodeId]) -> GrammarNodeId {
         match nodes {
             [only] => *only,
-            nodes => self.add(Node::Either(nodes.into())),
+            nodes => self.add(GrammarNode::Either(nodes.into())),
         }
     }
 
-    /// A node that is known later.
-    pub(super) fn reserve(&mut self) -> Id {
-        self.add(Node::Either(Box::default()))
+    /// A node that is defined later.
+    pub(super) fn reserve(&mut self) -> GrammarNodeId {
+        self.add(GrammarNode::Either(Box::default()))
     }
 
-    pub(super) fn set(&mut self, id: Id, node: Id) {
-        self.nodes[id as usize] = Node::Sequence([node].into());
+    pub(super) fn set(&mut self, id: GrammarNodeId, node: GrammarNodeId) {
+        self.nodes[id as usize] = GrammarNode::Sequence([node].into());
     }
 
-    /// Knows how short everything can be, and leaves out what cannot be completed.
-    pub(super) fn finish(mut self, root: Id) -> Grammar {
+    /// Computes minimum lengths and removes what cannot be completed.
+    pub(super) fn finish(mut self, root: GrammarNodeId) -> Grammar {
         let mut shortest = vec![NEVER; self.nodes.len()];
         loop {
             let mut changed = false;
@@ -195,12 +202,14 @@ impl Builder {
                 break;
             }
         }
-        let possible = |id: &Id| shortest[*id as usize] < NEVER;
+        let possible = |id: &GrammarNodeId| shortest[*id as usize] < NEVER;
         for node in &mut self.nodes {
             match node {
-                Node::Either(nodes) => *nodes = nodes.iter().copied().filter(possible).collect(),
-                Node::Array { item, max, .. } if !possible(item) => *max = 0,
-                Node::Object(object) => {
+                GrammarNode::Either(nodes) => {
+                    *nodes = nodes.iter().copied().filter(possible).collect()
+                }
+                GrammarNode::Array { item, max, .. } if !possible(item) => *max = 0,
+                GrammarNode::Object(object) => {
                     object.extra = object.extra.filter(|extra| possible(extra));
                     object.build_keys(&shortest);
                 }
@@ -215,23 +224,23 @@ impl Builder {
     }
 }
 
-fn measure(node: &Node, shortest: &[u32]) -> u32 {
-    let of = |id: &Id| shortest[*id as usize];
+fn measure(node: &GrammarNode, shortest: &[u32]) -> u32 {
+    let of = |id: &GrammarNodeId| shortest[*id as usize];
     match node {
-        Node::Literal(text) => text.len() as u32,
-        Node::Sequence(nodes) => nodes.iter().map(of).fold(0, u32::saturating_add),
-        Node::Either(nodes) => nodes.iter().map(of).min().unwrap_or(NEVER),
-        Node::Text(_) => 0,
-        Node::String { min, max } if min > max => NEVER,
-        Node::String { min, .. } => min.saturating_add(2),
-        Node::Number(range) => range.shortest(),
-        Node::Array { min, max, .. } if min > max => NEVER,
-        Node::Array { min: 0, .. } => 2,
-        Node::Array { item, min, .. } => of(item)
+        GrammarNode::Literal(text) => text.len() as u32,
+        GrammarNode::Sequence(nodes) => nodes.iter().map(of).fold(0, u32::saturating_add),
+        GrammarNode::Either(nodes) => nodes.iter().map(of).min().unwrap_or(NEVER),
+        GrammarNode::Text(_) => 0,
+        GrammarNode::String { min, max } if min > max => NEVER,
+        GrammarNode::String { min, .. } => min.saturating_add(2),
+        GrammarNode::Number(range) => range.shortest(),
+        GrammarNode::Array { min, max, .. } if min > max => NEVER,
+        GrammarNode::Array { min: 0, .. } => 2,
+        GrammarNode::Array { item, min, .. } => of(item)
             .saturating_add(1)
             .saturating_mul(*min)
             .saturating_add(1),
-        Node::Object(object) => {
+        GrammarNode::Object(object) => {
             let (bytes, count) = object.missing(0, shortest);
             bytes + count.saturating_sub(1) + 2
         }

@@ -1,5 +1,5 @@
-//! Numbers inside bounds, digit by digit: a digit is possible if some number inside the bounds
-//! goes on from it. No exponents; at most 15 digits before the point and 9 after it.
+//! Numbers within bounds, digit by digit: a digit is allowed if it can be continued to a number within the
+//! bounds. No exponents; at most 15 digits before the point and 9 after it.
 
 use super::node::NEVER;
 
@@ -8,7 +8,7 @@ const PLACES: u8 = 9;
 const ONE: i128 = 1_000_000_000;
 const LARGEST: i128 = 999_999_999_999_999 * ONE;
 
-/// Bounds, both included, in units of 10⁻⁹.
+/// Inclusive bounds in units of 10⁻⁹.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     min: i128,
@@ -16,13 +16,13 @@ pub(super) struct Range {
     fraction: bool,
 }
 
-/// What is there of a number.
+/// The part of a number written so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Digits {
     negative: bool,
     /// Digits before the point.
     whole: u8,
-    /// Digits after the point, if there is one.
+    /// Digits after the point, if any.
     places: Option<u8>,
     /// All digits.
     value: u128,
@@ -49,7 +49,7 @@ impl Range {
         } else {
             scaled(steps.ceil())
         };
-        // Beyond the largest number nothing is left, and arithmetic stays far from its limits.
+        // Beyond the largest number nothing is possible, and arithmetic cannot overflow.
         let first = first.saturating_mul(unit).min(LARGEST + ONE);
         self.min = self.min.max(first);
         self
@@ -78,7 +78,7 @@ impl Range {
         positive.min(negative.saturating_add(1)).min(NEVER)
     }
 
-    /// Bytes that complete the number at the least.
+    /// Minimum number of bytes that complete the number.
     pub(super) fn left(&self, so_far: Digits) -> u32 {
         match so_far.places {
             Some(places) => self.left_after_point(so_far, places),
@@ -119,20 +119,20 @@ impl Range {
         best
     }
 
-    /// The smallest and the largest whole number with `more` digits more.
+    /// The smallest and the largest integer with `more` more digits.
     fn with_digits(&self, so_far: Digits, more: u8) -> (i128, i128) {
         let width = power(more);
         if so_far.whole > 0 {
             let low = so_far.value as i128 * width;
             return (low, low + width - 1);
         }
-        // There is no -0 among whole numbers.
+        // There is no -0 among integers.
         let zero = more == 1 && (self.fraction || !so_far.negative);
         let low = if zero { 0 } else { power(more - 1) };
         (low, width - 1)
     }
 
-    /// Whether a number of `low..=high` in steps of `step`, negative or not, is inside the bounds.
+    /// Whether a number of `low..=high` in steps of `step`, negative or not, is within the bounds.
     fn meets(&self, negative: bool, low: i128, high: i128, step: i128) -> bool {
         let (min, max) = if negative {
             (-self.max, -self.min)
@@ -141,12 +141,12 @@ impl Range {
         };
         let low = low.max(min);
         let high = high.min(max);
-        // `low` may have come off the steps.
+        // `low` may not be a multiple of the step.
         let first = low + (step - low.rem_euclid(step)) % step;
         first <= high
     }
 
-    /// What is there after one more byte; `None`: nothing can come of it.
+    /// The number after one more byte; `None`: it cannot be completed.
     pub(super) fn step(&self, mut so_far: Digits, byte: u8) -> Option<Digits> {
         match byte {
             b'-' if so_far == Digits::default() => so_far.negative = true,
@@ -173,7 +173,7 @@ impl Range {
 }
 
 impl Digits {
-    /// Whether nothing of the number is there.
+    /// Whether nothing has been written yet.
     pub(super) fn is_new(self) -> bool {
         self == Self::default()
     }
@@ -184,7 +184,7 @@ fn power(digits: u8) -> i128 {
 }
 
 fn scaled(value: f64) -> i128 {
-    // Saturates, which is more than any number here.
+    // Saturates, which exceeds any number here.
     value as i128
 }
 

@@ -1,14 +1,14 @@
-//! Objects: properties in any order, each once, the required ones before the end.
+//! Objects: properties in any order, each once, with all required ones.
 
-use super::node::{Grammar, Id, NEVER, Node, Object};
-use super::state::{Frame, State, enter_with, pop};
-use super::text::Inner;
+use super::node::{Grammar, GrammarNode, GrammarNodeId, NEVER, Object};
+use super::state::{GrammarFrame, GrammarState, enter_with, pop};
+use super::text::StringState;
 
-/// Characters of a name that no schema names.
+/// Maximum length of a name that the schema does not list.
 const NAME: u16 = 64;
-/// Place of a name that is none of the known ones.
+/// Index of a name that is not a known one.
 const OTHER: u32 = u32::MAX;
-/// A property that is none of the known ones.
+/// A property that is not a known one.
 const EXTRA: u8 = u8::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,11 +18,11 @@ pub(super) enum ObjectAt {
     /// After a comma; one blank may follow.
     Comma,
     Blank,
-    /// Inside a name: the place among the known names, characters written, and where in one.
-    Key {
+    /// Inside a name: the node among the known names, characters written, and the position in one.
+    NameNode {
         key: u32,
         length: u16,
-        inner: Inner,
+        inner: StringState,
     },
     Colon {
         property: u8,
@@ -38,19 +38,19 @@ pub(super) enum ObjectAt {
     Value,
 }
 
-type At = (Id, u128, ObjectAt);
+type At = (GrammarNodeId, u128, ObjectAt);
 
 pub(super) fn step(
     grammar: &Grammar,
-    state: &State,
+    state: &GrammarState,
     (node, seen, at): At,
     byte: u8,
-    out: &mut Vec<State>,
+    out: &mut Vec<GrammarState>,
 ) {
-    let Node::Object(object) = &grammar.nodes[node as usize] else {
+    let GrammarNode::Object(object) = &grammar.nodes[node as usize] else {
         return;
     };
-    let here = |seen, at| state.with(Frame::Object { node, seen, at });
+    let here = |seen, at| state.with(GrammarFrame::Object { node, seen, at });
     let complete = |seen| object.missing(seen, &grammar.shortest).1 == 0;
     match (at, byte) {
         (ObjectAt::Open, b'{') => out.push(here(0, ObjectAt::First)),
@@ -60,22 +60,22 @@ pub(super) fn step(
         (ObjectAt::Value, b',') if object.has_more(seen) => out.push(here(seen, ObjectAt::Comma)),
         (ObjectAt::Comma, b' ') => out.push(here(seen, ObjectAt::Blank)),
         (ObjectAt::First | ObjectAt::Comma | ObjectAt::Blank, b'"') if object.has_more(seen) => {
-            let at = ObjectAt::Key {
+            let at = ObjectAt::NameNode {
                 key: 0,
                 length: 0,
-                inner: Inner::Plain,
+                inner: StringState::Plain,
             };
             out.push(here(seen, at));
         }
-        (ObjectAt::Key { key, length, inner }, b'"')
-            if inner == Inner::Plain && object.between_characters(key) =>
+        (ObjectAt::NameNode { key, length, inner }, b'"')
+            if inner == StringState::Plain && object.between_characters(key) =>
         {
             if let Some(property) = object.named(key, length, seen) {
                 let seen = seen | bit(property);
                 out.push(here(seen, ObjectAt::Colon { property }));
             }
         }
-        (ObjectAt::Key { key, length, inner }, _) => {
+        (ObjectAt::NameNode { key, length, inner }, _) => {
             if let Some(at) = object.spell(key, length, inner, seen, byte) {
                 out.push(here(seen, at));
             }
@@ -96,9 +96,9 @@ pub(super) fn step(
     }
 }
 
-/// Bytes that complete the object at the least.
-pub(super) fn left(grammar: &Grammar, node: Id, seen: u128, at: ObjectAt) -> u32 {
-    let Node::Object(object) = &grammar.nodes[node as usize] else {
+/// Minimum number of bytes that complete the object.
+pub(super) fn left(grammar: &Grammar, node: GrammarNodeId, seen: u128, at: ObjectAt) -> u32 {
+    let GrammarNode::Object(object) = &grammar.nodes[node as usize] else {
         return NEVER;
     };
     let shortest = &grammar.shortest;
@@ -120,7 +120,7 @@ pub(super) fn left(grammar: &Grammar, node: Id, seen: u128, at: ObjectAt) -> u32
         }
         ObjectAt::Value => tail(seen),
         ObjectAt::Comma | ObjectAt::Blank => 1 + name_left(grammar, object, seen, 0, 0),
-        ObjectAt::Key { key, length, inner } => {
+        ObjectAt::NameNode { key, length, inner } => {
             let name = name_left(grammar, object, seen, key, length);
             name.saturating_add(inner.left())
         }
@@ -138,7 +138,7 @@ fn name_left(grammar: &Grammar, object: &Object, seen: u128, key: u32, length: u
     };
     let mut best = NEVER;
     if let Some(extra) = object.extra {
-        // At most two characters more: one, or two where one would make a known name.
+        // At most two more characters: one, or two if one would make a known name.
         let more = match object.named(key, length, seen) {
             Some(EXTRA) => 0,
             _ => {
@@ -174,7 +174,7 @@ fn bit(property: u8) -> u128 {
 }
 
 impl Object {
-    fn value(&self, property: u8) -> Option<Id> {
+    fn value(&self, property: u8) -> Option<GrammarNodeId> {
         match property {
             EXTRA => self.extra,
             known => self.properties.get(known as usize).map(|known| known.value),
@@ -185,14 +185,14 @@ impl Object {
         self.extra.is_some() || self.keys[0].through & !seen != 0
     }
 
-    /// Whether a name may end or leave the known ones here.
+    /// Whether a name may end or diverge from the known ones here.
     fn between_characters(&self, key: u32) -> bool {
         self.keys
             .get(key as usize)
             .is_none_or(|key| key.to_whole == 0)
     }
 
-    /// The property whose name is complete; none if it was there already.
+    /// The property whose name is complete; `None` if it occurred already.
     fn named(&self, key: u32, length: u16, seen: u128) -> Option<u8> {
         let known = self.keys.get(key as usize);
         match known.and_then(|key| key.ends) {
@@ -203,17 +203,24 @@ impl Object {
         }
     }
 
-    /// One byte more of a name.
-    fn spell(&self, key: u32, length: u16, inner: Inner, seen: u128, byte: u8) -> Option<ObjectAt> {
+    /// One more byte of a name.
+    fn spell(
+        &self,
+        key: u32,
+        length: u16,
+        inner: StringState,
+        seen: u128,
+        byte: u8,
+    ) -> Option<ObjectAt> {
         if let Some(known) = self.keys.get(key as usize) {
             let next = known.next.iter().find(|(edge, _)| *edge == byte);
             if let Some((_, next)) = next {
                 let there = &self.keys[*next as usize];
                 if there.through & !seen != 0 || self.extra.is_some() {
-                    return Some(ObjectAt::Key {
+                    return Some(ObjectAt::NameNode {
                         key: *next,
                         length: length + 1,
-                        inner: Inner::Plain,
+                        inner: StringState::Plain,
                     });
                 }
                 return None;
@@ -223,14 +230,14 @@ impl Object {
             }
         }
         self.extra?;
-        if length >= self.longest.max(NAME) + 8 && inner == Inner::Plain {
+        if length >= self.longest.max(NAME) + 8 && inner == StringState::Plain {
             return None;
         }
         // No escapes in other names, so that none of them is a known one in disguise.
         let (begins, inner) = inner
             .step(byte)
-            .filter(|(_, inner)| *inner != Inner::Escape)?;
-        Some(ObjectAt::Key {
+            .filter(|(_, inner)| *inner != StringState::Escape)?;
+        Some(ObjectAt::NameNode {
             key: OTHER,
             length: length + u16::from(begins),
             inner,

@@ -1,19 +1,19 @@
 //! JSON schemas as grammars.
 //!
-//! What is admitted is never more than the schema says, as far as it uses the keywords that tools
-//! use; other keywords (`pattern`, `format`, `not`, …) are passed over.
+//! A grammar never allows more than its schema, as far as the schema uses the keywords that tools use; other
+//! keywords (`pattern`, `format`, `not`, …) are ignored.
 
 use serde_json::{Map, Value};
 
 use super::merge::{self, number, size};
-use super::node::{Builder, Id, NODES, Node, Object, PROPERTIES, Property};
+use super::node::{Builder, GrammarNode, GrammarNodeId, NODES, Object, PROPERTIES, Property};
 use super::number::Range;
 
-/// Schemas inside schemas.
+/// Maximum nesting of schemas.
 const DEPTH: usize = 64;
-/// Bytes of the name of a property; places in names are counted in 16 bits.
+/// Maximum length of a property name in bytes; positions in names have 16 bits.
 const NAME: usize = 1024;
-/// Values of which nothing is said nest so deep.
+/// Maximum depth of unspecified values.
 const ANY: usize = 3;
 
 #[derive(Debug, thiserror::Error)]
@@ -33,18 +33,18 @@ pub enum SchemaError {
 pub(super) struct Compiler<'a> {
     root: &'a Value,
     pub(super) builder: Builder,
-    /// References that are being compiled or are: what they stand for.
-    known: Vec<(String, Id)>,
+    /// References that are compiled or being compiled, with their nodes.
+    known: Vec<(String, GrammarNodeId)>,
     /// References that lead here without anything being written.
     open: Vec<String>,
-    any: Option<Id>,
+    any: Option<GrammarNodeId>,
     depth: usize,
 }
 
-type Compiled = Result<Id, SchemaError>;
+type Compiled = Result<GrammarNodeId, SchemaError>;
 
 impl<'a> Compiler<'a> {
-    /// Adds to `builder`; references are looked up in `root`.
+    /// Adds to `builder`; references are resolved in `root`.
     pub(super) fn new(root: &'a Value, builder: Builder) -> Self {
         Self {
             root,
@@ -71,7 +71,7 @@ impl<'a> Compiler<'a> {
         compiled
     }
 
-    /// Compiles what stands inside a value, so that something is written before it.
+    /// Compiles what is inside a value, so that something is written before it.
     fn inside(&mut self, schema: &Value) -> Compiled {
         let open = std::mem::take(&mut self.open);
         let compiled = self.compile(schema);
@@ -115,7 +115,7 @@ impl<'a> Compiler<'a> {
             return Ok(self.builder.either(value.as_slice()));
         }
         if let Some(Value::Array(values)) = schema.get("enum") {
-            let values: Vec<Id> = values
+            let values: Vec<GrammarNodeId> = values
                 .iter()
                 .filter(fits)
                 .map(|value| self.builder.literal(value.to_string()))
@@ -126,7 +126,7 @@ impl<'a> Compiler<'a> {
         if nullable && !types.contains(&"null") {
             types.push("null");
         }
-        let compiled: Result<Vec<Id>, _> = types
+        let compiled: Result<Vec<GrammarNodeId>, _> = types
             .iter()
             .map(|name| self.of_type(name, schema))
             .collect();
@@ -166,7 +166,7 @@ impl<'a> Compiler<'a> {
 
     fn reference(&mut self, reference: &str) -> Compiled {
         if self.open.iter().any(|open| open == reference) {
-            // It stands for itself, which says nothing.
+            // It refers to itself, which adds nothing.
             return Ok(self.builder.either(&[]));
         }
         if let Some((_, id)) = self.known.iter().find(|(known, _)| known == reference) {
@@ -184,13 +184,13 @@ impl<'a> Compiler<'a> {
 
     fn of_type(&mut self, name: &str, schema: &Map<String, Value>) -> Compiled {
         Ok(match name {
-            "string" => self.builder.add(Node::String {
+            "string" => self.builder.add(GrammarNode::String {
                 min: size(schema, "minLength").unwrap_or(0),
                 max: size(schema, "maxLength").unwrap_or(u32::MAX),
             }),
             "integer" | "number" => {
                 let range = range(Range::new(name == "number"), schema);
-                self.builder.add(Node::Number(range))
+                self.builder.add(GrammarNode::Number(range))
             }
             "boolean" => {
                 let values = ["true", "false"].map(|value| self.builder.literal(value));
@@ -202,7 +202,7 @@ impl<'a> Compiler<'a> {
                     Some(items @ (Value::Object(_) | Value::Bool(_))) => self.inside(items)?,
                     _ => self.any(),
                 };
-                self.builder.add(Node::Array {
+                self.builder.add(GrammarNode::Array {
                     item,
                     min: size(schema, "minItems").unwrap_or(0),
                     max: size(schema, "maxItems").unwrap_or(u32::MAX),
@@ -242,7 +242,7 @@ impl<'a> Compiler<'a> {
         if properties.iter().any(|it| it.name.len() > NAME) {
             return Err(SchemaError::TooLarge);
         }
-        // What must be there comes first where there is no room for all.
+        // Required properties come first if there are too many.
         if properties.len() > PROPERTIES {
             properties.sort_by_key(|property| !property.required);
             if properties[PROPERTIES..]
@@ -253,20 +253,20 @@ impl<'a> Compiler<'a> {
             }
             properties.truncate(PROPERTIES);
         }
-        Ok(self.builder.add(Node::Object(Box::new(Object {
+        Ok(self.builder.add(GrammarNode::Object(Box::new(Object {
             properties,
             extra,
             ..Object::default()
         }))))
     }
 
-    /// The value of properties without a name in the schema. Where names are given, others need
-    /// an explicit word: a schema that says nothing about them rarely wants them.
+    /// The value of properties that the schema does not list. If names are listed, others must be allowed
+    /// explicitly: a schema that does not mention them rarely wants them.
     fn extra(
         &mut self,
         schema: &Map<String, Value>,
         named: bool,
-    ) -> Result<Option<Id>, SchemaError> {
+    ) -> Result<Option<GrammarNodeId>, SchemaError> {
         if schema.contains_key("patternProperties") || schema.contains_key("propertyNames") {
             return Ok(None);
         }
@@ -278,26 +278,26 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Any value at all, of a bounded depth.
-    fn any(&mut self) -> Id {
+    /// Any value of bounded depth.
+    fn any(&mut self) -> GrammarNodeId {
         if let Some(any) = self.any {
             return any;
         }
-        let text = self.builder.add(Node::String {
+        let text = self.builder.add(GrammarNode::String {
             min: 0,
             max: u32::MAX,
         });
-        let number = self.builder.add(Node::Number(Range::new(true)));
+        let number = self.builder.add(GrammarNode::Number(Range::new(true)));
         let mut scalars = vec![text, number];
         scalars.extend(["true", "false", "null"].map(|value| self.builder.literal(value)));
         let mut any = self.builder.either(&scalars);
         for _ in 0..ANY {
-            let array = self.builder.add(Node::Array {
+            let array = self.builder.add(GrammarNode::Array {
                 item: any,
                 min: 0,
                 max: u32::MAX,
             });
-            let object = self.builder.add(Node::Object(Box::new(Object {
+            let object = self.builder.add(GrammarNode::Object(Box::new(Object {
                 extra: Some(any),
                 ..Object::default()
             })));
@@ -310,7 +310,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-fn property(name: &str, value: Id, required: bool) -> Property {
+fn property(name: &str, value: GrammarNodeId, required: bool) -> Property {
     let quoted = Value::from(name).to_string();
     Property {
         name: quoted.as_bytes()[1..quoted.len() - 1].into(),
@@ -321,7 +321,7 @@ fn property(name: &str, value: Id, required: bool) -> Property {
 
 fn range(mut range: Range, schema: &Map<String, Value>) -> Range {
     let exclusive = |keyword| schema.get(keyword) == Some(&Value::Bool(true));
-    // In old schemas `exclusiveMinimum` is a boolean about `minimum`.
+    // In old schemas `exclusiveMinimum` is a boolean modifier of `minimum`.
     if let Some(bound) = number(schema, "minimum") {
         range = range.at_least(bound, exclusive("exclusiveMinimum"));
     }

@@ -1,52 +1,52 @@
-//! Where we are in a grammar, byte by byte.
+//! The position in a grammar, byte by byte.
 //!
-//! A state is a stack: what is being written, and below it what goes on afterwards. As
-//! alternatives may begin alike, there are several states at a time. Every state knows how many
-//! bytes complete it at the least; none is ever reached that cannot be completed.
+//! A state is a stack: the current element on top of those that continue afterwards. Alternatives may begin
+//! alike, so there are several states at a time. Every state knows the minimum number of bytes that complete
+//! it; a state that cannot be completed is never reached.
 
 use std::rc::Rc;
 
-use super::node::{Grammar, Id, NEVER, Node};
+use super::node::{Grammar, GrammarNode, GrammarNodeId, NEVER};
 use super::number::Digits;
 use super::object::{self, ObjectAt};
-use super::text::{self, Inner};
+use super::text::{self, StringState};
 
-/// Alternatives that are followed at a time; the language only gets smaller by leaving some out.
+/// Maximum number of alternatives followed at a time; dropping some only makes the language smaller.
 const ALTERNATIVES: usize = 1024;
-/// Deeper than this, values end on the shortest way (parsers stop at 128).
+/// Deeper values end on the shortest path (parsers stop at 128).
 const DEPTH: u16 = 48;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct State {
-    pub(super) top: Frame,
-    pub(super) below: Link,
+pub(super) struct GrammarState {
+    pub(super) top: GrammarFrame,
+    pub(super) below: StackLink,
 }
 
-pub(super) type Link = Option<Rc<Cell>>;
+pub(super) type StackLink = Option<Rc<StackCell>>;
 
-/// A frame that waits for what is above it.
+/// A frame that waits for the one above it.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Cell {
-    frame: Frame,
-    below: Link,
-    /// Bytes that complete this and all below, once what is above has ended.
+pub(super) struct StackCell {
+    frame: GrammarFrame,
+    below: StackLink,
+    /// Bytes that complete this and all below, once the one above has ended.
     rest: u32,
     depth: u16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Frame {
+pub(super) enum GrammarFrame {
     Literal {
-        node: Id,
+        node: GrammarNodeId,
         at: u32,
     },
     /// Waits for the child before `at`.
     Sequence {
-        node: Id,
+        node: GrammarNodeId,
         at: u32,
     },
     Text {
-        node: Id,
+        node: GrammarNodeId,
         matched: u8,
         fresh: bool,
     },
@@ -58,19 +58,19 @@ pub(super) enum Frame {
     String {
         need: u32,
         left: u32,
-        inner: Inner,
+        inner: StringState,
     },
     Number {
-        node: Id,
+        node: GrammarNodeId,
         so_far: Digits,
     },
     Array {
-        node: Id,
+        node: GrammarNodeId,
         count: u32,
         at: ArrayAt,
     },
     Object {
-        node: Id,
+        node: GrammarNodeId,
         seen: u128,
         at: ObjectAt,
     },
@@ -88,15 +88,15 @@ pub(super) enum ArrayAt {
     Item,
 }
 
-impl State {
+impl GrammarState {
     fn depth(&self) -> u16 {
         self.below.as_ref().map_or(0, |cell| cell.depth)
     }
 
-    /// Bytes that complete everything at the least.
+    /// Minimum number of bytes that complete everything.
     pub(super) fn shortest(&self, grammar: &Grammar) -> u32 {
-        // What waits below text is a call, and none has begun.
-        if matches!(self.top, Frame::Text { .. }) {
+        // Below text only a call can wait, and none has begun.
+        if matches!(self.top, GrammarFrame::Text { .. }) {
             return 0;
         }
         let rest = self.below.as_ref().map_or(0, |cell| cell.rest);
@@ -106,8 +106,8 @@ impl State {
     /// Whether the text may end here.
     pub(super) fn can_end(&self, grammar: &Grammar) -> bool {
         match self.top {
-            Frame::Done | Frame::Text { .. } => true,
-            Frame::Number { .. } if self.top.left(grammar) == 0 => {
+            GrammarFrame::Done | GrammarFrame::Text { .. } => true,
+            GrammarFrame::Number { .. } if self.top.left(grammar) == 0 => {
                 let mut after = Vec::new();
                 pop(grammar, &self.below, &mut after);
                 after.iter().any(|state| state.can_end(grammar))
@@ -116,8 +116,8 @@ impl State {
         }
     }
 
-    /// Adds what can follow once `byte` is written.
-    pub(super) fn step(&self, grammar: &Grammar, byte: u8, out: &mut Vec<State>) {
+    /// Adds the states after `byte`.
+    pub(super) fn step(&self, grammar: &Grammar, byte: u8, out: &mut Vec<GrammarState>) {
         let from = out.len();
         self.advance(grammar, byte, out);
         if self.depth() >= DEPTH && out.len() > from {
@@ -134,10 +134,10 @@ impl State {
         out.truncate(ALTERNATIVES);
     }
 
-    fn advance(&self, grammar: &Grammar, byte: u8, out: &mut Vec<State>) {
+    fn advance(&self, grammar: &Grammar, byte: u8, out: &mut Vec<GrammarState>) {
         match self.top {
-            Frame::Literal { node, at } => {
-                let Node::Literal(text) = &grammar.nodes[node as usize] else {
+            GrammarFrame::Literal { node, at } => {
+                let GrammarNode::Literal(text) = &grammar.nodes[node as usize] else {
                     return;
                 };
                 if text.get(at as usize) != Some(&byte) {
@@ -146,21 +146,23 @@ impl State {
                 if at as usize + 1 == text.len() {
                     pop(grammar, &self.below, out);
                 } else {
-                    out.push(self.with(Frame::Literal { node, at: at + 1 }));
+                    out.push(self.with(GrammarFrame::Literal { node, at: at + 1 }));
                 }
             }
-            Frame::Text {
+            GrammarFrame::Text {
                 node,
                 matched,
                 fresh,
             } => self.text(grammar, (node, matched, fresh), byte, out),
-            Frame::Quote { min, max } if byte == b'"' => out.push(self.with(Frame::String {
-                need: min,
-                left: max,
-                inner: Inner::Plain,
-            })),
-            Frame::String { need, left, inner } => {
-                if byte == b'"' && inner == Inner::Plain {
+            GrammarFrame::Quote { min, max } if byte == b'"' => {
+                out.push(self.with(GrammarFrame::String {
+                    need: min,
+                    left: max,
+                    inner: StringState::Plain,
+                }))
+            }
+            GrammarFrame::String { need, left, inner } => {
+                if byte == b'"' && inner == StringState::Plain {
                     if need == 0 {
                         pop(grammar, &self.below, out);
                     }
@@ -168,18 +170,26 @@ impl State {
                     self.character(need, left, inner, out);
                 }
             }
-            Frame::Number { node, so_far } => self.number(grammar, node, so_far, byte, out),
-            Frame::Array { node, count, at } => self.array(grammar, (node, count, at), byte, out),
-            Frame::Object { node, seen, at } => {
+            GrammarFrame::Number { node, so_far } => self.number(grammar, node, so_far, byte, out),
+            GrammarFrame::Array { node, count, at } => {
+                self.array(grammar, (node, count, at), byte, out)
+            }
+            GrammarFrame::Object { node, seen, at } => {
                 object::step(grammar, self, (node, seen, at), byte, out);
             }
-            Frame::Quote { .. } | Frame::Sequence { .. } | Frame::Done => {}
+            GrammarFrame::Quote { .. } | GrammarFrame::Sequence { .. } | GrammarFrame::Done => {}
         }
     }
 
-    fn text(&self, grammar: &Grammar, at: (Id, u8, bool), byte: u8, out: &mut Vec<State>) {
+    fn text(
+        &self,
+        grammar: &Grammar,
+        at: (GrammarNodeId, u8, bool),
+        byte: u8,
+        out: &mut Vec<GrammarState>,
+    ) {
         let (node, matched, fresh) = at;
-        let Node::Text(text) = &grammar.nodes[node as usize] else {
+        let GrammarNode::Text(text) = &grammar.nodes[node as usize] else {
             return;
         };
         if fresh && text.not_first == Some(byte) {
@@ -187,7 +197,7 @@ impl State {
         }
         let matched = text::follow(&text.marker, matched, byte);
         if text.marker.is_empty() || usize::from(matched) < text.marker.len() {
-            out.push(self.with(Frame::Text {
+            out.push(self.with(GrammarFrame::Text {
                 node,
                 matched,
                 fresh: fresh && byte.is_ascii_whitespace(),
@@ -197,28 +207,35 @@ impl State {
         }
     }
 
-    /// A character of a string has begun, or goes on.
+    /// A character of a string has begun or continues.
     fn character(
         &self,
         need: u32,
         left: u32,
-        (begins, inner): (bool, Inner),
-        out: &mut Vec<State>,
+        (begins, inner): (bool, StringState),
+        out: &mut Vec<GrammarState>,
     ) {
         let (need, left) = match (begins, left) {
             (false, left) => (need, left),
             (true, 0) => return,
             (true, left) => (need.saturating_sub(1), left - 1),
         };
-        out.push(self.with(Frame::String { need, left, inner }));
+        out.push(self.with(GrammarFrame::String { need, left, inner }));
     }
 
-    fn number(&self, grammar: &Grammar, node: Id, so_far: Digits, byte: u8, out: &mut Vec<State>) {
-        let Node::Number(range) = &grammar.nodes[node as usize] else {
+    fn number(
+        &self,
+        grammar: &Grammar,
+        node: GrammarNodeId,
+        so_far: Digits,
+        byte: u8,
+        out: &mut Vec<GrammarState>,
+    ) {
+        let GrammarNode::Number(range) = &grammar.nodes[node as usize] else {
             return;
         };
         if let Some(so_far) = range.step(so_far, byte) {
-            out.push(self.with(Frame::Number { node, so_far }));
+            out.push(self.with(GrammarFrame::Number { node, so_far }));
         } else if !so_far.is_new() && range.left(so_far) == 0 {
             // A number ends where something else begins.
             let mut after = Vec::new();
@@ -229,12 +246,18 @@ impl State {
         }
     }
 
-    fn array(&self, grammar: &Grammar, at: (Id, u32, ArrayAt), byte: u8, out: &mut Vec<State>) {
+    fn array(
+        &self,
+        grammar: &Grammar,
+        at: (GrammarNodeId, u32, ArrayAt),
+        byte: u8,
+        out: &mut Vec<GrammarState>,
+    ) {
         let (node, count, at) = at;
-        let Node::Array { item, min, max } = &grammar.nodes[node as usize] else {
+        let GrammarNode::Array { item, min, max } = &grammar.nodes[node as usize] else {
             return;
         };
-        let here = |count, at| self.with(Frame::Array { node, count, at });
+        let here = |count, at| self.with(GrammarFrame::Array { node, count, at });
         match (at, byte) {
             (ArrayAt::Open, b'[') => out.push(here(0, ArrayAt::First)),
             (ArrayAt::First | ArrayAt::Item, b']') if count >= *min => {
@@ -256,17 +279,17 @@ impl State {
         }
     }
 
-    pub(super) fn with(&self, top: Frame) -> State {
-        State {
+    pub(super) fn with(&self, top: GrammarFrame) -> GrammarState {
+        GrammarState {
             top,
             below: self.below.clone(),
         }
     }
 
-    /// This, as what waits below something else.
+    /// Pushes this below another frame.
     #[expect(clippy::unnecessary_wraps, reason = "what is below is always a link")]
-    pub(super) fn push(self, grammar: &Grammar) -> Link {
-        Some(Rc::new(Cell {
+    pub(super) fn push(self, grammar: &Grammar) -> StackLink {
+        Some(Rc::new(StackCell {
             rest: self.shortest(grammar),
             depth: self.depth() + 1,
             frame: self.top,
@@ -275,36 +298,36 @@ impl State {
     }
 }
 
-impl Frame {
-    /// Bytes that complete this frame at the least.
+impl GrammarFrame {
+    /// Minimum number of bytes that complete this frame.
     fn left(&self, grammar: &Grammar) -> u32 {
         match *self {
-            Frame::Literal { node, at } => grammar.shortest[node as usize] - at,
-            Frame::Sequence { node, at } => match &grammar.nodes[node as usize] {
-                Node::Sequence(nodes) => nodes
+            GrammarFrame::Literal { node, at } => grammar.shortest[node as usize] - at,
+            GrammarFrame::Sequence { node, at } => match &grammar.nodes[node as usize] {
+                GrammarNode::Sequence(nodes) => nodes
                     .iter()
                     .skip(at as usize)
                     .map(|id| grammar.shortest[*id as usize])
                     .fold(0, u32::saturating_add),
                 _ => NEVER,
             },
-            Frame::Text { .. } | Frame::Done => 0,
-            Frame::Quote { min, .. } => min.saturating_add(2),
-            Frame::String { need, inner, .. } => {
+            GrammarFrame::Text { .. } | GrammarFrame::Done => 0,
+            GrammarFrame::Quote { min, .. } => min.saturating_add(2),
+            GrammarFrame::String { need, inner, .. } => {
                 need.saturating_add(inner.left()).saturating_add(1)
             }
-            Frame::Number { node, so_far } => match &grammar.nodes[node as usize] {
-                Node::Number(range) if so_far.is_new() => range.shortest(),
-                Node::Number(range) => range.left(so_far),
+            GrammarFrame::Number { node, so_far } => match &grammar.nodes[node as usize] {
+                GrammarNode::Number(range) if so_far.is_new() => range.shortest(),
+                GrammarNode::Number(range) => range.left(so_far),
                 _ => NEVER,
             },
-            Frame::Array { node, count, at } => match &grammar.nodes[node as usize] {
-                Node::Array { item, min, .. } => {
+            GrammarFrame::Array { node, count, at } => match &grammar.nodes[node as usize] {
+                GrammarNode::Array { item, min, .. } => {
                     array_left(grammar.shortest[*item as usize], *min, count, at)
                 }
                 _ => NEVER,
             },
-            Frame::Object { node, seen, at } => object::left(grammar, node, seen, at),
+            GrammarFrame::Object { node, seen, at } => object::left(grammar, node, seen, at),
         }
     }
 }
@@ -325,68 +348,73 @@ fn array_left(item: u32, min: u32, count: u32, at: ArrayAt) -> u32 {
     }
 }
 
-/// The states in which `node` begins.
-pub(super) fn enter(grammar: &Grammar, node: Id, below: &Link, out: &mut Vec<State>) {
+/// The initial states of `node`.
+pub(super) fn enter(
+    grammar: &Grammar,
+    node: GrammarNodeId,
+    below: &StackLink,
+    out: &mut Vec<GrammarState>,
+) {
     let top = match &grammar.nodes[node as usize] {
-        Node::Either(nodes) => {
+        GrammarNode::Either(nodes) => {
             for node in nodes {
                 enter(grammar, *node, below, out);
             }
             return;
         }
-        Node::Literal(text) if text.is_empty() => return pop(grammar, below, out),
-        Node::Sequence(nodes) => {
+        GrammarNode::Literal(text) if text.is_empty() => return pop(grammar, below, out),
+        GrammarNode::Sequence(nodes) => {
             return match **nodes {
                 [] => pop(grammar, below, out),
-                // What comes last needs nothing below it.
+                // The last child needs nothing below it.
                 [only] => enter(grammar, only, below, out),
                 [first, ..] => {
-                    let waiting = State {
-                        top: Frame::Sequence { node, at: 1 },
+                    let waiting = GrammarState {
+                        top: GrammarFrame::Sequence { node, at: 1 },
                         below: below.clone(),
                     };
                     enter(grammar, first, &waiting.push(grammar), out);
                 }
             };
         }
-        Node::Literal(_) => Frame::Literal { node, at: 0 },
-        Node::Text(_) => Frame::Text {
+        GrammarNode::Literal(_) => GrammarFrame::Literal { node, at: 0 },
+        GrammarNode::Text(_) => GrammarFrame::Text {
             node,
             matched: 0,
             fresh: true,
         },
-        Node::String { min, max } => Frame::Quote {
+        GrammarNode::String { min, max } => GrammarFrame::Quote {
             min: *min,
             max: *max,
         },
-        Node::Number(_) => Frame::Number {
+        GrammarNode::Number(_) => GrammarFrame::Number {
             node,
             so_far: Digits::default(),
         },
-        Node::Array { .. } => Frame::Array {
+        GrammarNode::Array { .. } => GrammarFrame::Array {
             node,
             count: 0,
             at: ArrayAt::Open,
         },
-        Node::Object(_) => Frame::Object {
+        GrammarNode::Object(_) => GrammarFrame::Object {
             node,
             seen: 0,
             at: ObjectAt::Open,
         },
     };
-    out.push(State {
+    out.push(GrammarState {
         top,
         below: below.clone(),
     });
 }
 
-/// Begins `node` and writes its first byte.
+/// Begins `node` with its first byte.
 pub(super) fn enter_with(
     grammar: &Grammar,
-    node: Id,
-    below: &Link,
+    node: GrammarNodeId,
+    below: &StackLink,
     byte: u8,
-    out: &mut Vec<State>,
+    out: &mut Vec<GrammarState>,
 ) {
     let mut begun = Vec::new();
     enter(grammar, node, below, &mut begun);
@@ -395,23 +423,23 @@ pub(super) fn enter_with(
     }
 }
 
-/// What waited below goes on.
-pub(super) fn pop(grammar: &Grammar, below: &Link, out: &mut Vec<State>) {
+/// Continues the frame below.
+pub(super) fn pop(grammar: &Grammar, below: &StackLink, out: &mut Vec<GrammarState>) {
     let Some(cell) = below else {
-        out.push(State {
-            top: Frame::Done,
+        out.push(GrammarState {
+            top: GrammarFrame::Done,
             below: None,
         });
         return;
     };
-    let Frame::Sequence { node, at } = cell.frame else {
-        out.push(State {
+    let GrammarFrame::Sequence { node, at } = cell.frame else {
+        out.push(GrammarState {
             top: cell.frame,
             below: cell.below.clone(),
         });
         return;
     };
-    let Node::Sequence(nodes) = &grammar.nodes[node as usize] else {
+    let GrammarNode::Sequence(nodes) = &grammar.nodes[node as usize] else {
         return;
     };
     let Some(next) = nodes.get(at as usize) else {
@@ -420,8 +448,8 @@ pub(super) fn pop(grammar: &Grammar, below: &Link, out: &mut Vec<State>) {
     if at as usize + 1 == nodes.len() {
         return enter(grammar, *next, &cell.below, out);
     }
-    let waiting = State {
-        top: Frame::Sequence { node, at: at + 1 },
+    let waiting = GrammarState {
+        top: GrammarFrame::Sequence { node, at: at + 1 },
         below: cell.below.clone(),
     };
     enter(grammar, *next, &waiting.push(grammar), out);

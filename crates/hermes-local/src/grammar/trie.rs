@@ -1,26 +1,26 @@
-//! The vocabulary as a trie, so that tokens that begin alike are looked at once.
+//! The vocabulary as a trie, so that common prefixes of tokens are checked once.
 
 /// Tokens by their bytes.
 #[derive(Debug)]
 pub struct Vocabulary {
     /// In depth-first order.
     pub(super) nodes: Vec<Branch>,
-    /// Tokens that are written alike, after one another.
+    /// Tokens with the same bytes are adjacent.
     pub(super) tokens: Vec<u32>,
-    /// Bytes of the longest token.
+    /// Length of the longest token in bytes.
     pub(super) longest: u32,
     /// Tokens that end an answer.
     pub(super) ends: Vec<u32>,
     pub(super) size: usize,
-    pub(super) pieces: Pieces,
+    pub(super) pieces: TokenBytes,
 }
 
 #[derive(Debug)]
 pub(super) struct Branch {
     pub(super) byte: u8,
-    /// Bytes down to here, this one included.
+    /// Depth of this node in bytes.
     pub(super) depth: u16,
-    /// The node after all that begins like this.
+    /// The next node that does not share this prefix.
     pub(super) skip: u32,
     /// `tokens[first..first + count]` end here.
     pub(super) first: u32,
@@ -28,8 +28,8 @@ pub(super) struct Branch {
 }
 
 impl Vocabulary {
-    /// `piece` gives the bytes of the tokens that text is made of, and nothing for control tokens.
-    /// `ends` are those that end an answer.
+    /// `piece` returns the bytes of text tokens and nothing for control tokens. `ends` are the tokens that end
+    /// an answer.
     pub fn new<'a>(size: usize, ends: &[u32], piece: impl Fn(u32) -> &'a [u8]) -> Self {
         let bytes = |id| if ends.contains(&id) { &[] } else { piece(id) };
         let ids = 0..size as u32;
@@ -75,26 +75,26 @@ impl Vocabulary {
             nodes,
             tokens,
             longest,
-            pieces: Pieces::new(ids.map(bytes)),
+            pieces: TokenBytes::new(ids.map(bytes)),
             ends: ends.to_vec(),
             size,
         }
     }
 
-    /// The bytes of a token; none for one that is no text.
+    /// The bytes of a token; empty for control tokens.
     pub fn piece(&self, token: u32) -> &[u8] {
         self.pieces.get(token)
     }
 }
 
-/// The bytes of each token, after one another.
+/// The bytes of all tokens, concatenated.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+pub(super) struct TokenBytes {
     bytes: Vec<u8>,
     ends: Vec<u32>,
 }
 
-impl Pieces {
+impl TokenBytes {
     fn new<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut all = Self::default();
         for piece in pieces {

@@ -18,38 +18,38 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::completion::{self, Header, Whole};
-use super::error::ApiError;
+use super::completion::{self, AnswerHeader, CompleteAnswer};
+use super::error::ServerError;
 use super::guard::authorize;
-use super::life::{Lease, Life, Question};
-use super::queue::{Answered, Full, Job, Queue, WAITING};
-use super::request::{self, Wanted};
-use super::stats::{self, Stats};
-use crate::engine::Facts;
-use crate::talk::Delta;
+use super::life::{ActiveRequest, ServerLease, ServerLifetime};
+use super::queue::{FinishedAnswer, QueueFull, QueuedRequest, RequestQueue, WAITING};
+use super::request::{self, ParsedRequest};
+use super::stats::{self, ServerStats};
+use crate::engine::ModelFacts;
+use crate::talk::AnswerDelta;
 
-/// The largest request: far more than any context holds.
+/// Maximum request size: far more than any context holds.
 const BODY: usize = 8_000_000;
-/// Deltas on the way to a client.
+/// Capacity of the delta channel of a client.
 const DELTAS: usize = 64;
-/// A sign of life on a lease.
+/// Keep-alive interval of a lease.
 const ALIVE: Duration = Duration::from_secs(15);
 
-pub(super) struct App {
+pub(super) struct ServerState {
     pub(super) token: String,
     pub(super) port: u16,
-    /// The model's name on the wire.
+    /// The model's name in responses.
     pub(super) model: String,
-    pub(super) facts: Facts,
+    pub(super) facts: ModelFacts,
     pub(super) started: i64,
-    pub(super) queue: Arc<Queue>,
-    pub(super) stats: Arc<Stats>,
-    pub(super) life: Arc<Life>,
+    pub(super) queue: Arc<RequestQueue>,
+    pub(super) stats: Arc<ServerStats>,
+    pub(super) life: Arc<ServerLifetime>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) cancel: CancellationToken,
 }
 
-pub(super) fn router(app: Arc<App>) -> Router {
+pub(super) fn router(app: Arc<ServerState>) -> Router {
     Router::new()
         .route("/v1/models", get(models))
         .route("/v1/models/{*name}", get(model))
@@ -62,18 +62,18 @@ pub(super) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-async fn nothing_here() -> ApiError {
+async fn nothing_here() -> ServerError {
     let message = "there is nothing at this path: this server has /v1/models, \
                    /v1/chat/completions, /health and /lease";
-    ApiError::new(StatusCode::NOT_FOUND, message).code("not_found")
+    ServerError::new(StatusCode::NOT_FOUND, message).code("not_found")
 }
 
-async fn not_this_way() -> ApiError {
+async fn not_this_way() -> ServerError {
     let message = "this path does not take this method";
-    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message).code("method_not_allowed")
+    ServerError::new(StatusCode::METHOD_NOT_ALLOWED, message).code("method_not_allowed")
 }
 
-fn listed(app: &App) -> Value {
+fn listed(app: &ServerState) -> Value {
     json!({
         "id": app.model,
         "object": "model",
@@ -85,21 +85,21 @@ fn listed(app: &App) -> Value {
     })
 }
 
-async fn models(State(app): State<Arc<App>>) -> Json<Value> {
+async fn models(State(app): State<Arc<ServerState>>) -> Json<Value> {
     Json(json!({ "object": "list", "data": [listed(&app)] }))
 }
 
-async fn model(State(app): State<Arc<App>>, request: Request) -> Response {
+async fn model(State(app): State<Arc<ServerState>>, request: Request) -> Response {
     if request.uri().path().trim_start_matches("/v1/models/") == app.model {
         return Json(listed(&app)).into_response();
     }
     let message = format!("this server has one model: {}", app.model);
-    ApiError::new(StatusCode::NOT_FOUND, message)
+    ServerError::new(StatusCode::NOT_FOUND, message)
         .code("model_not_found")
         .into_response()
 }
 
-async fn health(State(app): State<Arc<App>>) -> Json<Value> {
+async fn health(State(app): State<Arc<ServerState>>) -> Json<Value> {
     let (prefill, decode) = app.stats.speeds();
     Json(json!({
         "status": "ok",
@@ -118,18 +118,21 @@ async fn health(State(app): State<Arc<App>>) -> Json<Value> {
     }))
 }
 
-/// Stays open as long as the client wants the server to live.
-async fn lease(State(app): State<Arc<App>>) -> Response {
+/// Stays open while the client needs the server.
+async fn lease(State(app): State<Arc<ServerState>>) -> Response {
     let lease = app.life.lease();
-    let lines = stream::unfold((lease, true), |(lease, first): (Lease, bool)| async move {
-        if !first {
-            tokio::time::sleep(ALIVE).await;
-        }
-        Some((
-            Ok::<_, Infallible>(Bytes::from_static(b": alive\n\n")),
-            (lease, false),
-        ))
-    });
+    let lines = stream::unfold(
+        (lease, true),
+        |(lease, first): (ServerLease, bool)| async move {
+            if !first {
+                tokio::time::sleep(ALIVE).await;
+            }
+            Some((
+                Ok::<_, Infallible>(Bytes::from_static(b": alive\n\n")),
+                (lease, false),
+            ))
+        },
+    );
     events(Body::from_stream(lines))
 }
 
@@ -142,25 +145,28 @@ fn events(body: Body) -> Response {
     response
 }
 
-/// An answer on its way. Dropped, as when the client goes away, it is not wanted any more.
+/// A running answer. Dropping it, for example when the client disconnects, cancels it.
 struct Answering {
-    deltas: mpsc::Receiver<Delta>,
-    done: oneshot::Receiver<Answered>,
-    header: Header,
-    /// Usage as a chunk of its own.
+    deltas: mpsc::Receiver<AnswerDelta>,
+    done: oneshot::Receiver<FinishedAnswer>,
+    header: AnswerHeader,
+    /// Send the usage as a separate chunk.
     usage: bool,
     _cancel: DropGuard,
-    _question: Question,
+    _question: ActiveRequest,
 }
 
-async fn chat(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
+async fn chat(
+    State(app): State<Arc<ServerState>>,
+    request: Request,
+) -> Result<Response, ServerError> {
     let body = whole_body(request).await?;
     let wanted = request::read(&body)?;
     let stream = wanted.stream;
     let mut answering = enqueue(&app, wanted)?;
-    // What is wrong with the request is told before the first byte of an answer.
+    // An invalid request is rejected before the first byte of an answer.
     match answering.deltas.recv().await {
-        Some(Delta::Begin) => {}
+        Some(AnswerDelta::Begin) => {}
         _ => return Err(answering.failure().await),
     }
     if stream {
@@ -169,12 +175,12 @@ async fn chat(State(app): State<Arc<App>>, request: Request) -> Result<Response,
     answering.whole().await
 }
 
-async fn whole_body(request: Request) -> Result<Bytes, ApiError> {
+async fn whole_body(request: Request) -> Result<Bytes, ServerError> {
     let too_large = || {
         let message = format!("the request is larger than {BODY} bytes, or came only in part");
-        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message).code("body_too_large")
+        ServerError::new(StatusCode::PAYLOAD_TOO_LARGE, message).code("body_too_large")
     };
-    // One that says beforehand that it is too large is not read.
+    // A request that announces too large a size is not read.
     let length = request.headers().get(CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if length > Some(BODY) {
@@ -184,24 +190,24 @@ async fn whole_body(request: Request) -> Result<Bytes, ApiError> {
     read.map_err(|_| too_large())
 }
 
-fn enqueue(app: &Arc<App>, wanted: Wanted) -> Result<Answering, ApiError> {
+fn enqueue(app: &Arc<ServerState>, wanted: ParsedRequest) -> Result<Answering, ServerError> {
     let (tell, deltas) = mpsc::channel(DELTAS);
     let (finish, done) = oneshot::channel();
     let cancel = app.cancel.child_token();
     let question = app.life.question();
-    let job = Job {
+    let job = QueuedRequest {
         ask: wanted.ask,
         cancel: cancel.clone(),
         deltas: tell,
         done: finish,
     };
-    app.queue.push(job).map_err(|Full| {
+    app.queue.push(job).map_err(|QueueFull| {
         let message = format!("{WAITING} requests wait for the model already: try again");
-        ApiError::new(StatusCode::TOO_MANY_REQUESTS, message)
+        ServerError::new(StatusCode::TOO_MANY_REQUESTS, message)
             .code("queue_full")
             .retry_after(2)
     })?;
-    let header = Header {
+    let header = AnswerHeader {
         id: format!("chatcmpl-{:024x}", rand::random::<u128>() >> 32),
         created: app.clock.now().timestamp(),
         model: app.model.clone(),
@@ -217,23 +223,23 @@ fn enqueue(app: &Arc<App>, wanted: Wanted) -> Result<Answering, ApiError> {
 }
 
 impl Answering {
-    async fn end(&mut self) -> Answered {
-        let gone = |_| Answered {
+    async fn end(&mut self) -> FinishedAnswer {
+        let gone = |_| FinishedAnswer {
             rest: Vec::new(),
-            result: Err(crate::talk::Failure::Cancelled),
+            result: Err(crate::talk::GenerationError::Cancelled),
         };
         (&mut self.done).await.unwrap_or_else(gone)
     }
 
-    async fn failure(mut self) -> ApiError {
+    async fn failure(mut self) -> ServerError {
         match self.end().await.result {
             Err(failure) => failure.into(),
-            Ok(_) => ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the answer is lost"),
+            Ok(_) => ServerError::new(StatusCode::INTERNAL_SERVER_ERROR, "the answer is lost"),
         }
     }
 
-    async fn whole(mut self) -> Result<Response, ApiError> {
-        let mut said = Whole::default();
+    async fn whole(mut self) -> Result<Response, ServerError> {
+        let mut said = CompleteAnswer::default();
         while let Some(delta) = self.deltas.recv().await {
             said.add(delta);
         }
@@ -252,7 +258,7 @@ impl Answering {
             if !frame.is_empty() {
                 return Some((frame_of(frame), (Some(answering), String::new())));
             }
-            // Deltas without words make no frame.
+            // Deltas without content produce no frame.
             while frame.is_empty() {
                 let Some(delta) = answering.deltas.recv().await else {
                     answering.last(&mut frame).await;
@@ -265,13 +271,13 @@ impl Answering {
         events(Body::from_stream(frames))
     }
 
-    fn tell(&self, delta: Delta, frame: &mut String) {
+    fn tell(&self, delta: AnswerDelta, frame: &mut String) {
         if let Some(delta) = completion::delta(delta) {
             event(frame, &self.header.chunk(&delta, None).into());
         }
     }
 
-    /// What is left to tell, the reason why it ended, and usage.
+    /// The remaining deltas, the finish reason, and usage.
     async fn last(&mut self, frame: &mut String) {
         let answered = self.end().await;
         for delta in answered.rest {
@@ -290,7 +296,7 @@ impl Answering {
                 }
                 frame.push_str("data: [DONE]\n\n");
             }
-            Err(failure) => event(frame, &ApiError::from(failure).to_json()),
+            Err(failure) => event(frame, &ServerError::from(failure).to_json()),
         }
     }
 }

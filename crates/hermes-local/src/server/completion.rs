@@ -1,18 +1,18 @@
-//! OpenAI's completion objects, whole and in chunks.
+//! OpenAI's completion objects, complete and in chunks.
 
 use serde_json::{Map, Value, json};
 
-use crate::talk::{Delta, Finish, Outcome, Used};
+use crate::talk::{AnswerDelta, AnswerFinish, GenerationOutcome, GenerationUsage};
 
-/// What is the same in all parts of one answer.
+/// What all parts of one answer share.
 #[derive(Clone, Debug)]
-pub(super) struct Header {
+pub(super) struct AnswerHeader {
     pub(super) id: String,
     pub(super) created: i64,
     pub(super) model: String,
 }
 
-impl Header {
+impl AnswerHeader {
     fn object(&self, kind: &str) -> Map<String, Value> {
         let mut object = Map::new();
         object.insert("id".to_owned(), json!(self.id));
@@ -23,7 +23,7 @@ impl Header {
     }
 
     /// A chunk of an answer.
-    pub(super) fn chunk(&self, delta: &Value, finish: Option<Finish>) -> Map<String, Value> {
+    pub(super) fn chunk(&self, delta: &Value, finish: Option<AnswerFinish>) -> Map<String, Value> {
         let mut chunk = self.object("chat.completion.chunk");
         let choice = json!({
             "index": 0,
@@ -35,16 +35,16 @@ impl Header {
         chunk
     }
 
-    /// The chunk that tells usage and nothing else.
-    pub(super) fn usage(&self, used: &Used) -> Map<String, Value> {
+    /// The chunk with only the usage.
+    pub(super) fn usage(&self, used: &GenerationUsage) -> Map<String, Value> {
         let mut chunk = self.object("chat.completion.chunk");
         chunk.insert("choices".to_owned(), json!([]));
         chunk.insert("usage".to_owned(), usage(used));
         chunk
     }
 
-    /// The whole answer.
-    pub(super) fn whole(&self, said: &Whole, outcome: &Outcome) -> Value {
+    /// The complete answer.
+    pub(super) fn whole(&self, said: &CompleteAnswer, outcome: &GenerationOutcome) -> Value {
         let mut message =
             json!({ "role": "assistant", "content": said.content(), "refusal": null });
         if !said.calls.is_empty() {
@@ -63,15 +63,15 @@ impl Header {
     }
 }
 
-fn reason(finish: Finish) -> &'static str {
+fn reason(finish: AnswerFinish) -> &'static str {
     match finish {
-        Finish::Stop => "stop",
-        Finish::Length => "length",
-        Finish::Calls => "tool_calls",
+        AnswerFinish::Stop => "stop",
+        AnswerFinish::Length => "length",
+        AnswerFinish::Calls => "tool_calls",
     }
 }
 
-pub(super) fn usage(used: &Used) -> Value {
+pub(super) fn usage(used: &GenerationUsage) -> Value {
     json!({
         "prompt_tokens": used.prompt,
         "completion_tokens": used.generated,
@@ -81,42 +81,42 @@ pub(super) fn usage(used: &Used) -> Value {
     })
 }
 
-/// The `delta` of a chunk; none for what has no words.
-pub(super) fn delta(delta: Delta) -> Option<Value> {
+/// The `delta` of a chunk; `None` if there is nothing to send.
+pub(super) fn delta(delta: AnswerDelta) -> Option<Value> {
     match delta {
-        Delta::Begin => None,
-        Delta::Text(text) => Some(json!({ "content": text })),
-        Delta::Call { index, id, name } => Some(json!({ "tool_calls": [{
+        AnswerDelta::Begin => None,
+        AnswerDelta::Text(text) => Some(json!({ "content": text })),
+        AnswerDelta::Call { index, id, name } => Some(json!({ "tool_calls": [{
             "index": index,
             "id": id,
             "type": "function",
             "function": { "name": name, "arguments": "" },
         }]})),
-        Delta::Arguments { index, text } => Some(json!({ "tool_calls": [{
+        AnswerDelta::Arguments { index, text } => Some(json!({ "tool_calls": [{
             "index": index,
             "function": { "arguments": text },
         }]})),
     }
 }
 
-/// An answer that is put together.
+/// An answer that is assembled from deltas.
 #[derive(Debug, Default)]
-pub(super) struct Whole {
+pub(super) struct CompleteAnswer {
     text: String,
     calls: Vec<Value>,
 }
 
-impl Whole {
-    pub(super) fn add(&mut self, delta: Delta) {
+impl CompleteAnswer {
+    pub(super) fn add(&mut self, delta: AnswerDelta) {
         match delta {
-            Delta::Begin => {}
-            Delta::Text(text) => self.text.push_str(&text),
-            Delta::Call { id, name, .. } => self.calls.push(json!({
+            AnswerDelta::Begin => {}
+            AnswerDelta::Text(text) => self.text.push_str(&text),
+            AnswerDelta::Call { id, name, .. } => self.calls.push(json!({
                 "id": id,
                 "type": "function",
                 "function": { "name": name, "arguments": "" },
             })),
-            Delta::Arguments { text, .. } => {
+            AnswerDelta::Arguments { text, .. } => {
                 let last = self.calls.last_mut();
                 if let Some(Value::String(arguments)) =
                     last.and_then(|call| call.pointer_mut("/function/arguments"))
@@ -127,7 +127,7 @@ impl Whole {
         }
     }
 
-    /// Null where there is nothing but calls.
+    /// Null if there are only calls.
     fn content(&self) -> Option<&str> {
         (!self.text.is_empty() || self.calls.is_empty()).then_some(self.text.as_str())
     }

@@ -1,4 +1,4 @@
-//! What a client is told when something cannot be done: OpenAI's error object.
+//! Errors for clients: OpenAI's error object.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -6,10 +6,10 @@ use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use crate::talk::Failure;
+use crate::talk::GenerationError;
 
 #[derive(Clone, Debug)]
-pub(super) struct ApiError {
+pub(super) struct ServerError {
     status: StatusCode,
     message: String,
     code: Option<&'static str>,
@@ -17,7 +17,7 @@ pub(super) struct ApiError {
     retry_after: Option<u16>,
 }
 
-impl ApiError {
+impl ServerError {
     pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self {
             status,
@@ -28,7 +28,7 @@ impl ApiError {
         }
     }
 
-    /// What the client sent is wrong.
+    /// The client's request is invalid.
     pub(super) fn bad(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
@@ -66,7 +66,7 @@ impl ApiError {
     }
 }
 
-impl IntoResponse for ApiError {
+impl IntoResponse for ServerError {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(self.to_json())).into_response();
         if let Some(seconds) = self.retry_after {
@@ -76,25 +76,27 @@ impl IntoResponse for ApiError {
     }
 }
 
-impl From<Failure> for ApiError {
-    fn from(failure: Failure) -> Self {
+impl From<GenerationError> for ServerError {
+    fn from(failure: GenerationError) -> Self {
         let message = failure.to_string();
         match failure {
-            Failure::Tools(_) => Self::bad(message).param("tools").code("invalid_schema"),
-            Failure::Chat(error) if error.is_about_messages() => Self::bad(message)
+            GenerationError::Tools(_) => Self::bad(message).param("tools").code("invalid_schema"),
+            GenerationError::Chat(error) if error.is_about_messages() => Self::bad(message)
                 .param("messages")
                 .code("invalid_messages"),
-            Failure::TooLong { .. } => Self::bad(message)
+            GenerationError::TooLong { .. } => Self::bad(message)
                 .param("messages")
                 .code("context_length_exceeded"),
-            Failure::TooFewTokens { .. } => Self::bad(message)
+            GenerationError::TooFewTokens { .. } => Self::bad(message)
                 .param("max_tokens")
                 .code("max_tokens_too_small"),
-            Failure::Cancelled => Self::new(StatusCode::SERVICE_UNAVAILABLE, message),
-            Failure::Chat(_) => {
+            GenerationError::Cancelled => Self::new(StatusCode::SERVICE_UNAVAILABLE, message),
+            GenerationError::Chat(_) => {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, message).code("chat_template_failed")
             }
-            Failure::Engine(_) | Failure::Unspeakable | Failure::Panicked => {
+            GenerationError::Engine(_)
+            | GenerationError::Unspeakable
+            | GenerationError::Panicked => {
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, message).code("model_failed")
             }
         }

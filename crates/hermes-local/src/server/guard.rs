@@ -1,4 +1,4 @@
-//! Who may ask: those who know the token, by the address that the server has.
+//! Access control: clients must know the token and use the server's own address.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use axum::http::header::{AUTHORIZATION, HOST, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
-use super::chat::App;
-use super::error::ApiError;
+use super::chat::ServerState;
+use super::error::ServerError;
 
 pub(super) async fn authorize(
-    State(app): State<Arc<App>>,
+    State(app): State<Arc<ServerState>>,
     request: Request,
     next: Next,
 ) -> Response {
     let headers = request.headers();
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    // A page that a browser shows may reach loopback under a name of its own choice.
+    // A web page may reach loopback under a host name of its own choice.
     if !host.is_some_and(|host| is_here(host, app.port)) {
         let message = "this server answers to 127.0.0.1 and localhost only";
-        return ApiError::new(StatusCode::MISDIRECTED_REQUEST, message)
+        return ServerError::new(StatusCode::MISDIRECTED_REQUEST, message)
             .code("wrong_host")
             .into_response();
     }
@@ -31,7 +31,7 @@ pub(super) async fn authorize(
         return next.run(request).await;
     }
     let message = "wrong or missing token: send the one of the run file as Authorization: Bearer …";
-    ApiError::new(StatusCode::UNAUTHORIZED, message)
+    ServerError::new(StatusCode::UNAUTHORIZED, message)
         .code("invalid_api_key")
         .into_response()
 }
@@ -51,7 +51,7 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
         .then(|| token.trim_ascii())
 }
 
-/// Compares without telling by the time it takes how much was right.
+/// Constant-time comparison.
 fn same(a: &[u8], b: &[u8]) -> bool {
     let differences = a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b));
     a.len() == b.len() && std::hint::black_box(differences) == 0

@@ -1,4 +1,4 @@
-//! How long the server lives: as long as somebody uses it, and a little more.
+//! The lifetime of the server: as long as it is used, and a little longer.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,40 +6,40 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Why the server ends.
+/// Why the server shuts down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// Nobody holds a lease.
+pub enum ShutdownReason {
+    /// No client holds a lease.
     Alone,
-    /// Nobody asked for long.
+    /// No request for a long time.
     Idle,
-    /// It was told to.
+    /// A signal.
     Signal,
 }
 
-pub(super) struct Life {
-    /// Without a question for so long, it ends.
+pub(super) struct ServerLifetime {
+    /// Shuts down after this time without a request.
     idle: Duration,
-    /// Without a lease for so long, it ends.
+    /// Shuts down after this time without a lease.
     grace: Duration,
-    inner: Mutex<Inner>,
+    inner: Mutex<LifetimeState>,
     changed: Notify,
 }
 
-struct Inner {
+struct LifetimeState {
     leases: usize,
     running: usize,
     last_question: Instant,
     alone_since: Instant,
 }
 
-impl Life {
+impl ServerLifetime {
     pub(super) fn new(idle: Duration, grace: Duration) -> Arc<Self> {
         let now = Instant::now();
         Arc::new(Self {
             idle,
             grace,
-            inner: Mutex::new(Inner {
+            inner: Mutex::new(LifetimeState {
                 leases: 0,
                 running: 0,
                 last_question: now,
@@ -49,29 +49,29 @@ impl Life {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, LifetimeState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody uses the server.
-    pub(super) fn lease(self: &Arc<Self>) -> Lease {
+    /// A client uses the server.
+    pub(super) fn lease(self: &Arc<Self>) -> ServerLease {
         self.lock().leases += 1;
         self.changed.notify_one();
-        Lease(Arc::clone(self))
+        ServerLease(Arc::clone(self))
     }
 
-    /// A question is being answered.
-    pub(super) fn question(self: &Arc<Self>) -> Question {
+    /// A request is being answered.
+    pub(super) fn question(self: &Arc<Self>) -> ActiveRequest {
         self.lock().running += 1;
         self.changed.notify_one();
-        Question(Arc::clone(self))
+        ActiveRequest(Arc::clone(self))
     }
 
     pub(super) fn leases(&self) -> usize {
         self.lock().leases
     }
 
-    /// Since the last question ended; nothing while one is being answered.
+    /// Time since the last request ended; zero while one is running.
     pub(super) fn idle_for(&self) -> Duration {
         let inner = self.lock();
         match inner.running {
@@ -80,23 +80,23 @@ impl Life {
         }
     }
 
-    /// When the server is to end, as things are.
-    fn end(&self) -> Option<(Instant, Reason)> {
+    /// When the server shuts down if nothing changes.
+    fn end(&self) -> Option<(Instant, ShutdownReason)> {
         let inner = self.lock();
         if inner.running > 0 {
             return None;
         }
-        let idle = (inner.last_question + self.idle, Reason::Idle);
-        // The grace begins anew after each answer.
+        let idle = (inner.last_question + self.idle, ShutdownReason::Idle);
+        // The grace period restarts after each answer.
         let alone = inner.alone_since.max(inner.last_question) + self.grace;
         if inner.leases == 0 && alone < idle.0 {
-            return Some((alone, Reason::Alone));
+            return Some((alone, ShutdownReason::Alone));
         }
         Some(idle)
     }
 
-    /// Waits until nobody needs the server any more.
-    pub(super) async fn over(&self) -> Reason {
+    /// Waits until the server is no longer needed.
+    pub(super) async fn over(&self) -> ShutdownReason {
         loop {
             let changed = self.changed.notified();
             match self.end() {
@@ -110,9 +110,9 @@ impl Life {
     }
 }
 
-pub(super) struct Lease(Arc<Life>);
+pub(super) struct ServerLease(Arc<ServerLifetime>);
 
-impl Drop for Lease {
+impl Drop for ServerLease {
     fn drop(&mut self) {
         let mut inner = self.0.lock();
         inner.leases -= 1;
@@ -122,9 +122,9 @@ impl Drop for Lease {
     }
 }
 
-pub(super) struct Question(Arc<Life>);
+pub(super) struct ActiveRequest(Arc<ServerLifetime>);
 
-impl Drop for Question {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         let mut inner = self.0.lock();
         inner.running -= 1;
@@ -142,7 +142,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    async fn after(life: &Life) -> (Reason, u64) {
+    async fn after(life: &ServerLifetime) -> (ShutdownReason, u64) {
         let start = Instant::now();
         let reason = life.over().await;
         (reason, start.elapsed().as_secs())
@@ -150,8 +150,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn alone_it_ends_after_the_grace() {
-        let life = Life::new(seconds(600), seconds(30));
-        assert_eq!(after(&life).await, (Reason::Alone, 30));
+        let life = ServerLifetime::new(seconds(600), seconds(30));
+        assert_eq!(after(&life).await, (ShutdownReason::Alone, 30));
         let lease = life.lease();
         let other = life.lease();
         drop(lease);
@@ -159,19 +159,19 @@ mod tests {
         let ended = tokio::time::timeout(seconds(100), life.over()).await;
         assert!(ended.is_err(), "somebody still uses it");
         drop(other);
-        assert_eq!(after(&life).await, (Reason::Alone, 30));
+        assert_eq!(after(&life).await, (ShutdownReason::Alone, 30));
     }
 
     #[tokio::test(start_paused = true)]
     async fn with_leases_it_ends_when_nobody_asks() {
-        let life = Life::new(seconds(600), seconds(30));
+        let life = ServerLifetime::new(seconds(600), seconds(30));
         let lease = life.lease();
         let question = life.question();
         let ended = tokio::time::timeout(seconds(5000), life.over()).await;
         assert!(ended.is_err(), "an answer is being made");
         assert_eq!(life.idle_for(), Duration::ZERO);
         drop(question);
-        assert_eq!(after(&life).await, (Reason::Idle, 600));
+        assert_eq!(after(&life).await, (ShutdownReason::Idle, 600));
         drop(lease);
     }
 }

@@ -1,4 +1,4 @@
-//! Connections: accepted, bounded in number and in how long a client may take to ask, and ended.
+//! Accepts connections, limits their number and the time a client may take to send a request, and closes them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-/// Clients at the same time, those with leases among them.
+/// Maximum number of concurrent clients, including those with leases.
 const CONNECTIONS: usize = 256;
 const HEADERS: Duration = Duration::from_secs(30);
-/// After an accept that failed: too many open files, say.
+/// Pause after a failed accept, for example with too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) async fn run(listener: TcpListener, router: Router, cancel: CancellationToken) {
@@ -48,14 +48,14 @@ async fn serve(
     cancel: CancellationToken,
     place: OwnedSemaphorePermit,
 ) {
-    // Deltas are small and must not wait for more.
+    // Deltas are small and must not be delayed.
     let _ = stream.set_nodelay(true);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADERS)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     tokio::select! {
-        // Clients go away in the middle of things: that is their right.
+        // Clients may disconnect at any time.
         _ = connection => {}
         () = cancel.cancelled() => {}
     }

@@ -1,4 +1,4 @@
-//! The server from its start to its end.
+//! Runs the server from start to shutdown.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,22 +11,22 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::chat::{App, router};
-use super::life::{Life, Reason};
+use super::chat::{ServerState, router};
+use super::life::{ServerLifetime, ShutdownReason};
 use super::listen;
-use super::queue::Queue;
-use super::run_file::{LockError, RunFile};
-use super::stats::Stats;
+use super::queue::RequestQueue;
+use super::run_file::{RunFileError, ServerRunFile};
+use super::stats::ServerStats;
 use super::worker::{self, WorkerError};
-use crate::engine::Facts;
-use crate::talk::Open;
+use crate::engine::ModelFacts;
+use crate::talk::ModelOpener;
 
-/// What a server is started with.
+/// Settings of a server.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// The model's file, as others are told.
+pub struct LocalServerSettings {
+    /// The model's file as shown to clients.
     pub model: PathBuf,
-    /// Where others find the server.
+    /// Where clients find the server.
     pub run: PathBuf,
     pub idle: Duration,
     pub grace: Duration,
@@ -34,52 +34,56 @@ pub struct Settings {
 
 /// Why there is no server (any more).
 #[derive(Debug, thiserror::Error)]
-pub enum Exit {
+pub enum ServerExit {
     #[error("{0}")]
     Taken(String),
     #[error("{0}")]
     Failed(String),
 }
 
-impl From<LockError> for Exit {
-    fn from(error: LockError) -> Self {
+impl From<RunFileError> for ServerExit {
+    fn from(error: RunFileError) -> Self {
         match error {
-            LockError::Taken(_) => Self::Taken(error.to_string()),
-            LockError::Io { .. } => Self::Failed(error.to_string()),
+            RunFileError::Taken(_) => Self::Taken(error.to_string()),
+            RunFileError::Io { .. } => Self::Failed(error.to_string()),
         }
     }
 }
 
-impl From<WorkerError> for Exit {
+impl From<WorkerError> for ServerExit {
     fn from(error: WorkerError) -> Self {
         Self::Failed(error.to_string())
     }
 }
 
-/// Serves until nobody needs it any more. `ready` is called once others can find the server.
-pub async fn serve(settings: Settings, open: Open, ready: impl FnOnce()) -> Result<Reason, Exit> {
+/// Serves until it is no longer needed. `ready` is called once clients can find the server.
+pub async fn serve(
+    settings: LocalServerSettings,
+    open: ModelOpener,
+    ready: impl FnOnce(),
+) -> Result<ShutdownReason, ServerExit> {
     let mut signals = Signals::new()?;
-    let mut run_file = RunFile::lock(&settings.run)?;
+    let mut run_file = ServerRunFile::lock(&settings.run)?;
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(|error| {
-        Exit::Failed(format!("no port of 127.0.0.1 can be listened on: {error}"))
+        ServerExit::Failed(format!("no port of 127.0.0.1 can be listened on: {error}"))
     })?;
     let port = listener
         .local_addr()
-        .map_err(|error| Exit::Failed(format!("the port is not known: {error}")))?
+        .map_err(|error| ServerExit::Failed(format!("the port is not known: {error}")))?
         .port();
-    let queue = Arc::new(Queue::default());
-    let stats = Arc::new(Stats::default());
+    let queue = Arc::new(RequestQueue::default());
+    let stats = Arc::new(ServerStats::default());
     let worker = worker::start(open, Arc::clone(&queue), Arc::clone(&stats))?;
     let facts = tokio::select! {
         facts = worker.ready => facts,
-        () = signals.any() => return Ok(Reason::Signal),
+        () = signals.any() => return Ok(ShutdownReason::Signal),
     };
-    let lost = || Exit::Failed("the model's thread ended by an error inside".to_owned());
+    let lost = || ServerExit::Failed("the model's thread ended by an error inside".to_owned());
     let facts = facts.map_err(|_| lost())??;
     let cancel = CancellationToken::new();
-    let life = Life::new(settings.idle, settings.grace);
+    let life = ServerLifetime::new(settings.idle, settings.grace);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let app = Arc::new(App {
+    let app = Arc::new(ServerState {
         token: token(),
         port,
         model: wire_name(&settings.model),
@@ -96,21 +100,21 @@ pub async fn serve(settings: Settings, open: Open, ready: impl FnOnce()) -> Resu
     ready();
     let ended = tokio::select! {
         reason = life.over() => Ok(reason),
-        () = signals.any() => Ok(Reason::Signal),
+        () = signals.any() => Ok(ShutdownReason::Signal),
         ended = worker.ended => match ended {
-            Ok(Ok(())) => Ok(Reason::Signal),
+            Ok(Ok(())) => Ok(ShutdownReason::Signal),
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(lost()),
         },
     };
-    // From here on nobody finds the server; then those who are there are let go.
+    // From here on no client finds the server; then existing ones are disconnected.
     drop(run_file);
     cancel.cancel();
     queue.close();
     ended
 }
 
-fn announcement(app: &App, model: &Path, facts: &Facts) -> serde_json::Value {
+fn announcement(app: &ServerState, model: &Path, facts: &ModelFacts) -> serde_json::Value {
     json!({
         "pid": std::process::id(),
         "started": app.started,
@@ -124,7 +128,7 @@ fn announcement(app: &App, model: &Path, facts: &Facts) -> serde_json::Value {
     })
 }
 
-/// The file's name without its ending: what a person chose, unlike the name inside the file.
+/// The file name without its extension: chosen by the user, unlike the name inside the file.
 fn wire_name(model: &Path) -> String {
     let name = model.file_stem().unwrap_or(model.as_os_str());
     name.to_string_lossy().into_owned()
@@ -138,7 +142,7 @@ fn token() -> String {
     )
 }
 
-/// Signals that end the server. A terminal that closes does not: others may use the server.
+/// Signals that shut down the server. A closed terminal does not: other clients may use the server.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -146,9 +150,10 @@ struct Signals {
 }
 
 impl Signals {
-    fn new() -> Result<Self, Exit> {
+    fn new() -> Result<Self, ServerExit> {
         let listen = |kind| {
-            signal(kind).map_err(|error| Exit::Failed(format!("signals cannot be heard: {error}")))
+            signal(kind)
+                .map_err(|error| ServerExit::Failed(format!("signals cannot be heard: {error}")))
         };
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,

@@ -1,4 +1,4 @@
-//! Questions that wait for the model: few, in order, and gone when nobody waits for them.
+//! Requests that wait for the model: few, in order, and dropped when cancelled.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,50 +6,50 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::talk::{Ask, Delta, Failure, Outcome};
+use crate::talk::{AnswerDelta, GenerationError, GenerationOutcome, GenerationRequest};
 
-/// Questions that wait, beside the one that is being answered.
+/// Maximum number of waiting requests, besides the running one.
 pub(super) const WAITING: usize = 8;
 
-pub(super) struct Job {
-    pub(super) ask: Ask,
+pub(super) struct QueuedRequest {
+    pub(super) ask: GenerationRequest,
     pub(super) cancel: CancellationToken,
-    pub(super) deltas: mpsc::Sender<Delta>,
-    pub(super) done: oneshot::Sender<Answered>,
+    pub(super) deltas: mpsc::Sender<AnswerDelta>,
+    pub(super) done: oneshot::Sender<FinishedAnswer>,
 }
 
-/// The end of an answer, with the deltas for which there was no room.
-pub(super) struct Answered {
-    pub(super) rest: Vec<Delta>,
-    pub(super) result: Result<Outcome, Failure>,
+/// The end of an answer, with the deltas that did not fit into the channel.
+pub(super) struct FinishedAnswer {
+    pub(super) rest: Vec<AnswerDelta>,
+    pub(super) result: Result<GenerationOutcome, GenerationError>,
 }
 
 #[derive(Default)]
-pub(super) struct Queue {
-    inner: Mutex<Inner>,
+pub(super) struct RequestQueue {
+    inner: Mutex<QueueState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Inner {
-    jobs: VecDeque<Job>,
+struct QueueState {
+    jobs: VecDeque<QueuedRequest>,
     closed: bool,
 }
 
-/// There is no room.
+/// The queue is full.
 #[derive(Debug)]
-pub(super) struct Full;
+pub(super) struct QueueFull;
 
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+impl RequestQueue {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn push(&self, job: Job) -> Result<(), Full> {
+    pub(super) fn push(&self, job: QueuedRequest) -> Result<(), QueueFull> {
         let mut inner = self.lock();
         inner.jobs.retain(|job| !job.cancel.is_cancelled());
         if inner.closed || inner.jobs.len() >= WAITING {
-            return Err(Full);
+            return Err(QueueFull);
         }
         inner.jobs.push_back(job);
         drop(inner);
@@ -57,8 +57,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits for a question; none: there will be no more.
-    pub(super) fn take(&self) -> Option<Job> {
+    /// Waits for a request; `None`: the queue is closed.
+    pub(super) fn take(&self) -> Option<QueuedRequest> {
         let mut inner = self.lock();
         loop {
             if inner.closed {
@@ -79,7 +79,7 @@ impl Queue {
         jobs.iter().filter(|job| !job.cancel.is_cancelled()).count()
     }
 
-    /// Nobody asks any more.
+    /// Closes the queue.
     pub(super) fn close(&self) {
         let mut inner = self.lock();
         inner.closed = true;

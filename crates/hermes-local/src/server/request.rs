@@ -1,14 +1,14 @@
-//! What clients send: OpenAI's chat completion request.
+//! Parses OpenAI's chat completion request.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::error::ApiError;
-use crate::chat::{Call, Message, Role, Thinking, Tool};
-use crate::grammar::Choice;
-use crate::talk::{Ask, Shape};
+use super::error::ServerError;
+use crate::chat::{Call, ChatMessage, ChatRole, ChatTool, Thinking};
+use crate::grammar::CallChoice;
+use crate::talk::{AnswerShape, GenerationRequest};
 
-/// Where the request does not say: small models lose the thread when they are let loose.
+/// Default temperature: small models lose the thread at higher ones.
 const TEMPERATURE: f32 = 0.2;
 const TOP_P: f32 = 0.9;
 const STOPS: usize = 16;
@@ -16,18 +16,18 @@ const TOOLS: usize = 128;
 
 /// What to answer, and how the answer is sent.
 #[derive(Debug)]
-pub(super) struct Wanted {
-    pub(super) ask: Ask,
+pub(super) struct ParsedRequest {
+    pub(super) ask: GenerationRequest,
     pub(super) stream: bool,
-    /// Usage as an event of its own.
+    /// Send the usage as a separate event.
     pub(super) usage: bool,
 }
 
 #[derive(Deserialize)]
-struct Body {
-    messages: Vec<Said>,
+struct RequestBody {
+    messages: Vec<RequestMessage>,
     #[serde(default)]
-    tools: Option<Vec<Offered>>,
+    tools: Option<Vec<RequestTool>>,
     #[serde(default)]
     tool_choice: Option<Value>,
     #[serde(default)]
@@ -72,12 +72,12 @@ struct StreamOptions {
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct RequestMessage {
     role: String,
     #[serde(default)]
     content: Option<Content>,
     #[serde(default)]
-    tool_calls: Option<Vec<Called>>,
+    tool_calls: Option<Vec<RequestToolCall>>,
     #[serde(default)]
     tool_call_id: Option<String>,
     #[serde(default)]
@@ -99,28 +99,28 @@ struct Part {
 }
 
 #[derive(Deserialize)]
-struct Called {
+struct RequestToolCall {
     #[serde(default)]
     id: Option<String>,
-    function: CalledFunction,
+    function: RequestFunctionCall,
 }
 
 #[derive(Deserialize)]
-struct CalledFunction {
+struct RequestFunctionCall {
     name: String,
     #[serde(default)]
     arguments: Option<Value>,
 }
 
 #[derive(Deserialize)]
-struct Offered {
+struct RequestTool {
     #[serde(default)]
     r#type: Option<String>,
-    function: OfferedFunction,
+    function: RequestFunction,
 }
 
 #[derive(Deserialize)]
-struct OfferedFunction {
+struct RequestFunction {
     name: String,
     #[serde(default)]
     description: Option<String>,
@@ -128,9 +128,9 @@ struct OfferedFunction {
     parameters: Option<Value>,
 }
 
-pub(super) fn read(bytes: &[u8]) -> Result<Wanted, ApiError> {
-    let body: Body = serde_json::from_slice(bytes).map_err(|error| {
-        ApiError::bad(format!(
+pub(super) fn read(bytes: &[u8]) -> Result<ParsedRequest, ServerError> {
+    let body: RequestBody = serde_json::from_slice(bytes).map_err(|error| {
+        ServerError::bad(format!(
             "the request is not a chat completion request: {error}"
         ))
         .code("invalid_request")
@@ -145,14 +145,14 @@ pub(super) fn read(bytes: &[u8]) -> Result<Wanted, ApiError> {
     };
     if stops.len() > STOPS {
         let message = format!("at most {STOPS} stop sequences are possible");
-        return Err(ApiError::bad(message).param("stop"));
+        return Err(ServerError::bad(message).param("stop"));
     }
     let thinking = body.chat_template_kwargs.as_ref();
     let thinking = match thinking.and_then(|values| values.get("enable_thinking")) {
         Some(Value::Bool(true)) => Thinking::On,
         _ => Thinking::Off,
     };
-    let ask = Ask {
+    let ask = GenerationRequest {
         messages: messages(body.messages)?,
         tools,
         choice,
@@ -167,7 +167,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Wanted, ApiError> {
         stops,
     };
     let options = body.stream_options;
-    Ok(Wanted {
+    Ok(ParsedRequest {
         ask,
         stream: body.stream.unwrap_or(false),
         usage: options
@@ -176,14 +176,14 @@ pub(super) fn read(bytes: &[u8]) -> Result<Wanted, ApiError> {
     })
 }
 
-/// What would be passed over in silence otherwise.
-fn refuse(body: &Body) -> Result<(), ApiError> {
+/// Options that would otherwise be ignored silently.
+fn refuse(body: &RequestBody) -> Result<(), ServerError> {
     if body.n.is_some_and(|n| n != 1) {
-        return Err(ApiError::bad("this server gives one answer: n must be 1").param("n"));
+        return Err(ServerError::bad("this server gives one answer: n must be 1").param("n"));
     }
     if body.logprobs == Some(true) {
         let message = "this server does not tell log probabilities";
-        return Err(ApiError::bad(message).param("logprobs"));
+        return Err(ServerError::bad(message).param("logprobs"));
     }
     Ok(())
 }
@@ -193,45 +193,45 @@ fn between(
     default: f32,
     most: f32,
     name: &'static str,
-) -> Result<f32, ApiError> {
+) -> Result<f32, ServerError> {
     let value = given.unwrap_or(default);
     if (0.0..=most).contains(&value) {
         return Ok(value);
     }
-    Err(ApiError::bad(format!("{name} is between 0 and {most}, not {value}")).param(name))
+    Err(ServerError::bad(format!("{name} is between 0 and {most}, not {value}")).param(name))
 }
 
-fn max_tokens(given: Option<u32>) -> Result<Option<usize>, ApiError> {
+fn max_tokens(given: Option<u32>) -> Result<Option<usize>, ServerError> {
     match given {
-        Some(0) => Err(ApiError::bad("max_tokens is at least 1").param("max_tokens")),
+        Some(0) => Err(ServerError::bad("max_tokens is at least 1").param("max_tokens")),
         given => Ok(given.map(|tokens| tokens as usize)),
     }
 }
 
-fn messages(said: Vec<Said>) -> Result<Vec<Message>, ApiError> {
+fn messages(said: Vec<RequestMessage>) -> Result<Vec<ChatMessage>, ServerError> {
     if said.is_empty() {
-        return Err(ApiError::bad("messages is empty").param("messages"));
+        return Err(ServerError::bad("messages is empty").param("messages"));
     }
-    let mut messages: Vec<Message> = Vec::with_capacity(said.len());
+    let mut messages: Vec<ChatMessage> = Vec::with_capacity(said.len());
     for (index, said) in said.into_iter().enumerate() {
         let wrong = |what: String| {
             let message = format!("messages[{index}]: {what}");
-            ApiError::bad(message)
+            ServerError::bad(message)
                 .param("messages")
                 .code("invalid_messages")
         };
         let role = match said.role.as_str() {
-            "system" | "developer" => Role::System,
-            "user" => Role::User,
-            "assistant" => Role::Assistant,
-            "tool" => Role::Tool,
+            "system" | "developer" => ChatRole::System,
+            "user" => ChatRole::User,
+            "assistant" => ChatRole::Assistant,
+            "tool" => ChatRole::Tool,
             other => return Err(wrong(format!("there is no role {other:?}"))),
         };
-        let mut message = Message::new(role, content(said.content).map_err(wrong)?);
+        let mut message = ChatMessage::new(role, content(said.content).map_err(wrong)?);
         for call in said.tool_calls.unwrap_or_default() {
             message.calls.push(called(call).map_err(wrong)?);
         }
-        if role == Role::Tool {
+        if role == ChatRole::Tool {
             let id = said.tool_call_id.unwrap_or_default();
             let mut calls = messages.iter().flat_map(|message| &message.calls);
             let called = calls.rfind(|call| call.id == id);
@@ -271,12 +271,12 @@ fn content(content: Option<Content>) -> Result<String, String> {
     Ok(all)
 }
 
-fn called(call: Called) -> Result<Call, String> {
+fn called(call: RequestToolCall) -> Result<Call, String> {
     let name = call.function.name;
     let arguments = match call.function.arguments {
         None => Value::Object(Map::new()),
         Some(Value::String(text)) if text.trim().is_empty() => Value::Object(Map::new()),
-        // What a model wrote once, well-formed or not, is shown as it was.
+        // A call written by a model, well-formed or not, is shown as it was.
         Some(Value::String(text)) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
         Some(value @ Value::Object(_)) => value,
         Some(_) => {
@@ -292,23 +292,23 @@ fn called(call: Called) -> Result<Call, String> {
     })
 }
 
-fn tools(offered: Vec<Offered>) -> Result<Vec<Tool>, ApiError> {
+fn tools(offered: Vec<RequestTool>) -> Result<Vec<ChatTool>, ServerError> {
     if offered.len() > TOOLS {
         let message = format!("at most {TOOLS} tools are possible");
-        return Err(ApiError::bad(message).param("tools"));
+        return Err(ServerError::bad(message).param("tools"));
     }
-    let mut tools: Vec<Tool> = Vec::with_capacity(offered.len());
+    let mut tools: Vec<ChatTool> = Vec::with_capacity(offered.len());
     for tool in offered {
         let kind = tool.r#type.as_deref().unwrap_or("function");
         if kind != "function" {
             let message = format!("a tool of type {kind:?} cannot be used: only functions can");
-            return Err(ApiError::bad(message).param("tools"));
+            return Err(ServerError::bad(message).param("tools"));
         }
         if tools.iter().any(|known| known.name == tool.function.name) {
             let message = format!("there are two tools called {:?}", tool.function.name);
-            return Err(ApiError::bad(message).param("tools"));
+            return Err(ServerError::bad(message).param("tools"));
         }
-        tools.push(Tool {
+        tools.push(ChatTool {
             name: tool.function.name,
             description: tool.function.description.unwrap_or_default(),
             parameters: tool.function.parameters.filter(|schema| !schema.is_null()),
@@ -317,25 +317,28 @@ fn tools(offered: Vec<Offered>) -> Result<Vec<Tool>, ApiError> {
     Ok(tools)
 }
 
-fn choice(given: Option<&Value>, tools: &[Tool]) -> Result<(Choice, Option<String>), ApiError> {
-    let wrong = |message: String| ApiError::bad(message).param("tool_choice");
+fn choice(
+    given: Option<&Value>,
+    tools: &[ChatTool],
+) -> Result<(CallChoice, Option<String>), ServerError> {
+    let wrong = |message: String| ServerError::bad(message).param("tool_choice");
     match given {
-        None | Some(Value::Null) => return Ok((Choice::Auto, None)),
+        None | Some(Value::Null) => return Ok((CallChoice::Auto, None)),
         Some(Value::String(name)) => match name.as_str() {
-            "auto" => return Ok((Choice::Auto, None)),
-            "none" => return Ok((Choice::None, None)),
+            "auto" => return Ok((CallChoice::Auto, None)),
+            "none" => return Ok((CallChoice::None, None)),
             "required" if tools.is_empty() => {
                 return Err(wrong(
                     "a call is required, but no tool is offered".to_owned(),
                 ));
             }
-            "required" => return Ok((Choice::Required, None)),
+            "required" => return Ok((CallChoice::Required, None)),
             _ => {}
         },
         Some(value) => {
             if let Some(Value::String(name)) = value.pointer("/function/name") {
                 if tools.iter().any(|tool| tool.name == *name) {
-                    return Ok((Choice::Required, Some(name.clone())));
+                    return Ok((CallChoice::Required, Some(name.clone())));
                 }
                 return Err(wrong(format!("the tool {name:?} is not offered")));
             }
@@ -346,20 +349,20 @@ fn choice(given: Option<&Value>, tools: &[Tool]) -> Result<(Choice, Option<Strin
     ))
 }
 
-fn shape(given: Option<&Value>) -> Result<Shape, ApiError> {
+fn shape(given: Option<&Value>) -> Result<AnswerShape, ServerError> {
     let Some(given) = given.filter(|given| !given.is_null()) else {
-        return Ok(Shape::Text);
+        return Ok(AnswerShape::Text);
     };
     match given.get("type").and_then(Value::as_str) {
-        Some("text") => Ok(Shape::Text),
-        Some("json_object") => Ok(Shape::Json(serde_json::json!({ "type": "object" }))),
+        Some("text") => Ok(AnswerShape::Text),
+        Some("json_object") => Ok(AnswerShape::Json(serde_json::json!({ "type": "object" }))),
         Some("json_schema") => match given.pointer("/json_schema/schema") {
-            Some(schema) => Ok(Shape::Json(schema.clone())),
-            None => Err(ApiError::bad("json_schema has no schema").param("response_format")),
+            Some(schema) => Ok(AnswerShape::Json(schema.clone())),
+            None => Err(ServerError::bad("json_schema has no schema").param("response_format")),
         },
         _ => {
             let message = "response_format is of type text, json_object or json_schema";
-            Err(ApiError::bad(message).param("response_format"))
+            Err(ServerError::bad(message).param("response_format"))
         }
     }
 }
@@ -443,7 +446,7 @@ mod tests {
         let wanted = read(body.to_string().as_bytes()).unwrap();
         assert!(wanted.stream && wanted.usage);
         let ask = wanted.ask;
-        assert_eq!(ask.messages[0].role, Role::System);
+        assert_eq!(ask.messages[0].role, ChatRole::System);
         assert_eq!(ask.messages[1].content, "a\nb");
         assert_eq!(ask.messages[2].calls[0].arguments, json!({ "a": 1 }));
         assert_eq!(
@@ -452,7 +455,7 @@ mod tests {
         );
         assert_eq!(
             (ask.choice, ask.only.as_deref()),
-            (Choice::Required, Some("look"))
+            (CallChoice::Required, Some("look"))
         );
         assert_eq!((ask.max_tokens, ask.seed), (Some(6), 7));
         assert_eq!(ask.stops, ["END"]);

@@ -1,4 +1,4 @@
-//! Where others find the server: a file with its port and token, and a lock that says it lives.
+//! Where clients find the server: a file with its port and token, and a lock that shows that it is alive.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use serde_json::Value;
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum LockError {
+pub(super) enum RunFileError {
     #[error("another server runs already: it holds {}", .0.display())]
     Taken(PathBuf),
     #[error("{} cannot be written: {error}", path.display())]
@@ -20,19 +20,19 @@ pub(super) enum LockError {
     },
 }
 
-/// Held for the server's whole life; the system lets go of it however the process ends.
-pub(super) struct RunFile {
+/// Held while the server runs; the system releases it however the process ends.
+pub(super) struct ServerRunFile {
     path: PathBuf,
     written: bool,
     _lock: File,
 }
 
-impl RunFile {
-    pub(super) fn lock(path: &Path) -> Result<Self, LockError> {
+impl ServerRunFile {
+    pub(super) fn lock(path: &Path) -> Result<Self, RunFileError> {
         let mut name = path.as_os_str().to_owned();
         name.push(".lock");
         let lock_path = PathBuf::from(name);
-        let fail = |error| LockError::Io {
+        let fail = |error| RunFileError::Io {
             path: lock_path.clone(),
             error,
         };
@@ -53,7 +53,7 @@ impl RunFile {
             .map_err(fail)?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(LockError::Taken(lock_path)),
+            Err(Errno::WOULDBLOCK) => return Err(RunFileError::Taken(lock_path)),
             Err(error) => return Err(fail(error.into())),
         }
         Ok(Self {
@@ -63,14 +63,14 @@ impl RunFile {
         })
     }
 
-    /// Tells where the server is: whole or not at all, for the owner's eyes.
-    pub(super) fn write(&mut self, content: &Value) -> Result<(), LockError> {
-        let fail = |error| LockError::Io {
+    /// Publishes the server's address: atomically, readable by the owner only.
+    pub(super) fn write(&mut self, content: &Value) -> Result<(), RunFileError> {
+        let fail = |error| RunFileError::Io {
             path: self.path.clone(),
             error,
         };
         let directory = self.path.parent().unwrap_or(Path::new("."));
-        // Temporary files are readable by their owner alone.
+        // Temporary files are readable by their owner only.
         let mut file = tempfile::NamedTempFile::new_in(directory).map_err(fail)?;
         file.write_all(content.to_string().as_bytes())
             .map_err(fail)?;
@@ -81,10 +81,10 @@ impl RunFile {
     }
 }
 
-impl Drop for RunFile {
+impl Drop for ServerRunFile {
     fn drop(&mut self) {
         if self.written {
-            // Gone already is gone, too.
+            // It may be gone already.
             let _ = std::fs::remove_file(&self.path);
         }
     }

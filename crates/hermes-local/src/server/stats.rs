@@ -1,16 +1,16 @@
-//! What the server has done so far.
+//! Statistics of the server.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::talk::Used;
+use crate::talk::GenerationUsage;
 
 #[derive(Default)]
-pub(super) struct Stats {
-    /// Answers that were begun.
+pub(super) struct ServerStats {
+    /// Answers that were started.
     requests: AtomicU64,
-    /// Tokens that were generated, also of answers that nobody waited for.
+    /// Generated tokens, including those of cancelled answers.
     tokens: AtomicU64,
     busy: AtomicBool,
     totals: Mutex<Totals>,
@@ -24,7 +24,7 @@ struct Totals {
     decode: Duration,
 }
 
-impl Stats {
+impl ServerStats {
     pub(super) fn begin(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.busy.store(true, Ordering::Relaxed);
@@ -34,7 +34,7 @@ impl Stats {
         self.tokens.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn end(&self, used: Option<&Used>) {
+    pub(super) fn end(&self, used: Option<&GenerationUsage>) {
         self.busy.store(false, Ordering::Relaxed);
         let Some(used) = used else { return };
         let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,7 +56,7 @@ impl Stats {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Tokens per second of prompts and of answers, over all answers; none before the first.
+    /// Tokens per second of prompts and of answers, over all answers; `None` before the first.
     pub(super) fn speeds(&self) -> (Option<f64>, Option<f64>) {
         let totals = *self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         let speed = |tokens: usize, time: Duration| {
@@ -70,7 +70,7 @@ impl Stats {
     }
 }
 
-/// Memory of this process that is in use; none where the system does not say.
+/// Resident memory of this process; `None` if the system does not report it.
 pub(super) fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status

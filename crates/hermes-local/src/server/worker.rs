@@ -1,4 +1,4 @@
-//! The thread that the model lives on.
+//! The thread that owns the model.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -6,35 +6,35 @@ use std::sync::Arc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
 
-use super::queue::{Answered, Job, Queue};
-use super::stats::Stats;
+use super::queue::{FinishedAnswer, QueuedRequest, RequestQueue};
+use super::stats::ServerStats;
 use crate::chat::ChatError;
-use crate::engine::{Facts, OpenError};
-use crate::talk::{Delta, Failure, Open, Outcome, Session};
+use crate::engine::{ModelFacts, OpenError};
+use crate::talk::{AnswerDelta, GenerationError, GenerationOutcome, ModelOpener, ModelSession};
 
 /// Why there is no model (any more).
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WorkerError {
     #[error(transparent)]
-    Open(#[from] OpenError),
+    ModelOpener(#[from] OpenError),
     #[error(transparent)]
     Chat(#[from] ChatError),
     #[error("the thread of the model cannot be started: {0}")]
     Thread(#[from] std::io::Error),
 }
 
-/// What comes from the thread: the model once it is open, and the end.
-pub(super) struct Started {
-    pub(super) ready: oneshot::Receiver<Result<Facts, WorkerError>>,
-    /// Ends when the queue is closed; with an error if the model is lost.
+/// What the thread reports: the model's facts once it is open, and its end.
+pub(super) struct ModelThread {
+    pub(super) ready: oneshot::Receiver<Result<ModelFacts, WorkerError>>,
+    /// Completes when the queue is closed; with an error if the model is lost.
     pub(super) ended: oneshot::Receiver<Result<(), WorkerError>>,
 }
 
 pub(super) fn start(
-    mut open: Open,
-    queue: Arc<Queue>,
-    stats: Arc<Stats>,
-) -> Result<Started, WorkerError> {
+    mut open: ModelOpener,
+    queue: Arc<RequestQueue>,
+    stats: Arc<ServerStats>,
+) -> Result<ModelThread, WorkerError> {
     let (tell_ready, ready) = oneshot::channel();
     let (tell_ended, ended) = oneshot::channel();
     std::thread::Builder::new()
@@ -50,37 +50,37 @@ pub(super) fn start(
             let _ = tell_ready.send(Ok(session.facts().clone()));
             let _ = tell_ended.send(work(session, &mut open, &queue, &stats));
         })?;
-    Ok(Started { ready, ended })
+    Ok(ModelThread { ready, ended })
 }
 
-fn session(open: &mut Open) -> Result<Session, WorkerError> {
-    Ok(Session::new(open()?)?)
+fn session(open: &mut ModelOpener) -> Result<ModelSession, WorkerError> {
+    Ok(ModelSession::new(open()?)?)
 }
 
 fn work(
-    mut session: Session,
-    open: &mut Open,
-    queue: &Queue,
-    stats: &Stats,
+    mut session: ModelSession,
+    open: &mut ModelOpener,
+    queue: &RequestQueue,
+    stats: &ServerStats,
 ) -> Result<(), WorkerError> {
     while let Some(job) = queue.take() {
         if job.cancel.is_cancelled() {
             continue;
         }
         stats.begin();
-        let mut sink = Sink::new(&job);
+        let mut sink = DeltaSink::new(&job);
         let answered = catch_unwind(AssertUnwindSafe(|| {
             answer(&mut session, &job, stats, &mut sink)
         }));
         let rest = sink.rest;
         let panicked = answered.is_err();
-        let result = answered.unwrap_or(Err(Failure::Panicked));
+        let result = answered.unwrap_or(Err(GenerationError::Panicked));
         stats.end(result.as_ref().ok().map(|outcome| &outcome.used));
-        // A client that is gone needs no answer.
-        let _ = job.done.send(Answered { rest, result });
+        // A disconnected client needs no answer.
+        let _ = job.done.send(FinishedAnswer { rest, result });
         if panicked {
             tracing::error!("the model panicked; it is opened again");
-            // There may be no room in memory for both.
+            // Memory may not suffice for both.
             drop(session);
             session = self::session(open)?;
         }
@@ -89,11 +89,11 @@ fn work(
 }
 
 fn answer(
-    session: &mut Session,
-    job: &Job,
-    stats: &Stats,
-    sink: &mut Sink,
-) -> Result<Outcome, Failure> {
+    session: &mut ModelSession,
+    job: &QueuedRequest,
+    stats: &ServerStats,
+    sink: &mut DeltaSink,
+) -> Result<GenerationOutcome, GenerationError> {
     session.answer(
         &job.ask,
         &mut |delta| sink.tell(delta),
@@ -102,22 +102,22 @@ fn answer(
     )
 }
 
-/// Deltas on their way to the client. The model never waits for one that reads slowly: what there
-/// is no room for is kept and joined.
-struct Sink {
-    deltas: tokio::sync::mpsc::Sender<Delta>,
-    rest: Vec<Delta>,
+/// Forwards deltas to the client. The model never waits for a slow client: deltas that do not fit are kept and
+/// merged.
+struct DeltaSink {
+    deltas: tokio::sync::mpsc::Sender<AnswerDelta>,
+    rest: Vec<AnswerDelta>,
 }
 
-impl Sink {
-    fn new(job: &Job) -> Self {
+impl DeltaSink {
+    fn new(job: &QueuedRequest) -> Self {
         Self {
             deltas: job.deltas.clone(),
             rest: Vec::new(),
         }
     }
 
-    fn tell(&mut self, delta: Delta) {
+    fn tell(&mut self, delta: AnswerDelta) {
         join(&mut self.rest, delta);
         while let Some(first) = self.rest.first() {
             match self.deltas.try_send(first.clone()) {
@@ -134,12 +134,12 @@ impl Sink {
     }
 }
 
-fn join(deltas: &mut Vec<Delta>, delta: Delta) {
+fn join(deltas: &mut Vec<AnswerDelta>, delta: AnswerDelta) {
     match (deltas.last_mut(), delta) {
-        (Some(Delta::Text(last)), Delta::Text(more)) => last.push_str(&more),
+        (Some(AnswerDelta::Text(last)), AnswerDelta::Text(more)) => last.push_str(&more),
         (
-            Some(Delta::Arguments { index, text }),
-            Delta::Arguments {
+            Some(AnswerDelta::Arguments { index, text }),
+            AnswerDelta::Arguments {
                 index: next,
                 text: more,
             },

@@ -4,11 +4,11 @@
 //! beginning of a call or of a stop sequence waits until it is known.
 
 use crate::engine::TextStream;
-use crate::grammar::Style;
+use crate::grammar::CallStyle;
 
 /// A piece of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Delta {
+pub enum AnswerDelta {
     /// The question was taken up.
     Begin,
     Text(String),
@@ -23,39 +23,39 @@ pub enum Delta {
     },
 }
 
-pub(super) struct Answer {
+pub(super) struct AnswerParser {
     /// How calls are written; none: there are no calls.
-    style: Option<Style>,
+    style: Option<CallStyle>,
     stops: Vec<String>,
     stream: TextStream,
     /// What has come and is not known yet to be what.
     held: String,
-    at: At,
+    at: AnswerPosition,
     said: bool,
     /// Calls that were written to their end.
     calls: usize,
 }
 
-enum At {
+enum AnswerPosition {
     Text,
     /// The rest of what stands before the name.
     Open(usize),
     Name(String),
     Middle(usize),
-    Arguments(Json),
+    Arguments(JsonTracker),
     Close(usize),
     After,
 }
 
 /// Where in a JSON value we are.
 #[derive(Default)]
-struct Json {
+struct JsonTracker {
     depth: usize,
     in_string: bool,
     escaped: bool,
 }
 
-impl Json {
+impl JsonTracker {
     /// Whether the value ends with this character.
     fn step(&mut self, character: char) -> bool {
         if self.in_string {
@@ -77,9 +77,9 @@ impl Json {
     }
 }
 
-impl Answer {
+impl AnswerParser {
     /// `style` says how calls are written, if there may be some.
-    pub(super) fn new(style: Option<Style>, stops: &[String]) -> Self {
+    pub(super) fn new(style: Option<CallStyle>, stops: &[String]) -> Self {
         Self {
             style,
             stops: stops
@@ -89,7 +89,7 @@ impl Answer {
                 .collect(),
             stream: TextStream::default(),
             held: String::new(),
-            at: At::Text,
+            at: AnswerPosition::Text,
             said: false,
             calls: 0,
         }
@@ -104,25 +104,25 @@ impl Answer {
         &mut self,
         bytes: &[u8],
         id: impl Fn() -> String,
-        out: &mut Vec<Delta>,
+        out: &mut Vec<AnswerDelta>,
     ) -> bool {
         let text = self.stream.push(bytes);
         self.take(&text, &id, out)
     }
 
     /// The answer is over: what was held back is text after all.
-    pub(super) fn finish(mut self, out: &mut Vec<Delta>) {
+    pub(super) fn finish(mut self, out: &mut Vec<AnswerDelta>) {
         let rest = std::mem::take(&mut self.stream).finish();
-        if !self.take(&rest, &String::new, out) && matches!(self.at, At::Text) {
+        if !self.take(&rest, &String::new, out) && matches!(self.at, AnswerPosition::Text) {
             say(std::mem::take(&mut self.held), out);
         }
     }
 
-    fn take(&mut self, text: &str, id: &impl Fn() -> String, out: &mut Vec<Delta>) -> bool {
+    fn take(&mut self, text: &str, id: &impl Fn() -> String, out: &mut Vec<AnswerDelta>) -> bool {
         self.held.push_str(text);
         loop {
             match &self.at {
-                At::Text => {
+                AnswerPosition::Text => {
                     if self.stopped(out) {
                         return true;
                     }
@@ -130,16 +130,16 @@ impl Answer {
                         return false;
                     }
                 }
-                At::After if self.held.trim_start().is_empty() => return false,
-                At::After => {
+                AnswerPosition::After if self.held.trim_start().is_empty() => return false,
+                AnswerPosition::After => {
                     // The next call begins with its marker.
-                    let marker = self.style.map_or("", Style::marker);
+                    let marker = self.style.map_or("", CallStyle::marker);
                     let blank = self.held.len() - self.held.trim_start().len();
                     if self.held.len() < blank + marker.len() {
                         return false;
                     }
                     self.held.drain(..blank + marker.len());
-                    self.at = At::Open(0);
+                    self.at = AnswerPosition::Open(0);
                 }
                 _ => {
                     let held = std::mem::take(&mut self.held);
@@ -154,7 +154,7 @@ impl Answer {
     }
 
     /// Whether a stop sequence has come. What was said before it goes out.
-    fn stopped(&mut self, out: &mut Vec<Delta>) -> bool {
+    fn stopped(&mut self, out: &mut Vec<AnswerDelta>) -> bool {
         let stops = self.stops.iter();
         let Some(at) = stops.filter_map(|stop| self.held.find(stop.as_str())).min() else {
             return false;
@@ -169,13 +169,13 @@ impl Answer {
 
     fn marker_at(&self) -> Option<usize> {
         match self.style? {
-            Style::Tagged => self.held.find(Style::Tagged.marker()),
-            Style::Bare => (!self.said && self.held.starts_with('{')).then_some(0),
+            CallStyle::Tagged => self.held.find(CallStyle::Tagged.marker()),
+            CallStyle::Bare => (!self.said && self.held.starts_with('{')).then_some(0),
         }
     }
 
     /// Says what can be said; `true`: a call begins.
-    fn text(&mut self, out: &mut Vec<Delta>) -> bool {
+    fn text(&mut self, out: &mut Vec<AnswerDelta>) -> bool {
         if let Some(at) = self.marker_at() {
             let marker = self.style.map_or(0, |style| style.marker().len());
             let said: String = self.held.drain(..at).collect();
@@ -183,11 +183,11 @@ impl Answer {
             if self.said || !said.trim().is_empty() {
                 say(said.trim_end().to_owned(), out);
             }
-            self.at = At::Open(0);
+            self.at = AnswerPosition::Open(0);
             return true;
         }
         let mut keep = self.held.len();
-        let marker = self.style.map_or("", Style::marker);
+        let marker = self.style.map_or("", CallStyle::marker);
         for waited in self.stops.iter().map(String::as_str).chain([marker]) {
             keep = keep.min(beginning_of(waited, &self.held));
         }
@@ -203,73 +203,73 @@ impl Answer {
     }
 
     /// Reads on in a call; gives the bytes that were read.
-    fn call(&mut self, text: &str, id: &impl Fn() -> String, out: &mut Vec<Delta>) -> usize {
-        let style = self.style.unwrap_or(Style::Tagged);
+    fn call(&mut self, text: &str, id: &impl Fn() -> String, out: &mut Vec<AnswerDelta>) -> usize {
+        let style = self.style.unwrap_or(CallStyle::Tagged);
         let skip = |done: usize, fixed: &str| (fixed.len() - done).min(text.len());
         match &mut self.at {
-            At::Open(done) => {
+            AnswerPosition::Open(done) => {
                 let used = skip(*done, style.open());
                 *done += used;
                 if *done == style.open().len() {
-                    self.at = At::Name(String::new());
+                    self.at = AnswerPosition::Name(String::new());
                 }
                 used
             }
-            At::Name(name) => {
+            AnswerPosition::Name(name) => {
                 let end = text.find('"');
                 name.push_str(&text[..end.unwrap_or(text.len())]);
                 let Some(end) = end else { return text.len() };
-                out.push(Delta::Call {
+                out.push(AnswerDelta::Call {
                     index: self.calls,
                     id: id(),
                     name: std::mem::take(name),
                 });
-                self.at = At::Middle(0);
+                self.at = AnswerPosition::Middle(0);
                 end
             }
-            At::Middle(done) => {
+            AnswerPosition::Middle(done) => {
                 let used = skip(*done, style.middle());
                 *done += used;
                 if *done == style.middle().len() {
-                    self.at = At::Arguments(Json::default());
+                    self.at = AnswerPosition::Arguments(JsonTracker::default());
                 }
                 used
             }
-            At::Arguments(json) => {
+            AnswerPosition::Arguments(json) => {
                 let end = text
                     .char_indices()
                     .find(|(_, character)| json.step(*character));
                 let used = end.map_or(text.len(), |(at, character)| at + character.len_utf8());
-                out.push(Delta::Arguments {
+                out.push(AnswerDelta::Arguments {
                     index: self.calls,
                     text: text[..used].to_owned(),
                 });
                 if end.is_some() {
-                    self.at = At::Close(0);
+                    self.at = AnswerPosition::Close(0);
                 }
                 used
             }
-            At::Close(done) => {
+            AnswerPosition::Close(done) => {
                 let used = skip(*done, style.close());
                 *done += used;
                 if *done == style.close().len() {
                     self.calls += 1;
-                    self.at = At::After;
+                    self.at = AnswerPosition::After;
                 }
                 used
             }
-            At::Text | At::After => 0,
+            AnswerPosition::Text | AnswerPosition::After => 0,
         }
     }
 }
 
-fn say(text: String, out: &mut Vec<Delta>) {
+fn say(text: String, out: &mut Vec<AnswerDelta>) {
     if text.is_empty() {
         return;
     }
     match out.last_mut() {
-        Some(Delta::Text(last)) => last.push_str(&text),
-        _ => out.push(Delta::Text(text)),
+        Some(AnswerDelta::Text(last)) => last.push_str(&text),
+        _ => out.push(AnswerDelta::Text(text)),
     }
 }
 
@@ -288,9 +288,14 @@ mod tests {
     use super::*;
     use pretty_assertions::assert_eq;
 
-    fn read(style: Option<Style>, stops: &[&str], text: &str, step: usize) -> (Vec<Delta>, usize) {
+    fn read(
+        style: Option<CallStyle>,
+        stops: &[&str],
+        text: &str,
+        step: usize,
+    ) -> (Vec<AnswerDelta>, usize) {
         let stops: Vec<String> = stops.iter().map(|stop| (*stop).to_owned()).collect();
-        let mut answer = Answer::new(style, &stops);
+        let mut answer = AnswerParser::new(style, &stops);
         let mut out = Vec::new();
         let mut stopped = false;
         for bytes in text.as_bytes().chunks(step) {
@@ -306,12 +311,15 @@ mod tests {
         (joined(out), calls)
     }
 
-    fn joined(deltas: Vec<Delta>) -> Vec<Delta> {
-        let mut joined: Vec<Delta> = Vec::new();
+    fn joined(deltas: Vec<AnswerDelta>) -> Vec<AnswerDelta> {
+        let mut joined: Vec<AnswerDelta> = Vec::new();
         for delta in deltas {
             match (joined.last_mut(), delta) {
-                (Some(Delta::Text(last)), Delta::Text(more)) => last.push_str(&more),
-                (Some(Delta::Arguments { text, .. }), Delta::Arguments { text: more, .. }) => {
+                (Some(AnswerDelta::Text(last)), AnswerDelta::Text(more)) => last.push_str(&more),
+                (
+                    Some(AnswerDelta::Arguments { text, .. }),
+                    AnswerDelta::Arguments { text: more, .. },
+                ) => {
                     text.push_str(&more);
                 }
                 (_, delta) => joined.push(delta),
@@ -325,21 +333,21 @@ mod tests {
         let text = "Sure — é.\n<tool_call>\n{\"name\": \"look\", \"arguments\": {\"a\":\"}\\\"]\"}}\n\
                     </tool_call>\n<tool_call>\n{\"name\": \"go\", \"arguments\": {}}\n</tool_call>";
         for step in 1..20 {
-            let (deltas, calls) = read(Some(Style::Tagged), &["]"], text, step);
+            let (deltas, calls) = read(Some(CallStyle::Tagged), &["]"], text, step);
             assert_eq!(calls, 2);
-            let call = |index, name: &str| Delta::Call {
+            let call = |index, name: &str| AnswerDelta::Call {
                 index,
                 id: "id".to_owned(),
                 name: name.to_owned(),
             };
-            let arguments = |index, text: &str| Delta::Arguments {
+            let arguments = |index, text: &str| AnswerDelta::Arguments {
                 index,
                 text: text.to_owned(),
             };
             assert_eq!(
                 deltas,
                 [
-                    Delta::Text("Sure — é.".to_owned()),
+                    AnswerDelta::Text("Sure — é.".to_owned()),
                     call(0, "look"),
                     arguments(0, "{\"a\":\"}\\\"]\"}"),
                     call(1, "go"),
@@ -354,14 +362,14 @@ mod tests {
     fn a_bare_call_is_known_by_its_first_character() {
         let text = "{\"name\": \"look\", \"parameters\": {\"a\":[1]}}";
         for step in 1..9 {
-            let (deltas, calls) = read(Some(Style::Bare), &[], text, step);
+            let (deltas, calls) = read(Some(CallStyle::Bare), &[], text, step);
             assert_eq!(calls, 1);
             assert_eq!(deltas.len(), 2);
         }
-        let (deltas, calls) = read(Some(Style::Bare), &[], "Not {a call}.", 3);
+        let (deltas, calls) = read(Some(CallStyle::Bare), &[], "Not {a call}.", 3);
         assert_eq!(
             (deltas, calls),
-            (vec![Delta::Text("Not {a call}.".to_owned())], 0)
+            (vec![AnswerDelta::Text("Not {a call}.".to_owned())], 0)
         );
     }
 
@@ -369,13 +377,17 @@ mod tests {
     fn stop_sequences_are_never_said() {
         for step in 1..9 {
             let (deltas, _) = read(None, &["STOP", "\n\n"], "One. ST OP\nSTOP more", step);
-            assert_eq!(deltas, [Delta::Text("One. ST OP\n".to_owned())], "{step}");
-            let (deltas, _) = read(None, &["STOP"], "One. STO", step);
-            assert_eq!(deltas, [Delta::Text("One. STO".to_owned())], "{step}");
-            let (deltas, _) = read(Some(Style::Tagged), &[], " a <tool_cal b ", step);
             assert_eq!(
                 deltas,
-                [Delta::Text(" a <tool_cal b ".to_owned())],
+                [AnswerDelta::Text("One. ST OP\n".to_owned())],
+                "{step}"
+            );
+            let (deltas, _) = read(None, &["STOP"], "One. STO", step);
+            assert_eq!(deltas, [AnswerDelta::Text("One. STO".to_owned())], "{step}");
+            let (deltas, _) = read(Some(CallStyle::Tagged), &[], " a <tool_cal b ", step);
+            assert_eq!(
+                deltas,
+                [AnswerDelta::Text(" a <tool_cal b ".to_owned())],
                 "{step}"
             );
         }

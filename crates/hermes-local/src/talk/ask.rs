@@ -2,19 +2,19 @@
 
 use serde_json::Value;
 
-use crate::chat::{Message, Thinking, Tool};
-use crate::grammar::{Callable, Choice};
+use crate::chat::{ChatMessage, ChatTool, Thinking};
+use crate::grammar::{CallChoice, Callable};
 
 /// A question, with how it is to be answered.
 #[derive(Clone, Debug)]
-pub struct Ask {
-    pub messages: Vec<Message>,
-    pub tools: Vec<Tool>,
-    pub choice: Choice,
+pub struct GenerationRequest {
+    pub messages: Vec<ChatMessage>,
+    pub tools: Vec<ChatTool>,
+    pub choice: CallChoice,
     /// The only tool that may be called.
     pub only: Option<String>,
     pub parallel: bool,
-    pub shape: Shape,
+    pub shape: AnswerShape,
     pub thinking: Thinking,
     pub temperature: f32,
     pub top_p: f32,
@@ -26,22 +26,22 @@ pub struct Ask {
 
 /// What an answer without calls looks like.
 #[derive(Clone, Debug)]
-pub enum Shape {
+pub enum AnswerShape {
     Text,
     /// JSON by a schema.
     Json(Value),
 }
 
-impl Ask {
+impl GenerationRequest {
     /// The most likely answer to `messages`.
-    pub fn new(messages: Vec<Message>) -> Self {
+    pub fn new(messages: Vec<ChatMessage>) -> Self {
         Self {
             messages,
             tools: Vec::new(),
-            choice: Choice::Auto,
+            choice: CallChoice::Auto,
             only: None,
             parallel: false,
-            shape: Shape::Text,
+            shape: AnswerShape::Text,
             thinking: Thinking::Off,
             temperature: 0.0,
             top_p: 1.0,
@@ -53,7 +53,7 @@ impl Ask {
 
     /// The tools that may be called.
     pub(super) fn callable(&self) -> Vec<Callable> {
-        let allowed = |tool: &&Tool| self.only.as_ref().is_none_or(|only| *only == tool.name);
+        let allowed = |tool: &&ChatTool| self.only.as_ref().is_none_or(|only| *only == tool.name);
         let tools = self.tools.iter().filter(allowed);
         tools
             .map(|tool| Callable {

@@ -3,10 +3,13 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use crate::engine::{Constraint, Done, Engine, EngineError, Facts, OpenError, Options, Sampling};
+use crate::engine::{
+    Constraint, Engine, EngineError, EngineOptions, GenerationStats, ModelFacts, OpenError,
+    SamplingOptions,
+};
 
-pub trait Model {
-    fn facts(&self) -> &Facts;
+pub trait GenerationModel {
+    fn facts(&self) -> &ModelFacts;
     /// With `special`, control texts become their tokens.
     fn encode(&self, text: &str, special: bool) -> Vec<u32>;
     fn piece(&self, token: u32) -> &[u8];
@@ -14,15 +17,15 @@ pub trait Model {
     fn generate(
         &mut self,
         prompt: &[u32],
-        how: &Sampling,
+        how: &SamplingOptions,
         constraint: Option<&mut dyn Constraint>,
         on_token: &mut dyn FnMut(u32) -> ControlFlow<()>,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Done, EngineError>;
+    ) -> Result<GenerationStats, EngineError>;
 }
 
-impl Model for Engine {
-    fn facts(&self) -> &Facts {
+impl GenerationModel for Engine {
+    fn facts(&self) -> &ModelFacts {
         self.facts()
     }
 
@@ -41,19 +44,19 @@ impl Model for Engine {
     fn generate(
         &mut self,
         prompt: &[u32],
-        how: &Sampling,
+        how: &SamplingOptions,
         constraint: Option<&mut dyn Constraint>,
         on_token: &mut dyn FnMut(u32) -> ControlFlow<()>,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Done, EngineError> {
+    ) -> Result<GenerationStats, EngineError> {
         self.generate(prompt, how, constraint, on_token, stop)
     }
 }
 
-/// Opens the model; again after it failed.
-pub type Open = Box<dyn FnMut() -> Result<Box<dyn Model>, OpenError> + Send>;
+/// Opens the model, again after a failure.
+pub type ModelOpener = Box<dyn FnMut() -> Result<Box<dyn GenerationModel>, OpenError> + Send>;
 
 /// Opens a file.
-pub fn file(path: PathBuf, options: Options) -> Open {
+pub fn file(path: PathBuf, options: EngineOptions) -> ModelOpener {
     Box::new(move || Ok(Box::new(Engine::open(&path, &options)?)))
 }

@@ -7,36 +7,38 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::answer::{Answer, Delta};
-use super::ask::{Ask, Shape};
-use super::model::Model;
-use crate::chat::{ChatError, Protect, Template};
-use crate::engine::{Constraint, End, EngineError, Facts, Sampling};
-use crate::grammar::{self, Choice, Guide, Guided, SchemaError, Style, Vocabulary};
+use super::answer::{AnswerDelta, AnswerParser};
+use super::ask::{AnswerShape, GenerationRequest};
+use super::model::GenerationModel;
+use crate::chat::{ChatError, ControlTextGuard, Template};
+use crate::engine::{Constraint, EngineError, GenerationEnd, ModelFacts, SamplingOptions};
+use crate::grammar::{
+    self, CallChoice, CallStyle, GrammarGuide, MaskedGrammar, SchemaError, Vocabulary,
+};
 
 /// Tokens of an answer where the question does not say.
 const ANSWER: usize = 2048;
 /// Grammars that are kept, with their masks.
 const GRAMMARS: usize = 4;
 
-pub struct Session {
-    model: Box<dyn Model>,
+pub struct ModelSession {
+    model: Box<dyn GenerationModel>,
     template: Template,
     vocabulary: Rc<Vocabulary>,
-    grammars: Vec<(String, Rc<Guided>)>,
+    grammars: Vec<(String, Rc<MaskedGrammar>)>,
 }
 
-struct Prepared {
+struct PreparedPrompt {
     prompt: Vec<u32>,
     max_tokens: usize,
     /// How calls are written, if there may be some.
-    style: Option<Style>,
-    guide: Option<Guide>,
+    style: Option<CallStyle>,
+    guide: Option<GrammarGuide>,
 }
 
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish {
+pub enum AnswerFinish {
     Stop,
     Length,
     Calls,
@@ -44,7 +46,7 @@ pub enum Finish {
 
 /// Tokens that an answer took.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Used {
+pub struct GenerationUsage {
     pub prompt: usize,
     /// Tokens of the prompt that were known from before.
     pub reused: usize,
@@ -54,13 +56,13 @@ pub struct Used {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Outcome {
-    pub finish: Finish,
-    pub used: Used,
+pub struct GenerationOutcome {
+    pub finish: AnswerFinish,
+    pub used: GenerationUsage,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum GenerationError {
     #[error("{0}")]
     Tools(SchemaError),
     #[error("{0}")]
@@ -82,13 +84,13 @@ pub enum Failure {
     Panicked,
 }
 
-impl Session {
-    pub fn new(model: Box<dyn Model>) -> Result<Self, ChatError> {
+impl ModelSession {
+    pub fn new(model: Box<dyn GenerationModel>) -> Result<Self, ChatError> {
         let facts = model.facts();
         let size = facts.vocabulary as u32;
         let special = (0..size).filter(|id| model.is_special(*id));
         let texts = special.map(|id| String::from_utf8_lossy(model.piece(id)).into_owned());
-        let template = Template::new(facts, Protect::new(texts.collect()))?;
+        let template = Template::new(facts, ControlTextGuard::new(texts.collect()))?;
         let vocabulary = Vocabulary::new(facts.vocabulary, &facts.ends, |id| {
             if model.is_special(id) {
                 &[]
@@ -104,7 +106,7 @@ impl Session {
         })
     }
 
-    pub fn facts(&self) -> &Facts {
+    pub fn facts(&self) -> &ModelFacts {
         self.model.facts()
     }
 
@@ -112,29 +114,29 @@ impl Session {
     /// `on_token` is called for each token.
     pub fn answer(
         &mut self,
-        ask: &Ask,
-        tell: &mut dyn FnMut(Delta),
+        ask: &GenerationRequest,
+        tell: &mut dyn FnMut(AnswerDelta),
         on_token: &dyn Fn(),
         stop: &dyn Fn() -> bool,
-    ) -> Result<Outcome, Failure> {
-        let Prepared {
+    ) -> Result<GenerationOutcome, GenerationError> {
+        let PreparedPrompt {
             prompt,
             max_tokens,
             style,
             mut guide,
         } = self.prepare(ask)?;
         if stop() {
-            return Err(Failure::Cancelled);
+            return Err(GenerationError::Cancelled);
         }
-        tell(Delta::Begin);
-        let sampling = Sampling {
+        tell(AnswerDelta::Begin);
+        let sampling = SamplingOptions {
             temperature: ask.temperature,
             top_p: ask.top_p,
             seed: ask.seed,
             max_tokens,
         };
         let constraint = guide.as_mut().map(|guide| guide as &mut dyn Constraint);
-        let mut answer = Answer::new(style, &ask.stops);
+        let mut answer = AnswerParser::new(style, &ask.stops);
         let vocabulary = Rc::clone(&self.vocabulary);
         let stopped = Cell::new(false);
         let mut told = Vec::new();
@@ -154,44 +156,45 @@ impl Session {
             },
             stop,
         )?;
-        if done.end == End::Stopped {
-            return Err(Failure::Cancelled);
+        if done.end == GenerationEnd::Stopped {
+            return Err(GenerationError::Cancelled);
         }
-        if guide.as_ref().is_some_and(Guide::lost) {
-            return Err(Failure::Unspeakable);
+        if guide.as_ref().is_some_and(GrammarGuide::lost) {
+            return Err(GenerationError::Unspeakable);
         }
         let calls = answer.calls();
         // What is complete with the very last token is complete; text never is.
-        let shaped = calls > 0 || (ask.tools.is_empty() && matches!(ask.shape, Shape::Json(_)));
+        let shaped =
+            calls > 0 || (ask.tools.is_empty() && matches!(ask.shape, AnswerShape::Json(_)));
         let whole = shaped && guide.is_some_and(|guide| guide.complete());
         if !stopped.get() {
             answer.finish(&mut told);
             told.into_iter().for_each(tell);
         }
         let finish = match done.end {
-            End::Length if !whole => Finish::Length,
-            _ if calls > 0 => Finish::Calls,
-            _ => Finish::Stop,
+            GenerationEnd::Length if !whole => AnswerFinish::Length,
+            _ if calls > 0 => AnswerFinish::Calls,
+            _ => AnswerFinish::Stop,
         };
-        let used = Used {
+        let used = GenerationUsage {
             prompt: done.prompt,
             reused: done.reused,
             generated: done.generated,
             prefill: done.prefill,
             decode: done.decode,
         };
-        Ok(Outcome { finish, used })
+        Ok(GenerationOutcome { finish, used })
     }
 
     /// Everything that an answer needs; what is wrong with the question comes out here.
-    fn prepare(&mut self, ask: &Ask) -> Result<Prepared, Failure> {
+    fn prepare(&mut self, ask: &GenerationRequest) -> Result<PreparedPrompt, GenerationError> {
         let template = &self.template;
         let rendered = template.render(&ask.messages, &ask.tools, ask.thinking)?;
         let model = &self.model;
         let prompt = template.tokens_with(&rendered, |text, special| model.encode(text, special));
         let context = model.facts().context;
         let room = context.saturating_sub(prompt.len());
-        let too_long = Failure::TooLong {
+        let too_long = GenerationError::TooLong {
             prompt: prompt.len(),
             context,
         };
@@ -200,15 +203,15 @@ impl Session {
         }
         let max_tokens = ask.max_tokens.unwrap_or(ANSWER).min(room);
         let (style, guided) = self.guided(ask)?;
-        let guide = guided.map(|guided| Guide::new(&guided, max_tokens));
-        let least = guide.as_ref().map_or(0, Guide::shortest);
+        let guide = guided.map(|guided| GrammarGuide::new(&guided, max_tokens));
+        let least = guide.as_ref().map_or(0, GrammarGuide::shortest);
         if least > max_tokens {
             return Err(match ask.max_tokens {
-                Some(most) if most < room => Failure::TooFewTokens { least },
+                Some(most) if most < room => GenerationError::TooFewTokens { least },
                 _ => too_long,
             });
         }
-        Ok(Prepared {
+        Ok(PreparedPrompt {
             prompt,
             max_tokens,
             style,
@@ -217,7 +220,10 @@ impl Session {
     }
 
     /// What the answer must follow, and how calls in it are written.
-    fn guided(&mut self, ask: &Ask) -> Result<(Option<Style>, Option<Rc<Guided>>), Failure> {
+    fn guided(
+        &mut self,
+        ask: &GenerationRequest,
+    ) -> Result<(Option<CallStyle>, Option<Rc<MaskedGrammar>>), GenerationError> {
         let style = self.template.style();
         let callable = ask.callable();
         let key = match &ask.shape {
@@ -227,8 +233,8 @@ impl Session {
                 let tools: serde_json::Value = tools.collect();
                 format!("{:?} {} {tools}", ask.choice, ask.parallel)
             }
-            Shape::Json(schema) => schema.to_string(),
-            Shape::Text => return Ok((None, None)),
+            AnswerShape::Json(schema) => schema.to_string(),
+            AnswerShape::Text => return Ok((None, None)),
         };
         let known = self.grammars.iter().position(|(known, _)| *known == key);
         // The one used last is the last to go.
@@ -236,11 +242,11 @@ impl Session {
         let guided = known.map_or_else(
             || {
                 let grammar = match &ask.shape {
-                    Shape::Json(schema) if callable.is_empty() => grammar::value(schema),
+                    AnswerShape::Json(schema) if callable.is_empty() => grammar::value(schema),
                     _ => grammar::calls(style, &callable, ask.choice, ask.parallel),
                 };
-                let grammar = grammar.map_err(Failure::Tools)?;
-                Ok::<_, Failure>(Guided::new(Rc::clone(&self.vocabulary), grammar))
+                let grammar = grammar.map_err(GenerationError::Tools)?;
+                Ok::<_, GenerationError>(MaskedGrammar::new(Rc::clone(&self.vocabulary), grammar))
             },
             Ok,
         )?;
@@ -248,7 +254,7 @@ impl Session {
             self.grammars.remove(0);
         }
         self.grammars.push((key, Rc::clone(&guided)));
-        let calls = !callable.is_empty() && ask.choice != Choice::None;
+        let calls = !callable.is_empty() && ask.choice != CallChoice::None;
         Ok((calls.then_some(style), Some(guided)))
     }
 }

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use candle_core::quantized::gguf_file::Value;
 use hermes_local::engine::{
-    Constraint, Done, End, Engine, EngineError, OpenError, Options, Sampling,
+    Constraint, Engine, EngineError, EngineOptions, GenerationEnd, GenerationStats, OpenError,
+    SamplingOptions,
 };
 
 use crate::tiny::{CONTEXT, LLAMA, QWEN2, Tiny, VOCABULARY};
 use crate::weights;
 
-const GREEDY: Sampling = Sampling {
+const GREEDY: SamplingOptions = SamplingOptions {
     temperature: 0.0,
     top_p: 1.0,
     seed: 0,
@@ -21,7 +22,7 @@ const GREEDY: Sampling = Sampling {
 
 fn open(file: &Path) -> Engine {
     let cache = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/local/cache");
-    let options = Options {
+    let options = EngineOptions {
         threads: 2,
         cache: Some(cache),
         context: None,
@@ -38,7 +39,11 @@ fn chat(engine: &Engine, turns: &[(&str, &str)]) -> Vec<u32> {
     engine.tokenizer().encode(&text, true)
 }
 
-fn generate(engine: &mut Engine, prompt: &[u32], how: &Sampling) -> (Vec<u32>, Done) {
+fn generate(
+    engine: &mut Engine,
+    prompt: &[u32],
+    how: &SamplingOptions,
+) -> (Vec<u32>, GenerationStats) {
     let mut tokens = Vec::new();
     let done = engine
         .generate(
@@ -148,12 +153,12 @@ fn tiny(
 
 fn open_tiny() -> (tempfile::TempDir, Engine) {
     let (folder, file) = tiny(LLAMA, |_| {});
-    let engine = Engine::open(&file, &Options::default()).unwrap();
+    let engine = Engine::open(&file, &EngineOptions::default()).unwrap();
     (folder, engine)
 }
 
 fn refused(file: &Path) -> String {
-    match Engine::open(file, &Options::default()) {
+    match Engine::open(file, &EngineOptions::default()) {
         Ok(_) => panic!("it was opened"),
         Err(error) => error.to_string(),
     }
@@ -180,7 +185,7 @@ fn files_that_are_no_models_are_refused_with_a_reason() {
     assert!(refused(&file).contains("starts with"));
     let missing = folder.path().join("missing.gguf");
     assert!(matches!(
-        Engine::open(&missing, &Options::default()),
+        Engine::open(&missing, &EngineOptions::default()),
         Err(OpenError::Missing(_))
     ));
 }
@@ -242,7 +247,7 @@ fn models_that_are_not_known_are_refused_with_what_is() {
 fn weights_are_requantised_once_and_a_damaged_copy_is_made_anew() {
     let (folder, file) = tiny(QWEN2, |_| {});
     let cache = folder.path().join("cache");
-    let options = Options {
+    let options = EngineOptions {
         threads: 1,
         cache: Some(cache.clone()),
         context: None,
@@ -291,7 +296,7 @@ fn what_a_killed_start_left_behind_goes_with_the_next() {
     // Another process is writing this one.
     let writing = std::fs::File::open(&written).unwrap();
     writing.lock().unwrap();
-    let options = Options {
+    let options = EngineOptions {
         threads: 1,
         cache: Some(cache.clone()),
         context: None,
@@ -315,7 +320,7 @@ fn a_stop_ends_a_long_prompt_within_a_layer() {
     let done = engine
         .generate(&prompt, &GREEDY, None, &mut |_| panic!("a token"), &stop)
         .unwrap();
-    assert_eq!((done.end, done.generated), (End::Stopped, 0));
+    assert_eq!((done.end, done.generated), (GenerationEnd::Stopped, 0));
     // Two layers of two chunks were asked about; nothing ran after the answer.
     assert_eq!(asked.get(), 4);
     // The first chunk is whole and stays; nothing is left of the second.
@@ -343,7 +348,7 @@ fn a_stop_inside_a_token_leaves_nothing_for_the_next_question() {
         let done = engine
             .generate(&[1, 2, 3], &GREEDY, None, &mut on_token, &stop)
             .unwrap();
-        assert_eq!((done.end, done.generated), (End::Stopped, 1));
+        assert_eq!((done.end, done.generated), (GenerationEnd::Stopped, 1));
         let after = engine.logits(&next).unwrap();
         let fresh = open_tiny().1.logits(&next).unwrap();
         assert!(apart(&after, &fresh) < 1e-3, "{} tokens", next.len());
@@ -353,7 +358,7 @@ fn a_stop_inside_a_token_leaves_nothing_for_the_next_question() {
 #[test]
 fn a_stop_or_a_break_ends_between_tokens() {
     let (_folder, mut engine) = open_tiny();
-    let how = Sampling {
+    let how = SamplingOptions {
         max_tokens: 400,
         ..GREEDY
     };
@@ -365,12 +370,12 @@ fn a_stop_or_a_break_ends_between_tokens() {
     let done = engine
         .generate(&[1, 2, 3], &how, None, &mut on_token, &|| count.get() >= 5)
         .unwrap();
-    assert_eq!((done.end, done.generated), (End::Stopped, 5));
+    assert_eq!((done.end, done.generated), (GenerationEnd::Stopped, 5));
     let mut on_token = |_| ControlFlow::Break(());
     let done = engine
         .generate(&[1, 2, 3], &how, None, &mut on_token, &|| false)
         .unwrap();
-    assert_eq!((done.end, done.generated), (End::Break, 1));
+    assert_eq!((done.end, done.generated), (GenerationEnd::Break, 1));
 }
 
 #[test]
@@ -387,23 +392,23 @@ fn limits_are_kept() {
         error.contains("701 tokens") && error.contains("700"),
         "{error}"
     );
-    let how = Sampling {
+    let how = SamplingOptions {
         max_tokens: 5000,
         ..GREEDY
     };
     let (tokens, done) = generate(&mut engine, &long[..CONTEXT - 5], &how);
-    if done.end == End::Length {
+    if done.end == GenerationEnd::Length {
         assert_eq!(tokens.len(), 6, "the last one is not run and needs no room");
     }
     let (tokens, done) = generate(&mut engine, &[7, 8], &GREEDY);
-    assert!(tokens.len() == GREEDY.max_tokens || done.end == End::Eos);
+    assert!(tokens.len() == GREEDY.max_tokens || done.end == GenerationEnd::Eos);
 }
 
 #[test]
 fn one_seed_one_answer() {
     let (_folder, mut engine) = open_tiny();
     let answer = |engine: &mut Engine, seed| {
-        let how = Sampling {
+        let how = SamplingOptions {
             temperature: 1.5,
             top_p: 0.95,
             seed,
@@ -459,7 +464,10 @@ fn a_constraint_decides_what_comes() {
             false
         })
         .unwrap();
-    assert_eq!((done.end, tokens), (End::Constraint, vec![9, 200, 33]));
+    assert_eq!(
+        (done.end, tokens),
+        (GenerationEnd::Constraint, vec![9, 200, 33])
+    );
 
     let mut nothing = Script {
         tokens: vec![100_000],

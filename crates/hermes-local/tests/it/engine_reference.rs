@@ -1,6 +1,6 @@
 //! The forward pass beside a plain one, written as in the papers.
 
-use hermes_local::engine::{Engine, Options};
+use hermes_local::engine::{Engine, EngineOptions};
 
 use crate::tiny::{EPSILON, LLAMA, QWEN2, QWEN3, ROPE_BASE, Tensors, Tiny, VOCABULARY};
 
@@ -144,9 +144,9 @@ fn agrees(tiny: Tiny) {
     let file = folder.path().join("tiny.gguf");
     let tensors = tiny.tensors(11);
     tiny.write(&file, &tensors, |_| {});
-    let options = Options {
+    let options = EngineOptions {
         threads: 2,
-        ..Options::default()
+        ..EngineOptions::default()
     };
     let mut engine = Engine::open(&file, &options).unwrap();
     assert_eq!(engine.facts().architecture, tiny.architecture);

@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use hermes_local::engine::Constraint as _;
 use hermes_local::grammar::{
-    Callable, Choice, Guide, Guided, SchemaError, Style, Vocabulary, calls, value,
+    CallChoice, CallStyle, Callable, GrammarGuide, MaskedGrammar, SchemaError, Vocabulary, calls,
+    value,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -66,8 +67,13 @@ impl Noise {
 }
 
 /// What comes out, and whether it was complete before the tokens were used up.
-fn write(guided: &Rc<Guided>, pieces: &[Vec<u8>], tokens: usize, seed: u64) -> (Vec<u8>, bool) {
-    let mut guide = Guide::new(guided, tokens);
+fn write(
+    guided: &Rc<MaskedGrammar>,
+    pieces: &[Vec<u8>],
+    tokens: usize,
+    seed: u64,
+) -> (Vec<u8>, bool) {
+    let mut guide = GrammarGuide::new(guided, tokens);
     let mut noise = Noise(seed | 1);
     let mut out = Vec::new();
     for _ in 0..tokens {
@@ -192,7 +198,7 @@ proptest! {
         };
         let (vocabulary, pieces) = vocabulary();
         let tokens = grammar.shortest() as usize + extra;
-        let guided = Guided::new(vocabulary, grammar);
+        let guided = MaskedGrammar::new(vocabulary, grammar);
         let (out, complete) = write(&guided, &pieces, tokens, seed);
         prop_assert!(complete, "{}", String::from_utf8_lossy(&out));
         let written: Value = serde_json::from_slice(&out)
@@ -207,24 +213,24 @@ proptest! {
         tagged in any::<bool>(),
         parallel in any::<bool>(),
     ) {
-        let style = if tagged { Style::Tagged } else { Style::Bare };
+        let style = if tagged { CallStyle::Tagged } else { CallStyle::Bare };
         let tools: Vec<Callable> = schemas.iter().enumerate().map(|(index, schema)| Callable {
             name: format!("tool_{index}"),
             parameters: Some(rooted(&json!({ "type": "object", "properties": { "it": schema } }))),
         }).collect();
-        let grammar = calls(style, &tools, Choice::Required, parallel).unwrap();
+        let grammar = calls(style, &tools, CallChoice::Required, parallel).unwrap();
         let (vocabulary, pieces) = vocabulary();
         let tokens = grammar.shortest() as usize + 150;
-        let (out, complete) = write(&Guided::new(vocabulary, grammar), &pieces, tokens, seed);
+        let (out, complete) = write(&MaskedGrammar::new(vocabulary, grammar), &pieces, tokens, seed);
         prop_assert!(complete);
         let out = String::from_utf8(out).unwrap();
         let inside: Vec<&str> = match style {
-            Style::Tagged => out
+            CallStyle::Tagged => out
                 .split("</tool_call>")
                 .map(|call| call.trim().trim_start_matches("<tool_call>"))
                 .filter(|call| !call.is_empty())
                 .collect(),
-            Style::Bare => vec![&out],
+            CallStyle::Bare => vec![&out],
         };
         // A string may hold the closing tag, too.
         if out.matches("</tool_call>").count() == out.matches("}\n</tool_call>").count() {
@@ -239,8 +245,8 @@ proptest! {
     }
 }
 
-fn follows(guided: &Rc<Guided>, pieces: &[Vec<u8>], text: &str) -> bool {
-    let mut guide = Guide::new(guided, 10_000);
+fn follows(guided: &Rc<MaskedGrammar>, pieces: &[Vec<u8>], text: &str) -> bool {
+    let mut guide = GrammarGuide::new(guided, 10_000);
     for byte in text.bytes() {
         let mut logits = vec![0.0; pieces.len()];
         guide.mask(&mut logits);
@@ -256,7 +262,7 @@ fn follows(guided: &Rc<Guided>, pieces: &[Vec<u8>], text: &str) -> bool {
 fn admits(schema: &Value, text: &str) -> bool {
     let (vocabulary, pieces) = vocabulary();
     follows(
-        &Guided::new(vocabulary, value(schema).unwrap()),
+        &MaskedGrammar::new(vocabulary, value(schema).unwrap()),
         &pieces,
         text,
     )
@@ -321,22 +327,22 @@ fn text_goes_on_until_a_call_begins() {
     let (vocabulary, pieces) = vocabulary();
     let call =
         "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\":\"Bern\"}}\n</tool_call>";
-    let auto = calls(Style::Tagged, &weather(), Choice::Auto, true).unwrap();
-    let auto = Guided::new(Rc::clone(&vocabulary), auto);
+    let auto = calls(CallStyle::Tagged, &weather(), CallChoice::Auto, true).unwrap();
+    let auto = MaskedGrammar::new(Rc::clone(&vocabulary), auto);
     assert!(follows(&auto, &pieces, "Hello <tool> there < it is"));
     assert!(follows(&auto, &pieces, &format!("Let me see. {call}")));
     assert!(follows(&auto, &pieces, &format!("{call}\n{call}")));
     assert!(!follows(&auto, &pieces, &format!("{call} and more")));
     assert!(!follows(&auto, &pieces, &call.replace("weather", "wether")));
-    let single = calls(Style::Tagged, &weather(), Choice::Auto, false).unwrap();
-    let single = Guided::new(Rc::clone(&vocabulary), single);
+    let single = calls(CallStyle::Tagged, &weather(), CallChoice::Auto, false).unwrap();
+    let single = MaskedGrammar::new(Rc::clone(&vocabulary), single);
     assert!(!follows(&single, &pieces, &format!("{call}\n{call}")));
-    let none = calls(Style::Tagged, &weather(), Choice::None, true).unwrap();
-    let none = Guided::new(Rc::clone(&vocabulary), none);
+    let none = calls(CallStyle::Tagged, &weather(), CallChoice::None, true).unwrap();
+    let none = MaskedGrammar::new(Rc::clone(&vocabulary), none);
     assert!(follows(&none, &pieces, "Hello <tool_call"));
     assert!(!follows(&none, &pieces, call));
-    let required = calls(Style::Tagged, &weather(), Choice::Required, true).unwrap();
-    let required = Guided::new(vocabulary, required);
+    let required = calls(CallStyle::Tagged, &weather(), CallChoice::Required, true).unwrap();
+    let required = MaskedGrammar::new(vocabulary, required);
     assert!(follows(&required, &pieces, call));
     assert!(!follows(&required, &pieces, "Hello"));
 }
@@ -344,8 +350,8 @@ fn text_goes_on_until_a_call_begins() {
 #[test]
 fn a_bare_call_is_the_whole_answer() {
     let (vocabulary, pieces) = vocabulary();
-    let auto = calls(Style::Bare, &weather(), Choice::Auto, true).unwrap();
-    let auto = Guided::new(vocabulary, auto);
+    let auto = calls(CallStyle::Bare, &weather(), CallChoice::Auto, true).unwrap();
+    let auto = MaskedGrammar::new(vocabulary, auto);
     assert!(follows(&auto, &pieces, "Hello {there}"));
     let call = "{\"name\": \"weather\", \"parameters\": {\"city\":\"Bern\"}}";
     assert!(follows(&auto, &pieces, call));
@@ -360,7 +366,7 @@ fn odd_names_and_schemas_are_refused_with_words() {
             name: name.to_owned(),
             parameters: Some(parameters),
         };
-        calls(Style::Tagged, &[tool], Choice::Auto, true).unwrap_err()
+        calls(CallStyle::Tagged, &[tool], CallChoice::Auto, true).unwrap_err()
     };
     assert!(matches!(odd("a\"b", json!({})), SchemaError::ToolName(_)));
     let error = odd("a", json!({ "properties": { "x": 3 } }));
@@ -428,7 +434,7 @@ fn arguments_are_an_object_whatever_the_schema_allows() {
             name: "go".to_owned(),
             parameters: Some(parameters.clone()),
         };
-        calls(Style::Tagged, &[tool], Choice::Required, false)
+        calls(CallStyle::Tagged, &[tool], CallChoice::Required, false)
     };
     let text = json!({ "type": "string" });
     let object = json!({ "type": "object", "properties": { "a": { "type": "null" } } });
@@ -455,7 +461,7 @@ fn arguments_are_an_object_whatever_the_schema_allows() {
         json!({ "properties": { "a": { "type": "null" } }, "nullable": true }),
         nullable.clone(),
     ] {
-        let guided = Guided::new(Rc::clone(&vocabulary), tool(&parameters).unwrap());
+        let guided = MaskedGrammar::new(Rc::clone(&vocabulary), tool(&parameters).unwrap());
         let call = |arguments: &str| {
             let call = format!(
                 "<tool_call>\n{{\"name\": \"go\", \"arguments\": {arguments}}}\n</tool_call>"

@@ -5,9 +5,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use hermes_local::engine::{Constraint, Done, End, EngineError, Facts, Sampling, Special};
-use hermes_local::server::{Settings, serve};
-use hermes_local::talk::Model;
+use hermes_local::engine::{
+    Constraint, EngineError, GenerationEnd, GenerationStats, ModelFacts, SamplingOptions,
+    SpecialToken,
+};
+use hermes_local::server::{LocalServerSettings, serve};
+use hermes_local::talk::GenerationModel;
 use tempfile::TempDir;
 
 use crate::http::{Client, eventually};
@@ -35,7 +38,7 @@ impl Strings {
 }
 
 struct Parrot {
-    facts: Facts,
+    facts: ModelFacts,
     pieces: Vec<Vec<u8>>,
     last: Vec<u32>,
     strings: Arc<Strings>,
@@ -52,14 +55,14 @@ impl Parrot {
         *at_once = (*at_once).max(*alive);
         drop((alive, at_once));
         Self {
-            facts: Facts {
+            facts: ModelFacts {
                 name: "Parrot".to_owned(),
                 architecture: "bird".to_owned(),
                 parameters: 1,
                 context: 4000,
                 template: None,
                 bos: None,
-                eos: Some(Special {
+                eos: Some(SpecialToken {
                     id: END,
                     text: "<|im_end|>".to_owned(),
                 }),
@@ -101,8 +104,8 @@ impl Drop for Parrot {
     }
 }
 
-impl Model for Parrot {
-    fn facts(&self) -> &Facts {
+impl GenerationModel for Parrot {
+    fn facts(&self) -> &ModelFacts {
         &self.facts
     }
 
@@ -132,11 +135,11 @@ impl Model for Parrot {
     fn generate(
         &mut self,
         prompt: &[u32],
-        how: &Sampling,
+        how: &SamplingOptions,
         mut constraint: Option<&mut dyn Constraint>,
         on_token: &mut dyn FnMut(u32) -> ControlFlow<()>,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Done, EngineError> {
+    ) -> Result<GenerationStats, EngineError> {
         let reused = self
             .last
             .iter()
@@ -157,16 +160,16 @@ impl Model for Parrot {
         let mut generated = 0;
         let end = loop {
             if stop() {
-                break End::Stopped;
+                break GenerationEnd::Stopped;
             }
             if constraint
                 .as_ref()
                 .is_some_and(|constraint| constraint.finished())
             {
-                break End::Constraint;
+                break GenerationEnd::Constraint;
             }
             if generated == how.max_tokens {
-                break End::Length;
+                break GenerationEnd::Length;
             }
             let mut logits = vec![0.0; VOCABULARY];
             logits[wanted.next().map_or(END, u32::from) as usize] = 1.0;
@@ -181,14 +184,14 @@ impl Model for Parrot {
                 constraint.accept(token);
             }
             if token == END {
-                break End::Eos;
+                break GenerationEnd::Eos;
             }
             generated += 1;
             if on_token(token).is_break() {
-                break End::Break;
+                break GenerationEnd::Break;
             }
         };
-        Ok(Done {
+        Ok(GenerationStats {
             prompt: prompt.len(),
             reused,
             generated,
@@ -213,15 +216,16 @@ impl Perch {
         let directory = tempfile::tempdir().unwrap();
         let run = directory.path().join("run/local.json");
         let strings = Arc::new(Strings::default());
-        let settings = Settings {
+        let settings = LocalServerSettings {
             model: PathBuf::from("/models/parrot.Q1.gguf"),
             run: run.clone(),
             idle: Duration::from_mins(10),
             grace: Duration::from_mins(10),
         };
         let shared = Arc::clone(&strings);
-        let open =
-            Box::new(move || Ok(Box::new(Parrot::new(Arc::clone(&shared))) as Box<dyn Model>));
+        let open = Box::new(move || {
+            Ok(Box::new(Parrot::new(Arc::clone(&shared))) as Box<dyn GenerationModel>)
+        });
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()

@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use candle_core::quantized::gguf_file::Value as Metadata;
-use hermes_local::chat::{Message, Role, Tool};
-use hermes_local::engine::Options;
-use hermes_local::grammar::Choice;
-use hermes_local::talk::{Ask, Delta, Failure, Finish, Session, Shape, file};
+use hermes_local::chat::{ChatMessage, ChatRole, ChatTool};
+use hermes_local::engine::EngineOptions;
+use hermes_local::grammar::CallChoice;
+use hermes_local::talk::{
+    AnswerDelta, AnswerFinish, AnswerShape, GenerationError, GenerationRequest, ModelSession, file,
+};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
@@ -18,7 +20,7 @@ use crate::tiny::LLAMA;
 /// Every byte is a token, so that prompts are long.
 const CONTEXT: u32 = 8000;
 
-fn session(directory: &Path) -> Session {
+fn session(directory: &Path) -> ModelSession {
     let path = directory.join("tiny.gguf");
     LLAMA.write(&path, &LLAMA.tensors(11), |metadata| {
         for (key, value) in metadata {
@@ -27,36 +29,39 @@ fn session(directory: &Path) -> Session {
             }
         }
     });
-    let options = Options {
+    let options = EngineOptions {
         threads: 1,
-        ..Options::default()
+        ..EngineOptions::default()
     };
-    Session::new(file(path, options)().unwrap()).unwrap()
+    ModelSession::new(file(path, options)().unwrap()).unwrap()
 }
 
-fn ask(seed: u64) -> Ask {
-    Ask {
+fn ask(seed: u64) -> GenerationRequest {
+    GenerationRequest {
         temperature: 1.5,
         seed,
         max_tokens: Some(300),
-        ..Ask::new(vec![Message::new(Role::User, "Go.")])
+        ..GenerationRequest::new(vec![ChatMessage::new(ChatRole::User, "Go.")])
     }
 }
 
-fn answer(session: &mut Session, ask: &Ask) -> Result<(Vec<Delta>, Finish), Failure> {
+fn answer(
+    session: &mut ModelSession,
+    ask: &GenerationRequest,
+) -> Result<(Vec<AnswerDelta>, AnswerFinish), GenerationError> {
     let mut deltas = Vec::new();
     let outcome = session.answer(ask, &mut |delta| deltas.push(delta), &|| {}, &|| false)?;
     Ok((deltas, outcome.finish))
 }
 
 /// The calls of an answer, each with its arguments.
-fn calls(deltas: &[Delta]) -> Vec<(String, String)> {
+fn calls(deltas: &[AnswerDelta]) -> Vec<(String, String)> {
     let mut calls = Vec::new();
     for delta in deltas {
         match delta {
-            Delta::Call { name, .. } => calls.push((name.clone(), String::new())),
-            Delta::Arguments { text, .. } => calls.last_mut().unwrap().1.push_str(text),
-            Delta::Begin | Delta::Text(_) => {}
+            AnswerDelta::Call { name, .. } => calls.push((name.clone(), String::new())),
+            AnswerDelta::Arguments { text, .. } => calls.last_mut().unwrap().1.push_str(text),
+            AnswerDelta::Begin | AnswerDelta::Text(_) => {}
         }
     }
     calls
@@ -78,17 +83,17 @@ fn a_model_without_sense_makes_well_formed_calls() {
             "required": ["count"],
         }));
         let mut ask = ask(seed);
-        ask.choice = Choice::Required;
+        ask.choice = CallChoice::Required;
         ask.parallel = parallel;
         ask.tools = ["first", "second"]
-            .map(|name| Tool {
+            .map(|name| ChatTool {
                 name: name.to_owned(),
                 description: "Does it.".to_owned(),
                 parameters: Some(parameters.clone()),
             })
             .to_vec();
         let (deltas, finish) = answer(&mut session.borrow_mut(), &ask).unwrap();
-        prop_assert_eq!(finish, Finish::Calls);
+        prop_assert_eq!(finish, AnswerFinish::Calls);
         let calls = calls(&deltas);
         prop_assert!(!calls.is_empty());
         prop_assert!(parallel || calls.len() == 1);
@@ -113,17 +118,17 @@ fn a_model_without_sense_writes_json_by_a_schema() {
     let test = |(schema, seed): (Value, u64)| {
         let schema = rooted(&schema);
         let mut ask = ask(seed);
-        ask.shape = Shape::Json(schema.clone());
+        ask.shape = AnswerShape::Json(schema.clone());
         let (deltas, finish) = match answer(&mut session.borrow_mut(), &ask) {
             // There are schemas that nothing satisfies, and some that need more tokens.
-            Err(Failure::Tools(_) | Failure::TooFewTokens { .. }) => return Ok(()),
+            Err(GenerationError::Tools(_) | GenerationError::TooFewTokens { .. }) => return Ok(()),
             answered => answered.unwrap(),
         };
-        prop_assert_eq!(finish, Finish::Stop);
+        prop_assert_eq!(finish, AnswerFinish::Stop);
         let text: String = deltas
             .iter()
             .filter_map(|delta| match delta {
-                Delta::Text(text) => Some(text.as_str()),
+                AnswerDelta::Text(text) => Some(text.as_str()),
                 _ => None,
             })
             .collect();

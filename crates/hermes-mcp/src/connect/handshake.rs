@@ -18,7 +18,9 @@ use crate::classify::{self, Break};
 use crate::failure::{Certainty, FailureClass, McpFailure};
 use crate::http::Fault;
 use crate::link::{ConnectRequest, Era, Link, LinkFacts, TransportKind};
-use crate::peer::{Handler, LinkParts, Manners, RmcpLink, Shared, client_info, era_of, subscribe};
+use crate::peer::{
+    Handler, LinkParts, RmcpLink, Shared, StreamOptions, client_info, era_of, subscribe,
+};
 use crate::stdio::Child;
 use crate::{http, sse, stdio};
 
@@ -144,7 +146,7 @@ async fn attempt(
         connector.markers.clone(),
         request.events.clone(),
     );
-    shared.set_manners(Manners {
+    shared.stream.set_options(StreamOptions {
         silence: connector.allowed_silence(),
         any_content_type: connector.any_content_type,
         late_answer: connector.late_answer,

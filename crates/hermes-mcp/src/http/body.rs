@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
+use hermes_http::sse::MAX_EVENT_BYTES;
 use rmcp::transport::streamable_http_client::SseError;
 use sse_stream::Sse;
 
@@ -15,9 +16,6 @@ use crate::peer::Shared;
 
 /// The largest answer that we read as one body.
 pub(crate) const MAX_BODY: usize = 64 << 20;
-
-/// The largest event of a stream, as over stdio.
-pub(crate) const MAX_EVENT: usize = 16 << 20;
 
 /// The body of a refusal: enough for its message.
 pub(crate) const MAX_REFUSAL: usize = 256 << 10;
@@ -30,7 +28,7 @@ pub(crate) enum BodyError {
     Broken(String),
     #[error("not a byte came for {} s", .0.as_secs_f64())]
     Silent(Duration),
-    #[error("the answer is too large: an event of more than {} MiB", MAX_EVENT >> 20)]
+    #[error("the answer is too large: an event of more than {} MiB", MAX_EVENT_BYTES >> 20)]
     TooLarge,
     #[error("the answer is larger than {} MiB", MAX_BODY >> 20)]
     BodyTooLarge,
@@ -108,13 +106,13 @@ pub(crate) fn events(response: reqwest::Response) -> BoxStream<'static, Result<S
 }
 
 /// The events of a stream that stays open. It ends when not even a comment comes for the time
-/// that [`Manners::silence`](crate::peer::Manners) allows. Its bytes are a sign of life of the
+/// that [`StreamOptions::silence`](crate::peer::StreamOptions) allows. Its bytes are a sign of life of the
 /// link where all answers come on it (HTTP+SSE), and only there.
 pub(crate) fn watched_events(
     response: reqwest::Response,
     shared: &Arc<Shared>,
 ) -> BoxStream<'static, Result<Sse, SseError>> {
-    let silence = shared.manners().silence;
+    let silence = shared.stream.options().silence;
     let carries_answers = shared.kind() == TransportKind::Sse;
     let shared = Arc::clone(shared);
     let chunks = stream::unfold(Some(chunks(response)), move |chunks| {

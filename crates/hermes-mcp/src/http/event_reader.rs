@@ -1,21 +1,17 @@
-//! Event streams, read as the standard wants it: what is not understood is ignored. The reader of
-//! `sse-stream` ends at a field it does not know, and a call with it, whose outcome is unknown then.
-
-#[cfg(any(test, fuzzing))]
-pub(crate) mod fuzz;
+//! Event streams in the types of rmcp.
 
 use std::collections::VecDeque;
 
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
+use hermes_http::sse::{SseEvent, SseParser, TooLarge};
 use rmcp::transport::streamable_http_client::SseError;
 use sse_stream::Sse;
 
-use super::body::{BodyError, MAX_EVENT};
+use super::body::BodyError;
 
-const BOM: &[u8] = "\u{feff}".as_bytes();
-
-/// The events of these bytes; one that is too large ends them with an error.
+/// The events of these bytes; one that is too large ends them with an error. One that the end of
+/// the bytes cuts off is dropped: a part of an answer is none.
 pub(super) fn read<'a, B: AsRef<[u8]> + Send + 'a>(
     chunks: BoxStream<'a, Result<B, BodyError>>,
 ) -> BoxStream<'a, Result<Sse, SseError>> {
@@ -24,9 +20,9 @@ pub(super) fn read<'a, B: AsRef<[u8]> + Send + 'a>(
         let (mut chunks, mut reader) = state?;
         loop {
             if let Some(event) = reader.ready.pop_front() {
-                return Some((Ok(event), Some((chunks, reader))));
+                return Some((Ok(sse(event)), Some((chunks, reader))));
             }
-            if reader.size > MAX_EVENT {
+            if reader.parsed.is_err() {
                 return Some((Err(error(BodyError::TooLarge)), None));
             }
             match chunks.next().await? {
@@ -42,100 +38,40 @@ fn error(error: BodyError) -> SseError {
     SseError::Body(Box::new(error))
 }
 
-#[derive(Default)]
+fn sse(event: SseEvent) -> Sse {
+    Sse {
+        event: event.name,
+        data: event.data,
+        id: event.id,
+        retry: event.retry,
+    }
+}
+
 struct Reader {
-    line: Vec<u8>,
-    /// The last byte was a carriage return: a newline that follows belongs to it.
-    after_return: bool,
-    begun: bool,
-    event: Option<Sse>,
-    /// Bytes of the event so far; once over the limit nothing more is read.
-    size: usize,
-    ready: VecDeque<Sse>,
+    parser: SseParser,
+    ready: VecDeque<SseEvent>,
+    parsed: Result<(), TooLarge>,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self {
+            parser: SseParser::default(),
+            ready: VecDeque::new(),
+            parsed: Ok(()),
+        }
+    }
 }
 
 impl Reader {
-    fn take(&mut self, mut bytes: &[u8]) {
-        if !bytes.is_empty() && std::mem::take(&mut self.after_return) {
-            bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
-        }
-        while let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
-            self.grow(&bytes[..end]);
-            if self.size > MAX_EVENT {
-                return;
-            }
-            self.end_line();
-            let rest = &bytes[end + 1..];
-            let is_return = bytes[end] == b'\r';
-            self.after_return = is_return && rest.is_empty();
-            bytes = rest;
-            if is_return {
-                bytes = rest.strip_prefix(b"\n").unwrap_or(rest);
-            }
-        }
-        self.grow(bytes);
-    }
-
-    fn grow(&mut self, bytes: &[u8]) {
-        self.size += bytes.len();
-        if self.size <= MAX_EVENT {
-            self.line.extend_from_slice(bytes);
-        }
-    }
-
-    fn end_line(&mut self) {
-        let line = std::mem::take(&mut self.line);
-        let mut text = &line[..];
-        if !std::mem::replace(&mut self.begun, true) {
-            text = text.strip_prefix(BOM).unwrap_or(text);
-        }
-        if text.is_empty() {
-            self.ready.extend(self.event.take());
-            self.size = 0;
-        } else {
-            self.field(text);
-        }
-        // Its room is used again.
-        self.line = line;
-        self.line.clear();
-    }
-
-    fn field(&mut self, line: &[u8]) {
-        let colon = line.iter().position(|&byte| byte == b':');
-        let (name, value) = line.split_at(colon.unwrap_or(line.len()));
-        let value = value.strip_prefix(b":").unwrap_or(value);
-        let value = value.strip_prefix(b" ").unwrap_or(value);
-        let text = String::from_utf8_lossy(value);
-        match name {
-            b"data" => {
-                let event = self.event.get_or_insert_default();
-                match &mut event.data {
-                    Some(data) => {
-                        data.push('\n');
-                        data.push_str(&text);
-                    }
-                    None => event.data = Some(text.into_owned()),
-                }
-            }
-            b"event" => self.event.get_or_insert_default().event = Some(text.into_owned()),
-            b"id" if !value.contains(&0) => {
-                self.event.get_or_insert_default().id = Some(text.into_owned());
-            }
-            b"retry" => {
-                if let Ok(millis) = text.trim().parse() {
-                    self.event.get_or_insert_default().retry = Some(millis);
-                }
-            }
-            // A comment, or something of another time.
-            _ => {}
-        }
+    fn take(&mut self, bytes: &[u8]) {
+        self.parsed = self.parser.push(bytes, &mut self.ready);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
-    use proptest::prelude::*;
 
     use super::*;
 
@@ -187,34 +123,5 @@ mod tests {
             panic!("{} events", heard.len());
         };
         assert!(error.contains("16 MiB"), "{error}");
-    }
-
-    fn scrap() -> impl Strategy<Value = Vec<u8>> {
-        let text = |text: &'static str| Just(text.as_bytes().to_vec());
-        prop_oneof![
-            4 => text("\n"),
-            2 => text("\r\n"),
-            1 => text("\r"),
-            2 => text("data: {\"a\": \"é\u{1f600}\"}"),
-            1 => text("data:"),
-            1 => text("id: 7"),
-            1 => text("retry: 500"),
-            1 => text(": nothing"),
-            1 => proptest::collection::vec(any::<u8>(), 1..8),
-        ]
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-        #[test]
-        fn however_the_bytes_come_the_events_are_the_same(
-            scraps in proptest::collection::vec(scrap(), 0..60),
-            piece in 1_usize..20,
-        ) {
-            let bytes = scraps.concat();
-            let whole = heard(&bytes, usize::MAX);
-            prop_assert!(whole.iter().all(Result::is_ok));
-            prop_assert_eq!(heard(&bytes, piece), whole);
-        }
     }
 }

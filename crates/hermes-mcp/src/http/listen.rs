@@ -121,7 +121,7 @@ impl State {
 
     fn close(&mut self) {
         self.current = None;
-        self.listener.exchange.shared.set_stream_open(false);
+        self.listener.exchange.shared.stream.set_open(false);
     }
 
     /// An answer that belongs elsewhere but came here is kept as it came.
@@ -145,10 +145,10 @@ impl State {
             opened = opening => opened,
             // A server that does not even begin to answer is asked again.
             _ = self.wakes.changed() => return,
-            () = silence(exchange.shared.manners().silence) => return,
+            () = silence(exchange.shared.stream.options().silence) => return,
         };
-        exchange.shared.set_stream_open(opened.is_ok());
-        exchange.shared.listens();
+        exchange.shared.stream.set_open(opened.is_ok());
+        exchange.shared.stream.settle();
         match opened {
             Ok(response) => {
                 self.was_open = true;

@@ -72,7 +72,7 @@ impl Handler {
         };
         // While somebody thinks, the clock of the call stands still and its place is free.
         let asks = method == "elicitation/create";
-        let _asking = asks.then(|| self.shared.asking());
+        let _asking = asks.then(|| self.shared.person.ask());
         let slot = caller.as_ref().ok().and_then(|(_, slot)| slot.as_ref());
         let _paused = slot.filter(|_| asks).map(Slot::pause);
         let person = caller.map(|(behalf, _)| behalf.asker);
@@ -101,7 +101,7 @@ impl Handler {
             () = context.ct.cancelled() => {
                 Err(ErrorData::internal_error("the question was withdrawn", None))
             }
-            answer = self.answer(method, params, self.shared.caller()) => answer,
+            answer = self.answer(method, params, self.shared.callers.only_one()) => answer,
         }
     }
 
@@ -164,7 +164,7 @@ impl ClientHandler for Handler {
             (None, Some(total)) => format!("{} of {total}", params.progress),
             (None, None) => params.progress.to_string(),
         };
-        self.shared.report_progress(&params.progress_token, text);
+        self.shared.progress.report(&params.progress_token, text);
     }
 
     async fn on_logging_message(

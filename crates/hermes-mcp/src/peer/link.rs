@@ -84,7 +84,7 @@ impl RmcpLink {
     /// process of the server, one that does not know the session, or reach the server before the
     /// greeting does. Lists are then asked for again, at once.
     async fn first(&self, op: &Op, call: &Call) -> Result<OpOutput, McpFailure> {
-        let proven = &self.parts.shared.proven;
+        let proven = &self.parts.shared.state.proven;
         if proven.load(Ordering::Relaxed) {
             return self.run(op, call).await;
         }
@@ -236,8 +236,8 @@ impl RmcpLink {
             .map_err(|_| self.gone(Break::BeforeSend))?;
         let mut flight = InFlight::new(handle, shared, call);
         let outcome = flight.response().await;
-        let fault = shared.take_fault(&flight.id);
-        let raw = shared.take_result(&flight.id);
+        let fault = shared.outcomes.take_fault(&flight.id);
+        let raw = shared.outcomes.take_result(&flight.id);
         match outcome {
             Ok(result) => raw.map_or_else(|| to_value(&result), Ok),
             Err(ServiceError::McpError(error)) if fault.is_none() && asks_for_visit(&error) => {
@@ -305,16 +305,16 @@ fn asks_for_visit(error: &ErrorData) -> bool {
 
 /// Waits for a deadline that stands still while a person thinks.
 async fn deadline(shared: &Shared, mut at: Instant) {
-    let mut thought = shared.person_time();
+    let mut thought = shared.person.total();
     loop {
         tokio::time::sleep_until(at).await;
-        let so_far = shared.person_time();
+        let so_far = shared.person.total();
         at += so_far.saturating_sub(thought);
         thought = so_far;
         if at > Instant::now() {
             continue;
         }
-        if !shared.waits_for_person() {
+        if !shared.person.is_open() {
             return;
         }
         tokio::time::sleep(PERSON).await;
@@ -378,7 +378,7 @@ impl Link for RmcpLink {
                 return Err(self.gone(Break::BeforeSend));
             }
             let begun = Instant::now();
-            let _calling = shared.calling(&call);
+            let _calling = shared.callers.enter(&call);
             let mut work = std::pin::pin!(self.first(op, &call));
             tokio::select! {
                 biased;
@@ -408,7 +408,7 @@ impl Link for RmcpLink {
     }
 
     fn waits_for_person(&self) -> bool {
-        self.parts.shared.waits_for_person()
+        self.parts.shared.person.is_open()
     }
 
     fn listening(&self) -> BoxFuture<'_, ()> {
@@ -417,13 +417,13 @@ impl Link for RmcpLink {
                 && self.parts.facts.era == Era::Legacy
                 && self.parts.facts.session;
             if listens {
-                self.parts.shared.listening().await;
+                self.parts.shared.stream.settled().await;
             }
         })
     }
 
     fn person_time(&self) -> Duration {
-        self.parts.shared.person_time()
+        self.parts.shared.person.total()
     }
 
     fn last_heard(&self) -> Instant {
@@ -465,7 +465,7 @@ impl InFlight {
     fn new(handle: RequestHandle<RoleClient>, shared: &Arc<Shared>, call: &Call) -> Self {
         let token = handle.progress_token.clone();
         if let Some(progress) = &call.progress {
-            shared.watch_progress(token.clone(), progress.clone());
+            shared.progress.watch(token.clone(), progress.clone());
         }
         Self {
             peer: handle.peer.clone(),
@@ -490,11 +490,11 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.shared.forget_progress(&self.token);
+        self.shared.progress.forget(&self.token);
         if self.handle.take().is_none() || self.shared.dead().is_some() {
             return;
         }
-        self.shared.forget(&self.id);
+        self.shared.outcomes.forget(&self.id);
         let params = CancelledNotificationParam::new(Some(self.id.clone()), None);
         let peer = self.peer.clone();
         if tokio::runtime::Handle::try_current().is_err() {

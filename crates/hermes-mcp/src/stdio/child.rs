@@ -220,7 +220,9 @@ pub(super) async fn supervise(
     };
     let _ = tokio::time::timeout(PIPE_TIME, drained).await;
     watched.died(&how);
-    // Nothing of it is needed any more.
+    // Nothing of it is needed any more. Its stdin is closed here too: the link may be dropped only
+    // when all of this is over, and then nothing else ends the task that writes to it.
+    inner.close_stdin.cancel();
     drop(watched);
     inner.end_leftovers().await;
     inner.children.guard.remove(inner.pid);

@@ -6,10 +6,10 @@ use chrono::DateTime;
 use hermes_core::model::ErrorClass;
 use pretty_assertions::assert_eq;
 
-use super::{Situation, Verdict, answer, inline, rules::RULES};
+use super::{CallContext, ErrorVerdict, answer, inline, rules::RULES};
 
 /// A full window and nothing else known.
-const LARGE: Situation = Situation {
+const LARGE: CallContext = CallContext {
     prompt_tokens: 90_000,
     context_length: 100_000,
     answer_tokens: 0,
@@ -404,7 +404,7 @@ const FIXTURES: &[(&str, u16, &str)] = &[
     ("unknown", 0, r#"{"error":{"message":"?"}}"#),
 ];
 
-fn judge(status: u16, body: &str, situation: &Situation) -> Verdict {
+fn judge(status: u16, body: &str, situation: &CallContext) -> ErrorVerdict {
     let now = DateTime::from_timestamp(1_700_000_000, 0).unwrap();
     match status {
         0 => inline(&serde_json::from_str(body).unwrap(), situation, now),
@@ -418,11 +418,11 @@ fn every_row_has_one_fixture_and_decides_it() {
     for (name, status, body) in FIXTURES {
         let situation = match *name {
             "bare 400, large prompt" | "by size" => LARGE,
-            "plain content" => Situation {
+            "plain content" => CallContext {
                 shown_images: true,
-                ..Situation::default()
+                ..CallContext::default()
             },
-            _ => Situation::default(),
+            _ => CallContext::default(),
         };
         let verdict = judge(*status, body, &situation);
         assert_eq!(verdict.rule, *name, "{body}");
@@ -440,7 +440,7 @@ fn stated_limits_are_taken() {
     let cap = judge(
         400,
         FIXTURES.iter().find(|f| f.0 == "output cap").unwrap().2,
-        &Situation::default(),
+        &CallContext::default(),
     );
     assert_eq!(
         (cap.class, cap.limit),
@@ -453,13 +453,13 @@ fn stated_limits_are_taken() {
             .find(|f| f.0 == "answer does not fit")
             .unwrap()
             .2,
-        &Situation::default(),
+        &CallContext::default(),
     );
     assert_eq!((fit.class, fit.limit), (ErrorClass::OutputCap, Some(7_728)));
     let over = judge(
         400,
         r#"{"error":{"message":"This model's maximum context length is 8192 tokens. However, you requested 9500 tokens (9000 in the messages, 500 in the completion)."}}"#,
-        &Situation::default(),
+        &CallContext::default(),
     );
     assert_eq!(
         (over.class, over.limit),
@@ -468,7 +468,7 @@ fn stated_limits_are_taken() {
     let silent = judge(
         400,
         r#"{"error":{"message":"prompt is too long"}}"#,
-        &Situation::default(),
+        &CallContext::default(),
     );
     assert_eq!(
         (silent.class, silent.limit),
@@ -482,7 +482,7 @@ fn who_says_when_to_come_back_means_a_rate() {
     let gemini = r#"[{"error":{"code":429,"message":"You exceeded your current quota, please check your plan and billing details. Please retry in 2.5s.","status":"RESOURCE_EXHAUSTED"}}]"#;
     let delayed = r#"{"error":{"code":429,"message":"Insufficient balance or no resource package.","details":[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"2.5s"}]}}"#;
     for body in [gemini, delayed] {
-        let verdict = judge(429, body, &Situation::default());
+        let verdict = judge(429, body, &CallContext::default());
         assert_eq!(verdict.class, ErrorClass::RateLimit, "{body}");
         assert_eq!(
             verdict.retry_after.map(|wait| wait.as_millis()),
@@ -492,11 +492,11 @@ fn who_says_when_to_come_back_means_a_rate() {
     let header = |name: &str| (name == "retry-after").then(|| "3".to_owned());
     let now = DateTime::from_timestamp(1_700_000_000, 0).unwrap();
     let body = br#"{"error":{"message":"Payment required: out of credits"}}"#;
-    let verdict = answer(Some(429), &header, body, &Situation::default(), now);
+    let verdict = answer(Some(429), &header, body, &CallContext::default(), now);
     assert_eq!(verdict.class, ErrorClass::RateLimit);
     // A code that can mean nothing else is believed.
     let coded = br#"{"error":{"message":"No.","code":"insufficient_quota"}}"#;
-    let verdict = answer(Some(429), &header, coded, &Situation::default(), now);
+    let verdict = answer(Some(429), &header, coded, &CallContext::default(), now);
     assert_eq!(verdict.class, ErrorClass::Billing);
 }
 
@@ -506,7 +506,7 @@ fn size_alone_means_overflow() {
     let body =
         r#"{"error":{"message":"InternalError.Algo: this cannot be processed, sorry for that"}}"#;
     let class = |prompt_tokens, answer_tokens| {
-        let situation = Situation {
+        let situation = CallContext {
             prompt_tokens,
             answer_tokens,
             context_length: 100_000,
@@ -529,12 +529,12 @@ fn a_prompt_that_leaves_no_room_is_too_large_and_one_that_does_is_not() {
             r#"{{"type":"error","error":{{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: {input} + 32000 > 200000, decrease input length or `max_tokens` and try again"}}}}"#
         )
     };
-    let full = judge(400, &said(199_000), &Situation::default());
+    let full = judge(400, &said(199_000), &CallContext::default());
     assert_eq!(
         (full.class, full.limit),
         (ErrorClass::ContextOverflow, Some(200_000))
     );
-    let fits = judge(400, &said(150_000), &Situation::default());
+    let fits = judge(400, &said(150_000), &CallContext::default());
     assert_eq!(
         (fits.class, fits.limit),
         (ErrorClass::OutputCap, Some(50_000))
@@ -547,7 +547,7 @@ fn a_bare_400_of_a_small_prompt_is_no_overflow() {
     let verdict = judge(
         400,
         r#"{"error":{"message":"Error"}}"#,
-        &Situation::default(),
+        &CallContext::default(),
     );
     assert_eq!(verdict.class, ErrorClass::Format);
 }
@@ -557,11 +557,11 @@ fn waits_come_with_limits_of_rate() {
     let verdict = judge(
         429,
         r#"{"error":{"message":"Rate limit reached. Please try again in 20s."}}"#,
-        &Situation::default(),
+        &CallContext::default(),
     );
     assert_eq!(verdict.retry_after.map(|wait| wait.as_secs()), Some(20));
     let google = r#"[{"error":{"code":429,"message":"Quota exceeded","status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"34s"}]}}]"#;
-    let verdict = judge(429, google, &Situation::default());
+    let verdict = judge(429, google, &CallContext::default());
     assert_eq!(verdict.retry_after.map(|wait| wait.as_secs()), Some(34));
 }
 
@@ -570,7 +570,7 @@ fn a_token_limit_per_minute_is_no_overflow() {
     let body =
         r#"{"error":{"message":"Over the token limit per minute","code":"rate_limit_exceeded"}}"#;
     assert_eq!(
-        judge(0, body, &Situation::default()).class,
+        judge(0, body, &CallContext::default()).class,
         ErrorClass::RateLimit
     );
 }
@@ -580,7 +580,7 @@ fn a_code_inside_a_stream_counts_as_status() {
     let verdict = judge(
         0,
         r#"{"error":{"message":"oops","code":502}}"#,
-        &Situation::default(),
+        &CallContext::default(),
     );
     assert_eq!(verdict.rule, "5xx");
 }

@@ -1,4 +1,4 @@
-//! Limits in tokens that error texts state.
+//! Token limits stated in error texts.
 
 use std::sync::LazyLock;
 
@@ -60,24 +60,24 @@ static REQUESTED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     )
 });
 
-/// The window that the text states.
+/// The context window stated in the text.
 pub(super) fn window(text: &str) -> Option<u32> {
     first(&WINDOW, text)
 }
 
-/// The largest answer that the text allows: stated, or what the window leaves beside the prompt.
+/// The largest answer allowed by the text: stated, or what the window leaves after the prompt.
 pub(crate) fn output_cap(text: &str) -> Option<u32> {
     first(&OUTPUT, text).or_else(|| room(text))
 }
 
-/// The answer that the account can still pay for.
+/// The largest answer that the account can still pay for.
 pub(super) fn affordable(text: &str) -> Option<u32> {
     static AFFORD: LazyLock<Vec<Regex>> =
         LazyLock::new(|| patterns(&[r"can only afford (?:up to )?{N}"]));
     first(&AFFORD, text)
 }
 
-/// The window that the error states in a field of its own.
+/// The context window stated in a field of the error.
 pub(super) fn stated_window(error: &Value) -> Option<u32> {
     const KEYS: &[&str] = &[
         "n_ctx",
@@ -92,17 +92,17 @@ pub(super) fn stated_window(error: &Value) -> Option<u32> {
         .filter(|window| *window >= 256)
 }
 
-/// Whether a shorter answer would do: the window leaves a good part of itself beside the prompt.
-/// Else the prompt must become smaller.
-pub(super) fn leaves_room(text: &str) -> bool {
+/// Whether a shorter answer would fit: the window leaves a good part of itself after the prompt.
+/// Otherwise the prompt must become smaller.
+pub(super) fn fits_shorter_answer(text: &str) -> bool {
     match (room(text), window(text)) {
         (Some(room), Some(window)) => u64::from(room) * 8 >= u64::from(window),
         _ => false,
     }
 }
 
-/// What the window leaves for the answer, where window and prompt are both stated and the
-/// prompt itself fits.
+/// What the window leaves for the answer, if window and prompt are both stated and the prompt
+/// itself fits.
 pub(super) fn room(text: &str) -> Option<u32> {
     let window = window(text)?;
     let captures = REQUESTED.as_ref()?.captures(text)?;
@@ -116,7 +116,7 @@ fn first(patterns: &[Regex], text: &str) -> Option<u32> {
         .iter()
         .find_map(|pattern| pattern.captures(text))
         .and_then(|captures| number(captures.get(1)?.as_str()))
-        // Below that it is a count of something else.
+        // Smaller numbers count something else.
         .filter(|figure| *figure >= 256)
 }
 

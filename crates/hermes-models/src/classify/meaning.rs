@@ -1,4 +1,4 @@
-//! What a text is about, where vendors share no wording: a thing and what is wrong with it must be
+//! Detection of topics where vendors share no wording: an object and what is wrong with it must be
 //! named together. All texts are in lower case.
 
 use std::sync::LazyLock;
@@ -58,8 +58,8 @@ static MISSING_MODEL: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Whether the model is one that the endpoint does not have.
-pub(super) fn misses_the_model(text: &str) -> bool {
+/// Whether the endpoint does not have the model.
+pub(super) fn lacks_model(text: &str) -> bool {
     const ALONE: &[&str] = &[
         "no endpoints found for",
         "no available channel for model",
@@ -74,7 +74,7 @@ pub(super) fn misses_the_model(text: &str) -> bool {
 
 const PICTURE: &[&str] = &["image", "multimodal file", "picture", "\u{56fe}\u{7247}"];
 
-/// Whether a picture is larger than the endpoint takes.
+/// Whether an image is larger than the endpoint accepts.
 pub(super) fn picture_is_too_large(text: &str) -> bool {
     const LARGE: &[&str] = &[
         "too large",
@@ -106,7 +106,7 @@ pub(super) fn picture_is_too_large(text: &str) -> bool {
     says(text, PICTURE) && says(text, LARGE) && says(text, SIZE) && !says(text, OTHER)
 }
 
-/// Whether pictures are not taken at all.
+/// Whether images are not accepted at all.
 pub(super) fn pictures_are_refused(text: &str) -> bool {
     const REFUSED: &[&str] = &[
         "not support",
@@ -117,7 +117,7 @@ pub(super) fn pictures_are_refused(text: &str) -> bool {
         "unknown variant",
         "\u{4e0d}\u{652f}\u{6301}",
     ];
-    // A kind of picture, or its place, can be refused while pictures are taken.
+    // A kind of image, or its position, can be refused although images are accepted.
     const OTHER: &[&str] = &[
         "format",
         "media type",
@@ -156,7 +156,7 @@ pub(super) fn wants_plain_content(text: &str) -> bool {
     says(text, ALONE) || (of_content && says(text, STRING) && !says(text, OTHER))
 }
 
-/// Whether the content itself is not wanted.
+/// Whether the content itself was refused.
 pub(super) fn content_is_refused(text: &str) -> bool {
     const ALONE: &[&str] = &[
         "flagged for possible",
@@ -183,7 +183,7 @@ pub(super) fn content_is_refused(text: &str) -> bool {
     says(text, ALONE)
 }
 
-/// Whether a tool's schema cannot be digested.
+/// Whether a tool's schema is not accepted.
 pub(super) fn schema_is_refused(text: &str) -> bool {
     const ALONE: &[&str] = &[
         "flavored json schema",
@@ -201,8 +201,8 @@ pub(super) fn schema_is_refused(text: &str) -> bool {
     says(text, ALONE) || says(text, PLACES)
 }
 
-/// Whether a request alone is larger than what the account may send in a minute: waiting does not
-/// help, a smaller request does.
+/// Whether a single request exceeds the account's limit per minute: waiting does not help, a
+/// smaller request does.
 pub(super) fn exceeds_the_rate_alone(text: &str) -> bool {
     static RATE: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(r"limit:? *(\d[\d,]*),? *(?:tokens)?,? *requested:? *(\d[\d,]*)").ok()
@@ -239,7 +239,7 @@ mod tests {
             "messages: roles must alternate",
         ] {
             assert!(!lacks_money(text), "{text}");
-            assert!(!misses_the_model(text), "{text}");
+            assert!(!lacks_model(text), "{text}");
             assert!(!picture_is_too_large(text), "{text}");
             assert!(!pictures_are_refused(text), "{text}");
             assert!(!wants_plain_content(text), "{text}");

@@ -1,13 +1,13 @@
-//! Whether a text says that the prompt is too large. Every vendor words it differently, so what
-//! counts is that a size of the prompt and an excess are named together, and nothing else whose
-//! size could be meant. Texts are only a hint: a refused call near the window counts without one.
+//! Detects texts that say that the prompt is too large. Every vendor words it differently, so a
+//! size of the prompt and an excess must be named together, and nothing else whose size could be
+//! meant. Texts are only a hint: a refused call near the window counts without one.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// What of the prompt can be too large.
+/// Words for the size of the prompt.
 const SIZES: &[&str] = &[
     "context",
     "prompt",
@@ -28,7 +28,7 @@ const SIZES: &[&str] = &[
     "\u{957f}\u{5ea6}",
 ];
 
-/// How too much is said.
+/// Words for an excess.
 const EXCESS: &[&str] = &[
     "exceed",
     "too long",
@@ -71,7 +71,7 @@ const EXCESS: &[&str] = &[
     "\u{592a}\u{957f}",
 ];
 
-/// What else can be too large, or too many.
+/// Other things that can be too large or too many.
 const OTHER: &[&str] = &[
     "image size",
     "image dimension",
@@ -102,7 +102,7 @@ const OTHER: &[&str] = &[
     "top_p",
 ];
 
-/// Names of the answer's limit: what is said of it is not said of the prompt.
+/// Names of the answer's limit, which do not refer to the prompt.
 const ANSWER: &[&str] = &[
     "max_tokens",
     "max_completion_tokens",
@@ -111,7 +111,7 @@ const ANSWER: &[&str] = &[
 ];
 
 /// Smaller numbers count something else: messages, positions, codes.
-const FEW: u64 = 512;
+const MIN_TOKEN_COUNT: u64 = 512;
 
 pub(super) fn is_said(text: &str) -> bool {
     let rest = without_answer(text);
@@ -119,8 +119,8 @@ pub(super) fn is_said(text: &str) -> bool {
     says(SIZES) && !says(OTHER) && (says(EXCESS) || compares_tokens(&rest))
 }
 
-/// Whether two numbers of tokens stand beside each other, in whatever words: one that was given and
-/// one that there is room for.
+/// Whether two numbers of tokens are close together in the text: one that was sent and one that is
+/// the limit.
 fn compares_tokens(text: &str) -> bool {
     if !text.contains("token") || text.contains("output token") || text.contains("completion") {
         return false;
@@ -128,7 +128,7 @@ fn compares_tokens(text: &str) -> bool {
     let numbers: BTreeSet<u64> = text
         .split(|c: char| !c.is_ascii_digit() && c != ',' && c != '_')
         .filter_map(|digits| digits.replace([',', '_'], "").parse().ok())
-        .filter(|number| *number >= FEW)
+        .filter(|number| *number >= MIN_TOKEN_COUNT)
         .collect();
     numbers.len() >= 2
 }
@@ -144,7 +144,7 @@ pub(super) fn is_about_the_answer(text: &str) -> bool {
     rest.len() < text.len() && (says(EXCESS) || says(TOO_MUCH)) && !says(SIZES)
 }
 
-/// `max_tokens must be at most …`, whatever else is said; not the sum of prompt and answer.
+/// `max_tokens must be at most …`, regardless of the rest; not the sum of prompt and answer.
 fn has_a_limit_of_its_own(text: &str) -> bool {
     static LIMIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(

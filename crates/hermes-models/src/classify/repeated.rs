@@ -1,15 +1,15 @@
-//! Errors that repeat the request: what stands in it is not what they say. Servers that check requests
-//! with pydantic do so, as JSON, as Python, or as `input_value=`.
+//! Errors that echo the request: its content is not part of the message. Servers that validate
+//! requests with pydantic do so, as JSON, as Python, or as `input_value=`.
 
 use std::borrow::Cow;
 
-/// In front of a value that was sent.
+/// Markers in front of an echoed value.
 const MARKS: &[&str] = &["'input': ", "\"input\": ", "\"input\":", "input_value="];
 
-/// Names of the conversation, as a key of an object.
+/// Names of the conversation as a key of an object.
 const CONVERSATION: &[&str] = &["\"messages\":", "'messages':"];
 
-/// `text` without the parts of the request that it repeats.
+/// `text` without the echoed parts of the request.
 pub(super) fn left_out(text: &str) -> Cow<'_, str> {
     let marked = MARKS.iter().any(|mark| text.contains(mark));
     let whole = CONVERSATION.iter().any(|name| text.contains(name));
@@ -31,7 +31,7 @@ pub(super) fn left_out(text: &str) -> Cow<'_, str> {
     without_objects(&out).into()
 }
 
-/// `text` without the objects that hold a conversation.
+/// `text` without the objects that contain a conversation.
 fn without_objects(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -48,8 +48,8 @@ fn without_objects(text: &str) -> String {
     out
 }
 
-/// Bytes of the value that `text` begins with: up to the bracket that closes it, or to the next comma
-/// or closing bracket. All of it, where it was cut.
+/// Length in bytes of the value at the beginning of `text`: up to its closing bracket, or to the
+/// next comma or closing bracket. All of it, if it was truncated.
 fn length(text: &str) -> usize {
     let mut depth = 0_usize;
     let mut quote = None;

@@ -1,14 +1,14 @@
-//! An error answer, taken apart: status, codes, texts.
+//! A parsed error response: status, codes, texts.
 
 use serde_json::Value;
 
 use super::repeated;
 use crate::codec::clip;
 
-/// Longest message that is shown.
-const SHOWN_CHARS: usize = 500;
+/// Maximum length of a displayed message.
+const MAX_MESSAGE_CHARS: usize = 500;
 
-/// Where errors keep their text.
+/// Keys under which errors store their text.
 const MESSAGE_KEYS: &[&str] = &[
     "message",
     "detail",
@@ -21,29 +21,29 @@ const MESSAGE_KEYS: &[&str] = &[
     "title",
 ];
 
-/// How deep errors may be wrapped into each other.
+/// Maximum depth of nested errors.
 const MAX_DEPTH: usize = 8;
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Report {
+pub struct ErrorReport {
     pub status: Option<u16>,
-    /// Codes and types named anywhere, lower case.
+    /// Codes and types found anywhere, lower case.
     pub codes: Vec<String>,
-    /// Every text named anywhere, lower case: what rules search.
+    /// All texts found anywhere, lower case: what rules search.
     pub text: String,
-    /// The most telling message, as it was written.
+    /// The most informative message, as written.
     pub message: String,
-    /// An aggregator passes on the error of a provider behind it.
+    /// An aggregator passes on the error of an upstream provider.
     pub upstream: bool,
-    /// Seconds that the body says to wait.
+    /// Seconds to wait, stated in the body.
     pub wait: Option<String>,
-    /// The answer says when to come back: set by whoever read its headers.
-    pub comes_back: bool,
-    /// The error as it came.
+    /// The response states when to retry: set by the caller, which reads the headers.
+    pub states_retry_time: bool,
+    /// The raw error.
     pub json: Value,
 }
 
-impl Report {
+impl ErrorReport {
     pub fn read(status: Option<u16>, body: &[u8]) -> Self {
         let text = String::from_utf8_lossy(body);
         match serde_json::from_str::<Value>(text.trim()) {
@@ -78,10 +78,10 @@ impl Report {
             .split_whitespace()
             .collect::<Vec<_>>()
             .join(" ");
-        let mut shown = clip(&said, SHOWN_CHARS);
-        // An error whose message stands in no usual place still says something.
+        let mut shown = clip(&said, MAX_MESSAGE_CHARS);
+        // Used if the message is in none of the usual fields.
         if shown.is_empty() && !self.json.is_null() {
-            shown = clip(&self.json.to_string(), SHOWN_CHARS);
+            shown = clip(&self.json.to_string(), MAX_MESSAGE_CHARS);
         }
         if shown.is_empty() {
             return match self.status {
@@ -101,7 +101,7 @@ impl Report {
             return;
         }
         match value {
-            // Google wraps its errors into a list.
+            // Google wraps its errors in a list.
             Value::Array(items) => items
                 .iter()
                 .take(4)
@@ -150,7 +150,7 @@ impl Report {
         }
     }
 
-    /// OpenRouter's wrapping: the error of the provider behind it is JSON text in `raw`.
+    /// OpenRouter's wrapping: the upstream error is JSON text in `raw`.
     fn metadata(&mut self, metadata: &Value, depth: usize) {
         let raw = metadata.get("raw").filter(|raw| !raw.is_null());
         self.upstream |= raw.is_some() || metadata.get("provider_name").is_some();
@@ -163,7 +163,7 @@ impl Report {
         }
     }
 
-    /// Takes a text, or the error that it spells as JSON.
+    /// Adds a text, or the error that it contains as JSON.
     fn say(&mut self, text: &str, depth: usize) {
         let trimmed = text.trim();
         if trimmed.starts_with('{')
@@ -191,7 +191,7 @@ impl Report {
             }
             Some(Value::Number(code)) => {
                 let status = code.as_u64().and_then(|code| u16::try_from(code).ok());
-                // Inside a stream the code is all there is of a status.
+                // Inside a stream the code replaces the status.
                 if let Some(status) = status.filter(|code| (400..600).contains(code)) {
                     self.status.get_or_insert(status);
                 }
@@ -202,7 +202,7 @@ impl Report {
     }
 }
 
-/// The readable part of an answer that is not JSON: a page of a proxy, most often.
+/// The readable part of a response that is not JSON, usually a page of a proxy.
 fn plain(text: &str) -> String {
     let trimmed = text.trim();
     if !trimmed.starts_with('<') {
@@ -228,7 +228,7 @@ mod tests {
             "message": "Provider returned error", "code": 429,
             "metadata": {"provider_name": "Acme", "raw": "{\"error\":{\"message\":\"slow down, please\",\"type\":\"Too_Fast\"}}"},
         }});
-        let report = Report::from_json(None, &body);
+        let report = ErrorReport::from_json(None, &body);
         assert!(report.upstream);
         assert_eq!(report.status, Some(429));
         assert_eq!(report.message, "slow down, please");
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn pages_of_proxies_are_named() {
         let page = b"<html><head><title>502 Bad Gateway</title></head>";
-        let report = Report::read(Some(502), page);
+        let report = ErrorReport::read(Some(502), page);
         assert_eq!(report.message, "a web page: 502 Bad Gateway");
     }
 
@@ -247,7 +247,7 @@ mod tests {
     fn keys_are_not_repeated() {
         let body =
             br#"{"error":{"message":"Incorrect API key provided: sk-abcdefghijklmnopqrstuv"}}"#;
-        let shown = Report::read(Some(401), body).shown();
+        let shown = ErrorReport::read(Some(401), body).shown();
         assert!(!shown.contains("ghijklmnop"), "{shown}");
     }
 }

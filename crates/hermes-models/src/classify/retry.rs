@@ -1,4 +1,4 @@
-//! When to try again: headers first, then what the text says.
+//! Retry times: from headers first, then from the text.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use regex::Regex;
 
-use super::Report;
+use super::ErrorReport;
 
-/// Longer than this is no wait; weekly quotas fit in.
-const LONGEST: Duration = Duration::from_hours(8 * 24);
+/// Longer waits are ignored; weekly quotas are included.
+const MAX_WAIT: Duration = Duration::from_hours(8 * 24);
 
 const RESET_HEADERS: &[&str] = &[
     "x-ratelimit-reset",
@@ -27,10 +27,10 @@ static IN_TEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// When to try again, as far as the answer says so or its counters let us know.
+/// When to retry, if the response states it or its counters imply it.
 pub(super) fn after(
     headers: &dyn Fn(&str) -> Option<String>,
-    report: &Report,
+    report: &ErrorReport,
     now: DateTime<Utc>,
 ) -> Option<Duration> {
     stated(headers, report, now).or_else(|| {
@@ -38,14 +38,14 @@ pub(super) fn after(
             .iter()
             .filter_map(|name| reset(&headers(name)?, now))
             .max()
-            .filter(|wait| *wait <= LONGEST)
+            .filter(|wait| *wait <= MAX_WAIT)
     })
 }
 
-/// When to try again, where the answer says so outright.
+/// When to retry, if the response states it explicitly.
 pub(super) fn stated(
     headers: &dyn Fn(&str) -> Option<String>,
-    report: &Report,
+    report: &ErrorReport,
     now: DateTime<Utc>,
 ) -> Option<Duration> {
     let milliseconds = headers("retry-after-ms")
@@ -55,7 +55,7 @@ pub(super) fn stated(
         .or_else(|| retry_after(&headers("retry-after")?, now))
         .or_else(|| span(report.wait.as_deref()?))
         .or_else(|| in_text(&report.text))
-        .filter(|wait| *wait <= LONGEST)
+        .filter(|wait| *wait <= MAX_WAIT)
 }
 
 /// `Retry-After`: seconds or an HTTP date.
@@ -68,7 +68,7 @@ fn retry_after(value: &str, now: DateTime<Utc>) -> Option<Duration> {
     Some(until(date.with_timezone(&Utc), now))
 }
 
-/// A reset header: a date, an epoch in seconds or milliseconds, a number of seconds, or a span
+/// A reset header: a date, an epoch in seconds or milliseconds, a number of seconds, or a duration
 /// such as `1m30s`.
 fn reset(value: &str, now: DateTime<Utc>) -> Option<Duration> {
     let value = value.trim();
@@ -92,7 +92,7 @@ fn in_text(text: &str) -> Option<Duration> {
     span(IN_TEXT.as_ref()?.captures(text)?.get(1)?.as_str())
 }
 
-/// A span of time such as `1m30s`, `20 seconds`, `1.5h`.
+/// A duration such as `1m30s`, `20 seconds`, `1.5h`.
 fn span(text: &str) -> Option<Duration> {
     let mut total = 0.0;
     let mut rest = text.trim();
@@ -132,9 +132,9 @@ mod tests {
 
     fn wait(name: &str, value: &str, text: &str) -> Option<f64> {
         let now = DateTime::from_timestamp(1_700_000_000, 0).unwrap();
-        let report = Report {
+        let report = ErrorReport {
             text: text.into(),
-            ..Report::default()
+            ..ErrorReport::default()
         };
         let header = |asked: &str| (asked == name).then(|| value.to_owned());
         after(&header, &report, now).map(|wait| wait.as_secs_f64())

@@ -1,34 +1,34 @@
-//! The table. Order matters: what is special stands before what is general, and complaints about
-//! parameters and empty answers stand before overflow, because all of them mention `max_tokens`.
+//! The rules, in order: special cases before general ones, and complaints about parameters and
+//! empty answers before overflow, because all of them mention `max_tokens`.
 
 use hermes_core::model::ErrorClass;
 
-use super::{Report, Situation, limits, meaning, overflow};
+use super::{CallContext, ErrorReport, limits, meaning, overflow};
 
-pub(super) struct Rule {
+pub(super) struct ErrorRule {
     pub(super) name: &'static str,
-    status: Status,
+    status: StatusMatch,
     /// One of these codes or texts must occur; both empty: no condition.
     codes: &'static [&'static str],
     any: &'static [&'static str],
     /// One of these must occur as well.
     also: &'static [&'static str],
-    check: Option<fn(&Report, &Situation) -> bool>,
+    check: Option<fn(&ErrorReport, &CallContext) -> bool>,
     pub(super) class: ErrorClass,
 }
 
 #[derive(Clone, Copy)]
-enum Status {
+enum StatusMatch {
     Any,
     Is(&'static [u16]),
     Within(u16, u16),
 }
 
-impl Rule {
+impl ErrorRule {
     const fn new(name: &'static str, class: ErrorClass) -> Self {
         Self {
             name,
-            status: Status::Any,
+            status: StatusMatch::Any,
             codes: &[],
             any: &[],
             also: &[],
@@ -38,12 +38,12 @@ impl Rule {
     }
 
     const fn status(mut self, list: &'static [u16]) -> Self {
-        self.status = Status::Is(list);
+        self.status = StatusMatch::Is(list);
         self
     }
 
     const fn within(mut self, low: u16, high: u16) -> Self {
-        self.status = Status::Within(low, high);
+        self.status = StatusMatch::Within(low, high);
         self
     }
 
@@ -62,16 +62,16 @@ impl Rule {
         self
     }
 
-    const fn check(mut self, check: fn(&Report, &Situation) -> bool) -> Self {
+    const fn check(mut self, check: fn(&ErrorReport, &CallContext) -> bool) -> Self {
         self.check = Some(check);
         self
     }
 
-    fn matches(&self, report: &Report, situation: &Situation) -> bool {
+    fn matches(&self, report: &ErrorReport, situation: &CallContext) -> bool {
         let status = match (self.status, report.status) {
-            (Status::Any, _) => true,
-            (Status::Is(list), Some(status)) => list.contains(&status),
-            (Status::Within(low, high), Some(status)) => (low..=high).contains(&status),
+            (StatusMatch::Any, _) => true,
+            (StatusMatch::Is(list), Some(status)) => list.contains(&status),
+            (StatusMatch::Within(low, high), Some(status)) => (low..=high).contains(&status),
             (_, None) => false,
         };
         let says = |texts: &[&str]| texts.iter().any(|text| report.text.contains(text));
@@ -85,15 +85,15 @@ impl Rule {
     }
 }
 
-/// The first row that matches; the last row matches everything.
-pub(super) fn first_match(report: &Report, situation: &Situation) -> &'static Rule {
+/// The first matching rule; the last one matches everything.
+pub(super) fn first_match(report: &ErrorReport, situation: &CallContext) -> &'static ErrorRule {
     RULES
         .iter()
         .find(|rule| rule.matches(report, situation))
         .unwrap_or(&UNKNOWN)
 }
 
-const UNKNOWN: Rule = Rule::new("unknown", ErrorClass::Unknown);
+const UNKNOWN: ErrorRule = ErrorRule::new("unknown", ErrorClass::Unknown);
 
 const BILLING_CODES: &[&str] = &[
     "insufficient_quota",
@@ -271,28 +271,28 @@ const DATA_POLICY: &[&str] = &[
     "no endpoints available matching",
 ];
 
-fn says_key(report: &Report) -> bool {
+fn says_key(report: &ErrorReport) -> bool {
     KEY_CODES.iter().any(|code| report.has_code(code))
         || KEY.iter().any(|text| report.text.contains(text))
 }
 
 /// Limits per minute are stated in tokens, too.
-fn is_rate(report: &Report) -> bool {
+fn is_rate(report: &ErrorReport) -> bool {
     RATE_CODES.iter().any(|code| report.has_code(code))
 }
 
-pub(super) const RULES: &[Rule] = &[
-    // What the content itself caused.
-    Rule::new("content policy", ErrorClass::ContentPolicy)
+pub(super) const RULES: &[ErrorRule] = &[
+    // Caused by the content itself.
+    ErrorRule::new("content policy", ErrorClass::ContentPolicy)
         .codes(&[
             "content_policy_violation",
             "content_filter",
             "responsibleaipolicyviolation",
         ])
         .any(&["content_filter"]),
-    Rule::new("unwanted content", ErrorClass::ContentPolicy)
+    ErrorRule::new("unwanted content", ErrorClass::ContentPolicy)
         .check(|report, _| meaning::content_is_refused(&report.text)),
-    Rule::new("thinking signature", ErrorClass::ReasoningRejected)
+    ErrorRule::new("thinking signature", ErrorClass::ReasoningRejected)
         .status(&[400, 422])
         .any(&["thinking"])
         .also(&[
@@ -304,10 +304,10 @@ pub(super) const RULES: &[Rule] = &[
             "cannot be `thinking`",
             "final block",
         ]),
-    Rule::new("thought signature", ErrorClass::ReasoningRejected)
+    ErrorRule::new("thought signature", ErrorClass::ReasoningRejected)
         .status(&[400, 422])
         .any(&["thought_signature", "thoughtsignature", "thought signature"]),
-    Rule::new("encrypted reasoning", ErrorClass::ReasoningRejected)
+    ErrorRule::new("encrypted reasoning", ErrorClass::ReasoningRejected)
         .codes(&["invalid_encrypted_content"])
         .any(&[
             "invalid_encrypted_content",
@@ -318,23 +318,23 @@ pub(super) const RULES: &[Rule] = &[
             "without its required 'reasoning'",
             "item with id 'rs_",
         ]),
-    Rule::new("reasoning echo", ErrorClass::ReasoningRejected)
+    ErrorRule::new("reasoning echo", ErrorClass::ReasoningRejected)
         .status(&[400, 422])
         .any(&["reasoning_content", "reasoning_details"]),
-    Rule::new("long context tier", ErrorClass::LongContextTier)
+    ErrorRule::new("long context tier", ErrorClass::LongContextTier)
         .status(&[429])
         .any(&["extra usage"])
         .also(&["long context"]),
-    Rule::new("long context beta", ErrorClass::LongContextTier)
+    ErrorRule::new("long context beta", ErrorClass::LongContextTier)
         .status(&[400])
         .any(&["long context beta"]),
-    Rule::new("chat template", ErrorClass::SchemaRejected)
+    ErrorRule::new("chat template", ErrorClass::SchemaRejected)
         .any(&["unable to generate parser"])
         .also(&["template"]),
-    Rule::new("tool schema", ErrorClass::SchemaRejected)
+    ErrorRule::new("tool schema", ErrorClass::SchemaRejected)
         .within(400, 500)
         .check(|report, _| meaning::schema_is_refused(&report.text)),
-    Rule::new("tool content", ErrorClass::ToolContentRejected)
+    ErrorRule::new("tool content", ErrorClass::ToolContentRejected)
         .within(400, 499)
         .any(&[
             "text is not set",
@@ -343,61 +343,61 @@ pub(super) const RULES: &[Rule] = &[
             "tool message must be a string",
             "tool_call.content must be string",
         ]),
-    // Lists are sent where there are images, and nowhere else.
-    Rule::new("plain content", ErrorClass::ImagesUnsupported)
+    // Lists are sent only if there are images.
+    ErrorRule::new("plain content", ErrorClass::ImagesUnsupported)
         .within(400, 499)
         .check(|report, situation| {
             situation.shown_images && meaning::wants_plain_content(&report.text)
         }),
-    Rule::new("plain results", ErrorClass::ToolContentRejected)
+    ErrorRule::new("plain results", ErrorClass::ToolContentRejected)
         .within(400, 499)
         .check(|report, _| meaning::wants_plain_content(&report.text)),
-    Rule::new("image too large", ErrorClass::ImageTooLarge)
+    ErrorRule::new("image too large", ErrorClass::ImageTooLarge)
         .codes(&["image_too_large"])
         .check(|report, _| report.status != Some(429)),
-    Rule::new("image size", ErrorClass::ImageTooLarge).check(|report, _| {
+    ErrorRule::new("image size", ErrorClass::ImageTooLarge).check(|report, _| {
         report.status != Some(429) && meaning::picture_is_too_large(&report.text)
     }),
-    Rule::new("no images", ErrorClass::ImagesUnsupported)
+    ErrorRule::new("no images", ErrorClass::ImagesUnsupported)
         .within(400, 500)
         .check(|report, _| {
             report.text.contains("mmproj")
                 || report.text.contains("support image input")
                 || meaning::pictures_are_refused(&report.text)
         }),
-    // Keys and money.
-    Rule::new("place", ErrorClass::AccountPolicy)
+    // Keys and billing.
+    ErrorRule::new("place", ErrorClass::AccountPolicy)
         .within(400, 403)
         .codes(&["unsupported_country_region_territory"])
         .any(&[
             "location is not supported",
             "region, or territory not supported",
         ]),
-    Rule::new("401 billing", ErrorClass::Billing)
+    ErrorRule::new("401 billing", ErrorClass::Billing)
         .status(&[401, 412])
         .codes(BILLING_CODES)
         .any(BILLING)
         .check(|report, _| !says_key(report)),
-    Rule::new("401 no money", ErrorClass::Billing)
+    ErrorRule::new("401 no money", ErrorClass::Billing)
         .status(&[401, 412])
         .check(|report, _| meaning::lacks_money(&report.text) && !says_key(report)),
-    Rule::new("401", ErrorClass::Auth).status(&[401]),
-    Rule::new("403 billing", ErrorClass::Billing)
+    ErrorRule::new("401", ErrorClass::Auth).status(&[401]),
+    ErrorRule::new("403 billing", ErrorClass::Billing)
         .status(&[403])
         .codes(BILLING_CODES)
         .any(BILLING),
-    Rule::new("403 no money", ErrorClass::Billing)
+    ErrorRule::new("403 no money", ErrorClass::Billing)
         .status(&[403])
         .check(|report, _| meaning::lacks_money(&report.text)),
-    Rule::new("403", ErrorClass::Auth).status(&[403]),
-    Rule::new("400 key", ErrorClass::Auth)
+    ErrorRule::new("403", ErrorClass::Auth).status(&[403]),
+    ErrorRule::new("400 key", ErrorClass::Auth)
         .status(&[400, 422])
         .codes(KEY_CODES)
         .any(KEY),
-    Rule::new("402 comes back", ErrorClass::RateLimit)
+    ErrorRule::new("402 comes back", ErrorClass::RateLimit)
         .status(&[402])
-        .check(|report, _| report.comes_back),
-    Rule::new("402 usage limit", ErrorClass::RateLimit)
+        .check(|report, _| report.states_retry_time),
+    ErrorRule::new("402 usage limit", ErrorClass::RateLimit)
         .status(&[402])
         .any(&["usage limit", "quota", "limit exceeded"])
         .also(&[
@@ -409,60 +409,60 @@ pub(super) const RULES: &[Rule] = &[
             "window",
             "periodic",
         ]),
-    Rule::new("affordable answer", ErrorClass::OutputCap)
+    ErrorRule::new("affordable answer", ErrorClass::OutputCap)
         .status(&[402])
         .check(|report, _| limits::affordable(&report.text).is_some()),
-    Rule::new("402", ErrorClass::Billing).status(&[402]),
-    Rule::new("404 free tier", ErrorClass::Billing)
+    ErrorRule::new("402", ErrorClass::Billing).status(&[402]),
+    ErrorRule::new("404 free tier", ErrorClass::Billing)
         .status(&[404])
         .codes(BILLING_CODES)
         .any(BILLING),
-    Rule::new("data policy", ErrorClass::AccountPolicy)
+    ErrorRule::new("data policy", ErrorClass::AccountPolicy)
         .within(400, 404)
         .any(DATA_POLICY),
-    Rule::new("404 model", ErrorClass::ModelNotFound)
+    ErrorRule::new("404 model", ErrorClass::ModelNotFound)
         .status(&[404])
         .codes(&["not_found_error"])
         .any(MISSING_MODEL)
         .check(|report, _| !report.message.is_empty()),
-    Rule::new("404 does not exist", ErrorClass::ModelNotFound)
+    ErrorRule::new("404 does not exist", ErrorClass::ModelNotFound)
         .status(&[404])
         .any(&["model", "deployment", "no endpoints found for"])
         .also(&["does not exist", "not found", "no access", "no endpoints"]),
-    Rule::new("5xx model", ErrorClass::ModelNotFound)
+    ErrorRule::new("5xx model", ErrorClass::ModelNotFound)
         .within(500, 503)
         .codes(&["model_not_found"]),
-    Rule::new("larger than the rate", ErrorClass::ContextOverflow)
+    ErrorRule::new("larger than the rate", ErrorClass::ContextOverflow)
         .status(&[413, 429])
         .check(|report, _| meaning::exceeds_the_rate_alone(&report.text)),
-    Rule::new("413 prompt", ErrorClass::ContextOverflow)
+    ErrorRule::new("413 prompt", ErrorClass::ContextOverflow)
         .status(&[413])
         .check(|report, _| report.text.contains("token") && overflow::is_said(&report.text)),
-    Rule::new("413", ErrorClass::PayloadTooLarge).status(&[413]),
-    // Too much at once.
-    Rule::new("429 quota", ErrorClass::Billing)
+    ErrorRule::new("413", ErrorClass::PayloadTooLarge).status(&[413]),
+    // Rate limits.
+    ErrorRule::new("429 quota", ErrorClass::Billing)
         .status(&[429])
         .codes(BILLING_CODES),
-    // Free tiers mention money in every answer. Who says when to come back means a rate.
-    Rule::new("429 no credit", ErrorClass::Billing)
+    // Free tiers mention money in every error. A stated retry time means a rate limit.
+    ErrorRule::new("429 no credit", ErrorClass::Billing)
         .status(&[429])
         .any(BILLING)
-        .check(|report, _| !report.comes_back),
-    Rule::new("429 no money", ErrorClass::Billing)
+        .check(|report, _| !report.states_retry_time),
+    ErrorRule::new("429 no money", ErrorClass::Billing)
         .status(&[429])
-        .check(|report, _| !report.comes_back && meaning::lacks_money(&report.text)),
-    Rule::new("429 overloaded", ErrorClass::Overloaded)
+        .check(|report, _| !report.states_retry_time && meaning::lacks_money(&report.text)),
+    ErrorRule::new("429 overloaded", ErrorClass::Overloaded)
         .status(&[429])
         .codes(&["1305", "overloaded_error"])
         .any(OVERLOADED),
-    Rule::new("429 upstream", ErrorClass::UpstreamRateLimit)
+    ErrorRule::new("429 upstream", ErrorClass::UpstreamRateLimit)
         .status(&[429])
         .any(&["provider returned error"])
         .check(|report, _| report.upstream),
-    Rule::new("429", ErrorClass::RateLimit).status(&[429]),
-    Rule::new("498", ErrorClass::Overloaded).status(&[498]),
-    // The model wrote a call that its server cannot read: another attempt writes another one.
-    Rule::new("unreadable call", ErrorClass::BadResponse)
+    ErrorRule::new("429", ErrorClass::RateLimit).status(&[429]),
+    ErrorRule::new("498", ErrorClass::Overloaded).status(&[498]),
+    // The model wrote a call that its server cannot parse: a retry writes another one.
+    ErrorRule::new("unreadable call", ErrorClass::BadResponse)
         .within(400, 422)
         .codes(&[
             "tool_use_failed",
@@ -476,17 +476,17 @@ pub(super) const RULES: &[Rule] = &[
             "model generated output that could not be parsed",
             "tool call validation failed",
         ]),
-    // What the request itself caused: parameters before sizes.
-    Rule::new("parameter", ErrorClass::Format)
+    // Caused by the request itself: parameters before sizes.
+    ErrorRule::new("parameter", ErrorClass::Format)
         .within(400, 502)
         .codes(&["unknown_parameter", "unsupported_parameter"])
         .any(PARAMETER),
-    Rule::new("5xx invalid request", ErrorClass::Format)
+    ErrorRule::new("5xx invalid request", ErrorClass::Format)
         .within(500, 502)
         .codes(&["invalid_request_error"])
         .any(&["invalid_request_error"]),
-    Rule::new("empty answer", ErrorClass::Server).any(EMPTY),
-    Rule::new("output cap", ErrorClass::OutputCap)
+    ErrorRule::new("empty answer", ErrorClass::Server).any(EMPTY),
+    ErrorRule::new("output cap", ErrorClass::OutputCap)
         .any(&[
             "available_tokens",
             "range of max_tokens",
@@ -498,10 +498,10 @@ pub(super) const RULES: &[Rule] = &[
             "'max_tokens' or 'max_completion_tokens' is too large",
         ])
         .check(|report, _| report.text.contains("max_") || report.text.contains("completion")),
-    Rule::new("answer limit", ErrorClass::OutputCap)
+    ErrorRule::new("answer limit", ErrorClass::OutputCap)
         .within(400, 499)
         .check(|report, _| overflow::is_about_the_answer(&report.text)),
-    Rule::new("answer does not fit", ErrorClass::OutputCap)
+    ErrorRule::new("answer does not fit", ErrorClass::OutputCap)
         .any(&[
             "the completion",
             "max_tokens",
@@ -515,16 +515,16 @@ pub(super) const RULES: &[Rule] = &[
             "context window",
             "must be <=",
         ])
-        .check(|report, _| limits::leaves_room(&report.text)),
-    Rule::new("overflow code", ErrorClass::ContextOverflow).codes(&[
+        .check(|report, _| limits::fits_shorter_answer(&report.text)),
+    ErrorRule::new("overflow code", ErrorClass::ContextOverflow).codes(&[
         "context_length_exceeded",
         "max_tokens_exceeded",
         "exceed_context_size_error",
     ]),
-    Rule::new("overflow text", ErrorClass::ContextOverflow)
+    ErrorRule::new("overflow text", ErrorClass::ContextOverflow)
         .any(OVERFLOW)
         .check(|report, _| report.status != Some(404) && !is_rate(report)),
-    Rule::new("400 model", ErrorClass::ModelNotFound)
+    ErrorRule::new("400 model", ErrorClass::ModelNotFound)
         .within(400, 422)
         .codes(&[
             "model_not_found",
@@ -534,56 +534,56 @@ pub(super) const RULES: &[Rule] = &[
             "invalid_model",
         ])
         .any(MISSING_MODEL),
-    Rule::new("400 model text", ErrorClass::ModelNotFound)
+    ErrorRule::new("400 model text", ErrorClass::ModelNotFound)
         .within(400, 422)
-        .check(|report, _| meaning::misses_the_model(&report.text)),
-    Rule::new("400 rate limit", ErrorClass::RateLimit)
+        .check(|report, _| meaning::lacks_model(&report.text)),
+    ErrorRule::new("400 rate limit", ErrorClass::RateLimit)
         .status(&[400])
         .any(RATE),
-    Rule::new("400 billing", ErrorClass::Billing)
+    ErrorRule::new("400 billing", ErrorClass::Billing)
         .status(&[400])
         .codes(BILLING_CODES)
         .any(BILLING),
-    Rule::new("400 no money", ErrorClass::Billing)
+    ErrorRule::new("400 no money", ErrorClass::Billing)
         .status(&[400, 422])
         .check(|report, _| meaning::lacks_money(&report.text)),
-    Rule::new("overflow words", ErrorClass::ContextOverflow).check(|report, _| {
+    ErrorRule::new("overflow words", ErrorClass::ContextOverflow).check(|report, _| {
         matches!(report.status, None | Some(400 | 413 | 422 | 500))
             && !is_rate(report)
             && overflow::is_said(&report.text)
     }),
-    Rule::new("bare 400, large prompt", ErrorClass::ContextOverflow)
+    ErrorRule::new("bare 400, large prompt", ErrorClass::ContextOverflow)
         .status(&[400])
         .check(|report, situation| report.message.chars().count() < 30 && situation.fills(40)),
-    Rule::new("by size", ErrorClass::ContextOverflow)
+    ErrorRule::new("by size", ErrorClass::ContextOverflow)
         .status(&[400, 422])
-        .check(|_, situation| situation.is_near_the_window()),
-    // Trouble on the other side.
-    Rule::new("408", ErrorClass::Timeout).status(&[408]),
-    Rule::new("gateway timeout", ErrorClass::Timeout).status(&[504, 522, 524]),
-    Rule::new("503", ErrorClass::Overloaded).status(&[503, 529]),
-    Rule::new("5xx", ErrorClass::Server).within(500, 599),
-    Rule::new("4xx", ErrorClass::Format).within(400, 499),
+        .check(|_, situation| situation.is_near_window()),
+    // Server-side problems.
+    ErrorRule::new("408", ErrorClass::Timeout).status(&[408]),
+    ErrorRule::new("gateway timeout", ErrorClass::Timeout).status(&[504, 522, 524]),
+    ErrorRule::new("503", ErrorClass::Overloaded).status(&[503, 529]),
+    ErrorRule::new("5xx", ErrorClass::Server).within(500, 599),
+    ErrorRule::new("4xx", ErrorClass::Format).within(400, 499),
     // Errors inside a stream, which have no status.
-    Rule::new("overloaded", ErrorClass::Overloaded)
+    ErrorRule::new("overloaded", ErrorClass::Overloaded)
         .codes(&["overloaded_error", "server_is_overloaded", "slow_down"])
         .any(OVERLOADED),
-    Rule::new("quota", ErrorClass::Billing).codes(BILLING_CODES),
-    Rule::new("no credit", ErrorClass::Billing)
+    ErrorRule::new("quota", ErrorClass::Billing).codes(BILLING_CODES),
+    ErrorRule::new("no credit", ErrorClass::Billing)
         .any(BILLING)
-        .check(|report, _| !report.comes_back),
-    Rule::new("no money", ErrorClass::Billing)
-        .check(|report, _| !report.comes_back && meaning::lacks_money(&report.text)),
-    Rule::new("rate limit", ErrorClass::RateLimit)
+        .check(|report, _| !report.states_retry_time),
+    ErrorRule::new("no money", ErrorClass::Billing)
+        .check(|report, _| !report.states_retry_time && meaning::lacks_money(&report.text)),
+    ErrorRule::new("rate limit", ErrorClass::RateLimit)
         .codes(RATE_CODES)
         .any(RATE),
-    Rule::new("comes back", ErrorClass::RateLimit)
+    ErrorRule::new("comes back", ErrorClass::RateLimit)
         .any(BILLING)
-        .check(|report, _| report.comes_back),
-    Rule::new("payload", ErrorClass::PayloadTooLarge)
+        .check(|report, _| report.states_retry_time),
+    ErrorRule::new("payload", ErrorClass::PayloadTooLarge)
         .codes(&["request_too_large"])
         .any(&["request entity too large", "payload too large"]),
-    Rule::new("key", ErrorClass::Auth)
+    ErrorRule::new("key", ErrorClass::Auth)
         .codes(&[
             "permission_error",
             "authentication_error",
@@ -597,15 +597,15 @@ pub(super) const RULES: &[Rule] = &[
             "token revoked",
             "access denied",
         ]),
-    Rule::new("key text", ErrorClass::Auth).any(KEY),
-    Rule::new("model", ErrorClass::ModelNotFound)
+    ErrorRule::new("key text", ErrorClass::Auth).any(KEY),
+    ErrorRule::new("model", ErrorClass::ModelNotFound)
         .codes(&["not_found_error", "model_not_found"])
         .any(MISSING_MODEL),
-    Rule::new("timed out", ErrorClass::Timeout)
+    ErrorRule::new("timed out", ErrorClass::Timeout)
         .codes(&["timeout_error"])
         .any(&["timed out", "deadline exceeded"]),
-    Rule::new("refused request", ErrorClass::Format).codes(&["invalid_request_error"]),
-    Rule::new("server", ErrorClass::Server)
+    ErrorRule::new("refused request", ErrorClass::Format).codes(&["invalid_request_error"]),
+    ErrorRule::new("server", ErrorClass::Server)
         .codes(&[
             "api_error",
             "server_error",

@@ -1,4 +1,4 @@
-//! Errors of servers that no row was written for.
+//! Errors of servers that no rule was written for.
 
 use chrono::DateTime;
 use hermes_core::model::ErrorClass::{
@@ -6,10 +6,10 @@ use hermes_core::model::ErrorClass::{
 };
 use serde_json::json;
 
-use super::{Situation, answer};
+use super::{CallContext, answer};
 
-/// A prompt that says nothing by its size.
-const SMALL: Situation = Situation {
+/// A prompt whose size explains nothing.
+const SMALL: CallContext = CallContext {
     prompt_tokens: 20_000,
     context_length: 256_000,
     answer_tokens: 0,

@@ -1,19 +1,19 @@
-//! Failures below HTTP: no answer, or a broken one.
+//! Failures below HTTP: no response, or a broken one.
 
 use hermes_core::model::ErrorClass;
 
-use super::Situation;
+use super::CallContext;
 
 /// A failure of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Transport {
-    pub kind: TransportKind,
+pub struct TransportError {
+    pub kind: TransportErrorKind,
     /// What happened, for people.
     pub message: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TransportKind {
+pub enum TransportErrorKind {
     /// Refused, no route, unknown host.
     Unreachable,
     /// The certificate was not accepted.
@@ -24,12 +24,12 @@ pub enum TransportKind {
     Broken,
     /// The request could not be built.
     Request,
-    /// What came back was not HTTP.
+    /// The response was not HTTP.
     Protocol,
 }
 
-impl Transport {
-    /// Reads an error of the HTTP client: its kind, then the causes behind it.
+impl TransportError {
+    /// Converts an error of the HTTP client: its kind, then its causes.
     pub fn of(error: &reqwest::Error) -> Self {
         let causes = causes(error);
         Self {
@@ -38,17 +38,18 @@ impl Transport {
         }
     }
 
-    pub fn class(&self, situation: &Situation) -> ErrorClass {
+    pub fn class(&self, situation: &CallContext) -> ErrorClass {
         match self.kind {
-            TransportKind::Unreachable => ErrorClass::Unreachable,
-            TransportKind::Certificate => ErrorClass::TlsCertificate,
-            // Some gateways hang up on prompts that are too large instead of saying so.
-            TransportKind::Broken if situation.fills(60) && !situation.slow_reasoner => {
+            TransportErrorKind::Unreachable => ErrorClass::Unreachable,
+            TransportErrorKind::Certificate => ErrorClass::TlsCertificate,
+            // Some gateways close the connection on prompts that are too large instead of reporting
+            // it.
+            TransportErrorKind::Broken if situation.fills(60) && !situation.slow_reasoner => {
                 ErrorClass::ContextOverflow
             }
-            TransportKind::Timeout | TransportKind::Broken => ErrorClass::Timeout,
-            TransportKind::Request => ErrorClass::Format,
-            TransportKind::Protocol => ErrorClass::BadResponse,
+            TransportErrorKind::Timeout | TransportErrorKind::Broken => ErrorClass::Timeout,
+            TransportErrorKind::Request => ErrorClass::Format,
+            TransportErrorKind::Protocol => ErrorClass::BadResponse,
         }
     }
 }
@@ -64,7 +65,7 @@ fn causes(error: &reqwest::Error) -> Vec<String> {
     texts
 }
 
-fn kind(error: &reqwest::Error, causes: &[String]) -> TransportKind {
+fn kind(error: &reqwest::Error, causes: &[String]) -> TransportErrorKind {
     let all = causes.join("\n").to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| all.contains(word));
     if io_kind(error) == Some(std::io::ErrorKind::ConnectionRefused)
@@ -77,22 +78,22 @@ fn kind(error: &reqwest::Error, causes: &[String]) -> TransportKind {
             "host unreachable",
         ])
     {
-        TransportKind::Unreachable
+        TransportErrorKind::Unreachable
     } else if says(&[
         "invalid peer certificate",
         "unknownissuer",
         "certificate",
         "ca file",
     ]) {
-        TransportKind::Certificate
+        TransportErrorKind::Certificate
     } else if error.is_timeout() || says(&["timed out"]) {
-        TransportKind::Timeout
+        TransportErrorKind::Timeout
     } else if error.is_builder() {
-        TransportKind::Request
+        TransportErrorKind::Request
     } else if says(&["invalid http", "http2 error: protocol", "invalid status"]) {
-        TransportKind::Protocol
+        TransportErrorKind::Protocol
     } else {
-        TransportKind::Broken
+        TransportErrorKind::Broken
     }
 }
 
@@ -107,7 +108,7 @@ fn io_kind(error: &reqwest::Error) -> Option<std::io::ErrorKind> {
     None
 }
 
-/// The innermost text tells most; the outer ones repeat the URL, which may hold a key.
+/// The innermost text is the most informative; outer ones repeat the URL, which may contain a key.
 fn message(causes: &[String]) -> String {
     let innermost = causes.last().map(String::as_str).unwrap_or_default();
     hermes_core::redact::secrets(innermost).into_owned()

@@ -8,10 +8,10 @@ use hermes_core::model::ErrorClass::{
     UpstreamRateLimit,
 };
 
-use super::{Situation, Verdict, answer, inline};
+use super::{CallContext, ErrorVerdict, answer, inline};
 
 /// A prompt that says nothing by its size.
-const SMALL: Situation = Situation {
+const SMALL: CallContext = CallContext {
     prompt_tokens: 9_000,
     context_length: 128_000,
     answer_tokens: 0,
@@ -19,7 +19,7 @@ const SMALL: Situation = Situation {
     slow_reasoner: false,
 };
 
-fn judge(status: u16, body: &str) -> Verdict {
+fn judge(status: u16, body: &str) -> ErrorVerdict {
     if status == 200 {
         let error = serde_json::from_str(body).unwrap();
         return inline(&error, &SMALL, DateTime::UNIX_EPOCH);

@@ -1,27 +1,27 @@
-//! How much of an answer is taken: an endless one must end.
+//! Limits on the size of an answer, so that an endless one ends.
 
 use hermes_core::model::ModelEvent;
 
-/// Text, thoughts and arguments of one answer. The longest that any model gives is a tenth of it.
+/// Text, reasoning and arguments of one answer. The longest of any model is a tenth of this.
 pub(super) const MAX_CONTENT: usize = 8 << 20;
-/// What may arrive without content: keep-alives, signatures, fields that are not known here.
-const MAX_SILENT: usize = if cfg!(test) { 4 << 20 } else { 32 << 20 };
-/// Bytes on the wire for one byte of content: one letter per event, with everything around it.
-const WRAPPING: usize = 1_000;
-/// Everything on the wire together: signatures and details are kept as well, and the longest answers
-/// of real models come in half of it, one token per event.
+/// Data without content: keep-alives, signatures, unknown fields.
+const MAX_WITHOUT_CONTENT: usize = if cfg!(test) { 4 << 20 } else { 32 << 20 };
+/// Bytes on the wire per byte of content: one letter per event, with all overhead.
+const MAX_OVERHEAD: usize = 1_000;
+/// Total bytes received: signatures and details are kept as well, and the longest answers of real
+/// models need half of it, with one token per event.
 const MAX_RECEIVED: usize = if cfg!(test) { 12 << 20 } else { 128 << 20 };
-/// What a call counts beside its arguments: a slot is kept for it.
+/// Added for each call, because a slot is kept for it.
 const PER_CALL: usize = 1_000;
 
-/// Counts an answer while it arrives.
+/// Measures an answer while it arrives.
 #[derive(Debug, Default)]
-pub(super) struct Bound {
+pub(super) struct AnswerBound {
     received: usize,
     content: usize,
 }
 
-impl Bound {
+impl AnswerBound {
     pub(super) fn receive(&mut self, bytes: usize) {
         self.received = self.received.saturating_add(bytes);
     }
@@ -36,7 +36,7 @@ impl Bound {
         self.content = self.content.saturating_add(sizes.sum());
     }
 
-    /// Why the answer is not read on.
+    /// Why reading the answer is stopped.
     pub(super) fn exceeded(&self) -> Option<String> {
         if self.content > MAX_CONTENT {
             return Some(format!(
@@ -44,7 +44,7 @@ impl Bound {
                 MAX_CONTENT >> 20
             ));
         }
-        let silent = MAX_SILENT.saturating_add(self.content.saturating_mul(WRAPPING));
+        let silent = MAX_WITHOUT_CONTENT.saturating_add(self.content.saturating_mul(MAX_OVERHEAD));
         let silent = silent.min(MAX_RECEIVED);
         (self.received > silent).then(|| {
             format!(

@@ -1,4 +1,4 @@
-//! Inline images, made as small as an endpoint wants them.
+//! Inline images, shrunk to what an endpoint accepts.
 
 use std::borrow::Cow;
 use std::io::Cursor;
@@ -16,19 +16,19 @@ use sha2::{Digest, Sha256};
 
 use crate::optional::{FieldChange, FieldRule, FieldRules, IMAGE_BYTES, IMAGE_SIDE};
 
-/// Where nothing is stated, images get half as large with each refusal, but never smaller.
-const SMALLEST: u64 = 64 * 1024;
-/// The side that providers allow when there are many images.
+/// If no limit is stated, images are halved with each refusal, but not below this.
+const MIN_IMAGE_BYTES: u64 = 64 * 1024;
+/// The side length that providers allow with many images.
 const USUAL_SIDE: u64 = 2_000;
-/// What an image may unpack to.
+/// Maximum decoded size of an image.
 const MAX_PIXELS_BYTES: u64 = 256 << 20;
-/// Shrunk images that are kept: the same bytes go out with every call of a conversation.
-const KEPT: usize = 16;
-/// Stands for an image that cannot be made small enough.
+/// Number of cached shrunk images: the same bytes are sent with every call of a conversation.
+const MAX_CACHED: usize = 16;
+/// Replaces an image that cannot be made small enough.
 const LEFT_OUT: &str =
     "[image left out: it is too large for this model and cannot be made smaller]";
 
-/// The largest inline image that goes out.
+/// The largest inline image that is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ImageLimit {
     /// Length of the `data:` address.
@@ -47,7 +47,7 @@ impl ImageLimit {
     }
 }
 
-/// The request with its inline images within the limit. Only messages that change are copied.
+/// The request with its inline images within the limit. Only changed messages are copied.
 pub(super) fn fit(request: &ModelRequest, limit: Option<ImageLimit>) -> Cow<'_, ModelRequest> {
     let Some(limit) = limit else {
         return Cow::Borrowed(request);
@@ -87,12 +87,12 @@ fn fit_content(content: &Content, limit: ImageLimit) -> Option<Content> {
         .map(|part| match part {
             Part::Image { image_url, .. } if image_url.url.starts_with("data:") => {
                 match shrunk(&image_url.url, limit) {
-                    Fitted::AsItIs => part.clone(),
-                    Fitted::Smaller(url) => {
+                    FitResult::AsItIs => part.clone(),
+                    FitResult::Smaller(url) => {
                         changed = true;
                         Part::image(url.to_string())
                     }
-                    Fitted::Never => {
+                    FitResult::Never => {
                         changed = true;
                         Part::text(LEFT_OUT)
                     }
@@ -105,24 +105,24 @@ fn fit_content(content: &Content, limit: ImageLimit) -> Option<Content> {
 }
 
 #[derive(Clone)]
-enum Fitted {
+enum FitResult {
     AsItIs,
     Smaller(Arc<str>),
     Never,
 }
 
-struct Kept {
+struct ShrunkImage {
     image: [u8; 32],
     limit: ImageLimit,
-    fitted: Fitted,
+    fitted: FitResult,
 }
 
-static SHRUNK: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+static SHRUNK: Mutex<Vec<ShrunkImage>> = Mutex::new(Vec::new());
 
-fn shrunk(url: &str, limit: ImageLimit) -> Fitted {
+fn shrunk(url: &str, limit: ImageLimit) -> FitResult {
     let short = limit.bytes.is_none_or(|bytes| url.len() as u64 <= bytes);
     if short && limit.side.is_none() {
-        return Fitted::AsItIs;
+        return FitResult::AsItIs;
     }
     let image: [u8; 32] = Sha256::digest(url).into();
     let kept = || SHRUNK.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,12 +133,16 @@ fn shrunk(url: &str, limit: ImageLimit) -> Fitted {
     if let Some(known) = known {
         return known;
     }
-    let fitted = shrink(url, limit).unwrap_or(if short { Fitted::AsItIs } else { Fitted::Never });
+    let fitted = shrink(url, limit).unwrap_or(if short {
+        FitResult::AsItIs
+    } else {
+        FitResult::Never
+    });
     let mut kept = kept();
-    kept.truncate(KEPT - 1);
+    kept.truncate(MAX_CACHED - 1);
     kept.insert(
         0,
-        Kept {
+        ShrunkImage {
             image,
             limit,
             fitted: fitted.clone(),
@@ -147,8 +151,8 @@ fn shrunk(url: &str, limit: ImageLimit) -> Fitted {
     fitted
 }
 
-/// `None`: the image cannot be read, or not be made small enough.
-fn shrink(url: &str, limit: ImageLimit) -> Option<Fitted> {
+/// `None`: the image cannot be decoded or made small enough.
+fn shrink(url: &str, limit: ImageLimit) -> Option<FitResult> {
     let (_, data) = url.split_once(";base64,")?;
     let bytes = STANDARD.decode(data.trim()).ok()?;
     let mut reader = ImageReader::new(Cursor::new(bytes.as_slice()))
@@ -161,7 +165,7 @@ fn shrink(url: &str, limit: ImageLimit) -> Option<Fitted> {
     let side = u32::try_from(limit.side.unwrap_or(u64::from(u32::MAX))).unwrap_or(u32::MAX);
     let short = limit.bytes.is_none_or(|bytes| url.len() as u64 <= bytes);
     if image.width().max(image.height()) <= side && short {
-        return Some(Fitted::AsItIs);
+        return Some(FitResult::AsItIs);
     }
     if image.width().max(image.height()) > side {
         image = image.resize(side.max(1), side.max(1), FilterType::Triangle);
@@ -170,7 +174,7 @@ fn shrink(url: &str, limit: ImageLimit) -> Option<Fitted> {
         for quality in [85, 60] {
             let url = jpeg(&image, quality)?;
             if limit.bytes.is_none_or(|bytes| url.len() as u64 <= bytes) {
-                return Some(Fitted::Smaller(url.into()));
+                return Some(FitResult::Smaller(url.into()));
             }
         }
         let (width, height) = (image.width() * 7 / 10, image.height() * 7 / 10);
@@ -197,7 +201,7 @@ static SIZE: LazyLock<Option<Regex>> =
 static SIDE: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(\d[\d,_]*) ?(?:pixels|px)\b").ok());
 
-/// The rules that make the images of a refused call smaller. Empty: they are small already.
+/// The rules that shrink the images of a refused call. Empty: they are already small.
 pub(super) fn smaller(
     text: &str,
     request: &ModelRequest,
@@ -237,11 +241,11 @@ pub(super) fn smaller(
                 .filter_map(|found| size(&found))
                 .min()
         })
-        // Some count the address, some the picture in it; a little less fits both.
+        // Some measure the data URL, some the decoded image; slightly less fits both.
         .map(|bytes| bytes / 20 * 19)
         .filter(|bytes| *bytes < largest);
     let limit = stated.unwrap_or(largest / 2);
-    if limit < SMALLEST {
+    if limit < MIN_IMAGE_BYTES {
         return Vec::new();
     }
     rule(IMAGE_BYTES, limit)

@@ -1,4 +1,4 @@
-//! One call as a stream of events, with a limit on each phase.
+//! One call as a stream of events, with a timeout for each phase.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -14,53 +14,53 @@ use reqwest::header::HeaderMap;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Shared;
-use super::bound::Bound;
+use super::ClientShared;
+use super::bound::AnswerBound;
 use super::timeouts::PhaseTimeouts;
-use super::wire::Answer;
-use crate::classify::{self, Situation, Transport, Verdict};
-use crate::codec::{AnswerReader, Encoded, WireFault};
+use super::wire::HttpAnswer;
+use crate::classify::{self, CallContext, ErrorVerdict, TransportError};
+use crate::codec::{AnswerReader, EncodedRequest, WireFault};
 use crate::optional::{self, FieldRules, FormatDemand};
 
-/// How often a call gives way to refused fields. Each refusal must name another one.
-const MAX_CONCESSIONS: u32 = 6;
+/// How often a call adapts to refused fields. Each refusal must name another one.
+const MAX_ADAPTATIONS: u32 = 6;
 
-/// Most of an error answer that is read.
+/// Maximum bytes of an error body that are read.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
 
 /// How long the connection of a complete answer may take to end. Waiting for it lets the next call
 /// use the connection again; a server that never closes it must not hold up the answer.
 const CLOSING_TIME: Duration = Duration::from_millis(250);
 
-/// How long the rest of an error answer may take.
+/// How long the rest of an error body may take.
 const ERROR_BODY_TIME: Duration = Duration::from_secs(10);
 
-type Body = BoxStream<'static, Result<Bytes, Transport>>;
-type Item = Result<ModelEvent, ModelError>;
+type ByteStream = BoxStream<'static, Result<Bytes, TransportError>>;
+type EventResult = Result<ModelEvent, ModelError>;
 
 pub(super) fn start(
-    shared: Arc<Shared>,
-    other: Option<Arc<Shared>>,
+    shared: Arc<ClientShared>,
+    other: Option<Arc<ClientShared>>,
     request: ModelRequest,
     cancel: CancellationToken,
 ) -> ModelStream {
-    let call = Call {
+    let call = StreamingCall {
         known: shared.known_rules(),
-        frame: Frame {
+        frame: CallFrame {
             situation: shared.situation(&request),
             shared,
             cancel,
         },
         request: Box::new(request),
         tried: FieldRules::default(),
-        concessions: 0,
+        adaptations: 0,
         other,
         first: None,
         sent: None,
         ready: VecDeque::new(),
         content: false,
-        bound: Bound::default(),
-        phase: Phase::Idle,
+        bound: AnswerBound::default(),
+        phase: CallPhase::Idle,
     };
     Box::pin(stream::unfold(call, |mut call| async move {
         let item = call.next().await?;
@@ -68,84 +68,84 @@ pub(super) fn start(
     }))
 }
 
-struct Call {
-    frame: Frame,
+struct StreamingCall {
+    frame: CallFrame,
     request: Box<ModelRequest>,
     /// What was known of the endpoint before this call.
     known: FieldRules,
-    /// What this call tries after refusals; kept once it succeeds.
+    /// What this call tries after refusals; kept if it succeeds.
     tried: FieldRules,
-    concessions: u32,
-    /// The same model in another format, until it is tried.
-    other: Option<Arc<Shared>>,
-    /// What the first format was refused with, while the other is tried.
+    adaptations: u32,
+    /// The same model in another wire format, until it is tried.
+    other: Option<Arc<ClientShared>>,
+    /// The refusal of the first format, while the other is tried.
     first: Option<Box<FirstFormat>>,
-    /// The request that went out last.
-    sent: Option<Encoded>,
-    ready: VecDeque<Item>,
-    /// Text, reasoning or a call was handed out.
+    /// The last request sent.
+    sent: Option<EncodedRequest>,
+    ready: VecDeque<EventResult>,
+    /// Text, reasoning or a call was emitted.
     content: bool,
-    bound: Bound,
-    phase: Phase,
+    bound: AnswerBound,
+    phase: CallPhase,
 }
 
-/// A format that was refused, and all that is needed to come back to it.
+/// A refused format, with everything needed to return to it.
 struct FirstFormat {
-    shared: Arc<Shared>,
+    shared: Arc<ClientShared>,
     known: FieldRules,
     tried: FieldRules,
-    sent: Option<Encoded>,
-    verdict: Verdict,
+    sent: Option<EncodedRequest>,
+    verdict: ErrorVerdict,
     status: Option<u16>,
 }
 
-enum Phase {
+enum CallPhase {
     Idle,
-    Reading(Box<Reading>),
+    Reading(Box<ReadState>),
     Over,
 }
 
-struct Reading {
-    body: Body,
+struct ReadState {
+    body: ByteStream,
     reader: AnswerReader,
     limits: PhaseTimeouts,
-    /// When the whole call must be over.
+    /// Deadline of the whole call.
     end: Instant,
-    /// When the first byte must be there; `None`: it is.
+    /// Deadline of the first byte; `None` once it arrived.
     first_byte: Option<Instant>,
 }
 
-/// What stays the same during a call.
-struct Frame {
-    shared: Arc<Shared>,
+/// State that is constant during a call.
+struct CallFrame {
+    shared: Arc<ClientShared>,
     cancel: CancellationToken,
-    situation: Situation,
+    situation: CallContext,
 }
 
-/// Why a wait ended without its result.
-enum Stop {
+/// Why a wait ended without a result.
+enum WaitEnd {
     Cancelled,
-    Late,
+    TimedOut,
 }
 
-impl Call {
-    async fn next(&mut self) -> Option<Item> {
+impl StreamingCall {
+    async fn next(&mut self) -> Option<EventResult> {
         loop {
-            if self.frame.cancel.is_cancelled() && !matches!(self.phase, Phase::Over) {
+            if self.frame.cancel.is_cancelled() && !matches!(self.phase, CallPhase::Over) {
                 self.fail(self.frame.cancelled());
             }
             if let Some(item) = self.ready.pop_front() {
                 return Some(item);
             }
-            match std::mem::replace(&mut self.phase, Phase::Over) {
-                Phase::Over => return None,
-                Phase::Idle => self.send().await,
-                Phase::Reading(reading) => self.read(reading).await,
+            match std::mem::replace(&mut self.phase, CallPhase::Over) {
+                CallPhase::Over => return None,
+                CallPhase::Idle => self.send().await,
+                CallPhase::Reading(reading) => self.read(reading).await,
             }
         }
     }
 
-    /// Sends the request, as the endpoint is known to take it.
+    /// Sends the request, adapted to the endpoint.
     async fn send(&mut self) {
         let mut rules = self.known.clone();
         rules.extend(&self.tried);
@@ -155,7 +155,7 @@ impl Call {
             .timeouts
             .for_prompt(self.frame.situation.prompt_tokens);
         if rules.drops("stream") {
-            // The answer then comes in one piece, when it is complete.
+            // The answer then arrives in one piece, when it is complete.
             limits.first_byte = limits.total;
             limits.idle = limits.total;
         }
@@ -166,17 +166,17 @@ impl Call {
         let opened = self.frame.open(&self.request, &encoded, limits).await;
         self.sent = Some(encoded);
         match opened {
-            Ok(reading) => self.phase = Phase::Reading(Box::new(reading)),
-            Err(Refused::Final(error)) => self.fail(*error),
-            Err(Refused::Judged(verdict, status)) => self.refused(*verdict, status),
+            Ok(reading) => self.phase = CallPhase::Reading(Box::new(reading)),
+            Err(OpenFailure::Final(error)) => self.fail(*error),
+            Err(OpenFailure::Judged(verdict, status)) => self.refused(*verdict, status),
         }
     }
 
-    /// The endpoint refused the call: gives way where it names a field that is not needed, and
-    /// changes the format where it asks for another.
-    fn refused(&mut self, verdict: Verdict, status: Option<u16>) {
+    /// The endpoint refused the call: adapts if it names a field that is not needed, and changes
+    /// the format if it asks for another.
+    fn refused(&mut self, verdict: ErrorVerdict, status: Option<u16>) {
         let shared = &self.frame.shared;
-        if self.content || self.concessions >= MAX_CONCESSIONS {
+        if self.content || self.adaptations >= MAX_ADAPTATIONS {
             let error = shared.judged(verdict, status);
             return self.fail(error);
         }
@@ -186,12 +186,12 @@ impl Call {
             .take_if(|_| asked == Some(FormatDemand::Outright));
         if let Some(other) = other {
             self.change_format(other, verdict, status);
-        } else if self.gives_way(&verdict) {
+        } else if self.adapt_to_refusal(&verdict) {
             self.send_again();
         } else if let Some(other) = self.other.take_if(|_| asked.is_some()) {
             self.change_format(other, verdict, status);
         } else if let Some(first) = self.first.take_if(|_| is_about_the_request(&verdict)) {
-            // Neither format helped. What was said to the first one counts.
+            // Neither format worked. The first refusal is reported.
             let FirstFormat {
                 shared,
                 known,
@@ -210,12 +210,17 @@ impl Call {
     }
 
     fn send_again(&mut self) {
-        self.concessions += 1;
+        self.adaptations += 1;
         self.ready.clear();
-        self.phase = Phase::Idle;
+        self.phase = CallPhase::Idle;
     }
 
-    fn change_format(&mut self, other: Arc<Shared>, verdict: Verdict, status: Option<u16>) {
+    fn change_format(
+        &mut self,
+        other: Arc<ClientShared>,
+        verdict: ErrorVerdict,
+        status: Option<u16>,
+    ) {
         tracing::info!(
             model = other.route.model,
             said = verdict.message,
@@ -234,7 +239,7 @@ impl Call {
         self.send_again();
     }
 
-    fn gives_way(&mut self, verdict: &Verdict) -> bool {
+    fn adapt_to_refusal(&mut self, verdict: &ErrorVerdict) -> bool {
         let Some(sent) = &self.sent else {
             return false;
         };
@@ -255,7 +260,7 @@ impl Call {
                 .any(|old| *old == rule)
         {
             vec![rule]
-        } else if let Some(error) = verdict.about_a_field(images) {
+        } else if let Some(error) = verdict.field_complaint(images) {
             optional::refused(&error, sent, &self.frame.shared.quirks.set_by_person)
         } else {
             Vec::new()
@@ -274,17 +279,18 @@ impl Call {
         changed
     }
 
-    /// Ends the call with an error. What was ready but not taken is dropped when cancelled.
+    /// Ends the call with an error. Events that were ready but not taken are dropped when
+    /// cancelled.
     fn fail(&mut self, error: ModelError) {
         if error.class == ErrorClass::Cancelled {
             self.ready.clear();
         }
-        self.phase = Phase::Over;
+        self.phase = CallPhase::Over;
         self.ready.push_back(Err(error));
     }
 
     /// Reads the next piece of the answer.
-    async fn read(&mut self, mut reading: Box<Reading>) {
+    async fn read(&mut self, mut reading: Box<ReadState>) {
         let patience = if reading.reader.is_complete() {
             CLOSING_TIME
         } else {
@@ -299,13 +305,13 @@ impl Call {
             .await
         {
             Ok(piece) => piece,
-            Err(Stop::Cancelled) => return self.fail(self.frame.cancelled()),
-            Err(Stop::Late) => return self.silence(*reading),
+            Err(WaitEnd::Cancelled) => return self.fail(self.frame.cancelled()),
+            Err(WaitEnd::TimedOut) => return self.silence(*reading),
         };
         match piece {
             Some(Ok(bytes)) => {
                 if bytes.is_empty() {
-                    self.phase = Phase::Reading(reading);
+                    self.phase = CallPhase::Reading(reading);
                     return;
                 }
                 if reading.first_byte.take().is_some() {
@@ -316,13 +322,13 @@ impl Call {
                 let read = reading.reader.push(&bytes, &mut events);
                 self.bound.count(&events);
                 if let Some(why) = self.bound.exceeded() {
-                    // Asking again would get the same.
+                    // A retry would get the same.
                     tracing::warn!(why, "an answer was stopped");
                     return self.fail(self.frame.shared.error(ErrorClass::Format, why));
                 }
                 self.take(events);
                 match read {
-                    Ok(()) => self.phase = Phase::Reading(reading),
+                    Ok(()) => self.phase = CallPhase::Reading(reading),
                     Err(fault) => self.fault(fault),
                 }
             }
@@ -341,8 +347,8 @@ impl Call {
         }
     }
 
-    /// Nothing came in time. What was said so far stands, as an answer that was cut.
-    fn silence(&mut self, reading: Reading) {
+    /// Timeout while reading. What arrived so far is reported as a truncated answer.
+    fn silence(&mut self, reading: ReadState) {
         let limits = reading.limits;
         if reading.reader.is_complete() {
             self.end(reading.reader);
@@ -361,7 +367,7 @@ impl Call {
         }
     }
 
-    /// The answer is over.
+    /// The answer is complete.
     fn end(&mut self, reader: AnswerReader) {
         let mut events = Vec::new();
         let read = reader.finish(&mut events);
@@ -387,7 +393,7 @@ impl Call {
             && let Some(first) = self.first.take()
         {
             let (refused, used) = (first.shared.route.format, self.frame.shared.route.format);
-            first.shared.learn(&FieldRules::of_format(refused, used));
+            first.shared.learn(&FieldRules::for_format(refused, used));
         }
         if !self.tried.is_empty() && events.iter().any(is_progress) {
             let rules = std::mem::take(&mut self.tried);
@@ -414,7 +420,7 @@ impl Call {
     }
 }
 
-impl Frame {
+impl CallFrame {
     fn cancelled(&self) -> ModelError {
         self.shared
             .error(ErrorClass::Cancelled, "the call was cancelled".to_owned())
@@ -425,22 +431,22 @@ impl Frame {
         self.shared.error(ErrorClass::Timeout, message)
     }
 
-    async fn guard<F: Future>(&self, deadline: Instant, future: F) -> Result<F::Output, Stop> {
+    async fn guard<F: Future>(&self, deadline: Instant, future: F) -> Result<F::Output, WaitEnd> {
         tokio::select! {
             biased;
-            () = self.cancel.cancelled() => Err(Stop::Cancelled),
+            () = self.cancel.cancelled() => Err(WaitEnd::Cancelled),
             output = future => Ok(output),
-            () = tokio::time::sleep_until(deadline) => Err(Stop::Late),
+            () = tokio::time::sleep_until(deadline) => Err(WaitEnd::TimedOut),
         }
     }
 
-    /// Sends the request and reads the head of the answer.
+    /// Sends the request and reads the response head.
     async fn open(
         &self,
         request: &ModelRequest,
-        encoded: &Encoded,
+        encoded: &EncodedRequest,
         limits: PhaseTimeouts,
-    ) -> Result<Reading, Refused> {
+    ) -> Result<ReadState, OpenFailure> {
         let outgoing = self.shared.outgoing(encoded)?;
         let start = Instant::now();
         let end = start + limits.total;
@@ -449,21 +455,21 @@ impl Frame {
         let answer = match self.guard(first_byte.min(end), sending).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(failure)) => return Err(self.shared.broken(&failure, &self.situation).into()),
-            Err(Stop::Cancelled) => return Err(self.cancelled().into()),
-            Err(Stop::Late) => return Err(self.late("no answer", limits.first_byte).into()),
+            Err(WaitEnd::Cancelled) => return Err(self.cancelled().into()),
+            Err(WaitEnd::TimedOut) => return Err(self.late("no answer", limits.first_byte).into()),
         };
         if !(200..300).contains(&answer.status) {
             return Err(self.refused(answer).await);
         }
         if header(&answer.headers, "content-type").is_some_and(|kind| kind.starts_with("text/html"))
         {
-            // A portal or the wrong address: asking again would get the same page.
+            // A portal or a wrong address: a retry would get the same page.
             let message = "the answer is a web page, not a model's; is the base URL right, and is \
                            the network open?";
             let error = self.shared.error(ErrorClass::Format, message.to_owned());
             return Err(error.into());
         }
-        Ok(Reading {
+        Ok(ReadState {
             body: answer.body,
             reader: self.shared.reader(request),
             limits,
@@ -472,8 +478,8 @@ impl Frame {
         })
     }
 
-    /// The error that an answer without success means.
-    async fn refused(&self, mut answer: Answer) -> Refused {
+    /// The error of an unsuccessful response.
+    async fn refused(&self, mut answer: HttpAnswer) -> OpenFailure {
         let status = answer.status;
         if (300..400).contains(&status) {
             let target = header(&answer.headers, "location").unwrap_or_default();
@@ -488,11 +494,11 @@ impl Frame {
         let mut body = Vec::new();
         let deadline = Instant::now() + ERROR_BODY_TIME;
         while body.len() < MAX_ERROR_BYTES {
-            // What has arrived must do when the rest does not come.
+            // If the rest does not arrive, what has arrived must do.
             match self.guard(deadline, answer.body.next()).await {
                 Ok(Some(Ok(chunk))) => body.extend_from_slice(&chunk),
-                Err(Stop::Cancelled) => return self.cancelled().into(),
-                Ok(Some(Err(_)) | None) | Err(Stop::Late) => break,
+                Err(WaitEnd::Cancelled) => return self.cancelled().into(),
+                Ok(Some(Err(_)) | None) | Err(WaitEnd::TimedOut) => break,
             }
         }
         body.truncate(MAX_ERROR_BYTES);
@@ -500,26 +506,26 @@ impl Frame {
         let now = self.shared.clock.now();
         let verdict = classify::answer(Some(status), &headers, &body, &self.situation, now);
         tracing::debug!(status, rule = verdict.rule, "the provider refused the call");
-        Refused::Judged(Box::new(verdict), Some(status))
+        OpenFailure::Judged(Box::new(verdict), Some(status))
     }
 }
 
 /// Why no answer began.
-enum Refused {
-    /// Nothing about the request can help.
+enum OpenFailure {
+    /// No change of the request can help.
     Final(Box<ModelError>),
-    /// The provider answered with an error, and its status.
-    Judged(Box<Verdict>, Option<u16>),
+    /// The provider responded with an error, with its status.
+    Judged(Box<ErrorVerdict>, Option<u16>),
 }
 
-impl From<ModelError> for Refused {
+impl From<ModelError> for OpenFailure {
     fn from(error: ModelError) -> Self {
         Self::Final(Box::new(error))
     }
 }
 
 /// Whether the request as such was refused, not the account, the load or the content.
-fn is_about_the_request(verdict: &Verdict) -> bool {
+fn is_about_the_request(verdict: &ErrorVerdict) -> bool {
     matches!(
         verdict.class,
         ErrorClass::Format | ErrorClass::Unknown | ErrorClass::ModelNotFound

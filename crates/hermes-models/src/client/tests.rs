@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::wire::{Answer, Outgoing, Wire};
+use super::wire::{HttpAnswer, HttpTransport, OutgoingRequest};
 use super::{ClientParts, HttpModelClient, PhaseTimeouts};
-use crate::classify::{Transport, TransportKind};
+use crate::classify::{TransportError, TransportErrorKind};
 use crate::codec::samples::Sample;
 
 /// What happens on the wire, in order.
@@ -38,7 +38,7 @@ struct FakeWire {
     status: u16,
     acts: Vec<Act>,
     taken: Arc<AtomicUsize>,
-    seen: Arc<Mutex<Option<Outgoing>>>,
+    seen: Arc<Mutex<Option<OutgoingRequest>>>,
     /// Lives as long as the answer is held.
     alive: Arc<()>,
 }
@@ -56,8 +56,11 @@ impl FakeWire {
     }
 }
 
-impl Wire for FakeWire {
-    fn send(&self, request: Outgoing) -> BoxFuture<'static, Result<Answer, Transport>> {
+impl HttpTransport for FakeWire {
+    fn send(
+        &self,
+        request: OutgoingRequest,
+    ) -> BoxFuture<'static, Result<HttpAnswer, TransportError>> {
         *self.seen.lock().unwrap() = Some(request);
         let (head_after, status) = (self.head_after, self.status);
         let taken = Arc::clone(&self.taken);
@@ -77,8 +80,8 @@ impl Wire for FakeWire {
                         Act::Silence => std::future::pending().await,
                         Act::Bytes(text) => Ok(Bytes::from(text)),
                         Act::Shared(bytes) => Ok(bytes),
-                        Act::Break => Err(Transport {
-                            kind: TransportKind::Broken,
+                        Act::Break => Err(TransportError {
+                            kind: TransportErrorKind::Broken,
                             message: "connection reset".into(),
                         }),
                     };
@@ -88,7 +91,7 @@ impl Wire for FakeWire {
         );
         async move {
             tokio::time::sleep(Duration::from_secs(head_after)).await;
-            Ok(Answer {
+            Ok(HttpAnswer {
                 status,
                 headers: HeaderMap::new(),
                 body: body.boxed(),
@@ -124,7 +127,7 @@ fn client(sample: &Sample, wire: FakeWire) -> HttpModelClient {
         fields: Arc::default(),
         windows: None,
     };
-    let wire: Arc<dyn Wire> = Arc::new(wire);
+    let wire: Arc<dyn HttpTransport> = Arc::new(wire);
     HttpModelClient::with_wire(parts, &wire)
 }
 

@@ -1,11 +1,11 @@
-//! How long each phase of a call may take.
+//! Timeouts for each phase of a call.
 
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
 /// Limits per phase of a call. Connecting is limited by the HTTP client
-/// ([`crate::http::HttpSettings::connect_timeout`]): connections outlive calls.
+/// ([`hermes_http::HttpSettings::connect_timeout`]): connections outlive calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhaseTimeouts {
     /// From the start until the first byte of the answer.
@@ -18,8 +18,8 @@ pub struct PhaseTimeouts {
     pub fixed: bool,
 }
 
-/// Models that think long before they speak, and how long silence is normal for them. The name
-/// must match from its start, up to a separator.
+/// Models that reason for a long time before they answer, and how long silence is normal for them.
+/// The name must match from its start, up to a separator.
 const SLOW: &[(&str, u64)] = &[
     ("nemotron-3-nano", 300),
     ("nemotron-3", 600),
@@ -39,7 +39,8 @@ const SLOW: &[(&str, u64)] = &[
 ];
 
 impl PhaseTimeouts {
-    /// Defaults for a model. Local servers load models and read prompts slowly: they get time.
+    /// Defaults for a model. Local servers load models and process prompts slowly, so they get more
+    /// time.
     pub fn for_model(local: bool, model: &str) -> Self {
         if local {
             let total = 120 * MINUTE;

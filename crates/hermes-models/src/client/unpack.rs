@@ -1,4 +1,4 @@
-//! Answers that come compressed although nobody asked for that: some proxies do it anyway.
+//! Responses that are compressed although that was not requested: some proxies do it anyway.
 
 use std::io::Write as _;
 
@@ -7,36 +7,36 @@ use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 
-use crate::classify::{Transport, TransportKind};
+use crate::classify::{TransportError, TransportErrorKind};
 
-type Chunks = BoxStream<'static, Result<Bytes, Transport>>;
+type ChunkStream = BoxStream<'static, Result<Bytes, TransportError>>;
 
-/// Packed bytes that are unpacked at a time.
+/// Compressed bytes that are decompressed at a time.
 const PIECE: usize = 4 * 1024;
 
-/// The first bytes of anything gzip.
+/// Magic bytes of gzip.
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
 enum Unpacker {
-    /// Nothing came yet.
+    /// Nothing arrived yet.
     Unknown,
     Plain,
     Gzip(MultiGzDecoder<Vec<u8>>),
-    /// Said to be deflate, with or without its header.
+    /// Declared as deflate, with or without its header.
     Deflate,
     Zlib(ZlibDecoder<Vec<u8>>),
     Bare(DeflateDecoder<Vec<u8>>),
 }
 
-/// The body in plain, whatever `encoding` it came in.
-pub(super) fn unpacked(body: Chunks, encoding: Option<&str>) -> Chunks {
+/// The decoded body, for any `encoding`.
+pub(super) fn unpacked(body: ChunkStream, encoding: Option<&str>) -> ChunkStream {
     let unpacker = match encoding
         .map(str::trim)
         .map(str::to_ascii_lowercase)
         .as_deref()
     {
         Some("deflate") => Unpacker::Deflate,
-        // gzip shows by its first bytes, with or without the header.
+        // gzip is recognised by its first bytes, with or without the header.
         Some("gzip" | "x-gzip" | "" | "identity") | None => Unpacker::Unknown,
         Some(other) => {
             let message = format!(
@@ -54,8 +54,8 @@ pub(super) fn unpacked(body: Chunks, encoding: Option<&str>) -> Chunks {
                 failed => return Some((failed, None)),
             };
         }
-        // In small pieces: one packed byte can stand for a thousand, and the reader checks its bounds
-        // between pieces.
+        // In small pieces: one compressed byte can expand to a thousand, and the reader checks its
+        // limits between pieces.
         let piece = if matches!(unpacker, Unpacker::Plain) {
             std::mem::take(&mut rest)
         } else {
@@ -75,7 +75,7 @@ pub(super) fn unpacked(body: Chunks, encoding: Option<&str>) -> Chunks {
 impl Unpacker {
     fn take(&mut self, chunk: Bytes) -> std::io::Result<Bytes> {
         if matches!(self, Self::Unknown) && !chunk.is_empty() {
-            // The header may be missing, or be left over from a proxy that unpacked.
+            // The header may be missing, or be left over from a proxy that decompressed.
             *self = if chunk.starts_with(GZIP) {
                 Self::Gzip(MultiGzDecoder::new(Vec::new()))
             } else {
@@ -110,9 +110,9 @@ impl Unpacker {
     }
 }
 
-fn broken(message: String) -> Transport {
-    Transport {
-        kind: TransportKind::Protocol,
+fn broken(message: String) -> TransportError {
+    TransportError {
+        kind: TransportErrorKind::Protocol,
         message,
     }
 }
@@ -129,8 +129,8 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    async fn read(bytes: &[u8], encoding: Option<&str>) -> Result<String, Transport> {
-        let chunks: Vec<Result<Bytes, Transport>> = bytes
+    async fn read(bytes: &[u8], encoding: Option<&str>) -> Result<String, TransportError> {
+        let chunks: Vec<Result<Bytes, TransportError>> = bytes
             .chunks(7)
             .map(|chunk| Ok(Bytes::copy_from_slice(chunk)))
             .collect();

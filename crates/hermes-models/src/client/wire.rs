@@ -1,4 +1,4 @@
-//! What the client needs of HTTP, so that tests can stand in for it under virtual time.
+//! The HTTP operations that the client needs, replaceable in tests with virtual time.
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -6,35 +6,41 @@ use futures_util::stream::BoxStream;
 use hermes_core::BoxFuture;
 use reqwest::header::HeaderMap;
 
-use crate::classify::Transport;
+use crate::classify::TransportError;
 
-pub(super) struct Outgoing {
+pub(super) struct OutgoingRequest {
     pub(super) url: String,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
 
-pub(super) struct Answer {
+pub(super) struct HttpAnswer {
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
-    pub(super) body: BoxStream<'static, Result<Bytes, Transport>>,
+    pub(super) body: BoxStream<'static, Result<Bytes, TransportError>>,
 }
 
-pub(super) trait Wire: Send + Sync {
-    /// Sends the request and waits for the head of the answer.
-    fn send(&self, request: Outgoing) -> BoxFuture<'static, Result<Answer, Transport>>;
+pub(super) trait HttpTransport: Send + Sync {
+    /// Sends the request and waits for the response head.
+    fn send(
+        &self,
+        request: OutgoingRequest,
+    ) -> BoxFuture<'static, Result<HttpAnswer, TransportError>>;
 }
 
-impl Wire for reqwest::Client {
-    fn send(&self, request: Outgoing) -> BoxFuture<'static, Result<Answer, Transport>> {
+impl HttpTransport for reqwest::Client {
+    fn send(
+        &self,
+        request: OutgoingRequest,
+    ) -> BoxFuture<'static, Result<HttpAnswer, TransportError>> {
         let sending = self
             .post(request.url)
             .headers(request.headers)
             .body(request.body)
             .send();
         Box::pin(async move {
-            let response = sending.await.map_err(|error| Transport::of(&error))?;
-            Ok(Answer {
+            let response = sending.await.map_err(|error| TransportError::of(&error))?;
+            Ok(HttpAnswer {
                 status: response.status().as_u16(),
                 headers: response.headers().clone(),
                 body: body(response),
@@ -43,7 +49,7 @@ impl Wire for reqwest::Client {
     }
 }
 
-fn body(response: reqwest::Response) -> BoxStream<'static, Result<Bytes, Transport>> {
+fn body(response: reqwest::Response) -> BoxStream<'static, Result<Bytes, TransportError>> {
     let encoding = response
         .headers()
         .get(reqwest::header::CONTENT_ENCODING)
@@ -51,7 +57,7 @@ fn body(response: reqwest::Response) -> BoxStream<'static, Result<Bytes, Transpo
         .map(str::to_owned);
     let chunks = response
         .bytes_stream()
-        .map(|chunk| chunk.map_err(|error| Transport::of(&error)))
+        .map(|chunk| chunk.map_err(|error| TransportError::of(&error)))
         .boxed();
     super::unpack::unpacked(chunks, encoding.as_deref())
 }

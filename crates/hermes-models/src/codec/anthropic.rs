@@ -8,5 +8,5 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub(super) use decode::Decoder;
+pub(super) use decode::AnthropicDecoder;
 pub(super) use encode::encode;

@@ -1,15 +1,15 @@
-//! The JSON object that goes out, written field by field: no copy of the conversation is made.
+//! The JSON body, written field by field without copying the conversation.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Writes a JSON object. Fields that `extra` names are left to it.
-pub(super) struct Body<'a> {
+/// Writes a JSON object. Fields in `extra` override ours.
+pub(super) struct JsonBodyWriter<'a> {
     out: Vec<u8>,
     extra: &'a Map<String, Value>,
 }
 
-impl<'a> Body<'a> {
+impl<'a> JsonBodyWriter<'a> {
     pub(super) fn new(extra: &'a Map<String, Value>) -> Self {
         Self {
             out: vec![b'{'],
@@ -28,7 +28,7 @@ impl<'a> Body<'a> {
         self.write(name, value)
     }
 
-    /// A field whose JSON is there already.
+    /// A field that is already encoded as JSON.
     pub(super) fn written(&mut self, name: &str, json: &[u8]) -> Result<(), serde_json::Error> {
         if self.extra.contains_key(name) {
             return Ok(());
@@ -67,10 +67,10 @@ impl<'a> Body<'a> {
         Ok(())
     }
 
-    /// Closes the object after the extra fields, with `{session}` filled in.
+    /// Closes the object after the extra fields, with `{session}` substituted.
     pub(super) fn finish(mut self, session: &str) -> Result<Vec<u8>, serde_json::Error> {
         for (name, value) in self.extra {
-            // A null takes a field away.
+            // A null removes a field.
             if !value.is_null() {
                 self.write(name, &fill_value(value, session))?;
             }
@@ -80,7 +80,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// `{session}` replaced in every string of `value`.
+/// `{session}` substituted in every string of `value`.
 fn fill_value(value: &Value, session: &str) -> Value {
     match value {
         Value::String(text) => fill(text, session).into(),
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn extra_fields_win_and_know_the_session() {
         let extra = json!({ "a": 2, "gone": null, "tags": ["s={session}"] });
-        let mut body = Body::new(extra.as_object().unwrap());
+        let mut body = JsonBodyWriter::new(extra.as_object().unwrap());
         body.field("a", &1).unwrap();
         body.field("gone", &true).unwrap();
         body.field("b", "x").unwrap();

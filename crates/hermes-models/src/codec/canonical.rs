@@ -1,5 +1,5 @@
-//! Tool arguments in one form: compact, keys sorted. The same arguments then have the same
-//! bytes however the model spaced them, and numbers keep every digit.
+//! Tool arguments in canonical form: compact, keys sorted. Equal arguments then have equal bytes
+//! however the model formatted them, and numbers keep every digit.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-/// The arguments of a call as JSON text. Text that is no JSON is wrapped into an object, since
-/// strict servers parse what they get and would refuse the whole conversation.
+/// The arguments of a call as JSON text. Invalid JSON is wrapped in an object, because strict
+/// servers parse it and would refuse the whole conversation.
 pub(super) fn arguments(text: &str) -> Cow<'_, str> {
     let trimmed = text.trim();
     if trimmed.is_empty() {
@@ -48,7 +48,7 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-/// `text` without insignificant space and with sorted keys. `None`: not JSON.
+/// `text` without insignificant whitespace and with sorted keys. `None`: not JSON.
 pub(super) fn compact(text: &str) -> Option<String> {
     serde_json::from_str::<IgnoredAny>(text).ok()?;
     let mut out = String::with_capacity(text.len());
@@ -61,7 +61,7 @@ pub(super) fn compact(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// Walks text that is known to be valid JSON (and so not nested too deeply).
+/// Walks text that is known to be valid JSON (and not nested too deeply).
 struct Scanner<'a> {
     text: &'a str,
     bytes: &'a [u8],

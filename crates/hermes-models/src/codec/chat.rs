@@ -9,5 +9,5 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub(super) use decode::{Decoder, is_event};
+pub(super) use decode::{ChatDecoder, is_event};
 pub(super) use encode::encode;

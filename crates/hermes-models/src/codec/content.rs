@@ -1,15 +1,15 @@
-//! Text and images of messages, before a format gives them its own shape.
+//! Text and images of messages, before a wire format encodes them.
 
 use std::borrow::Cow;
 
 use hermes_core::message::{Content, Part, UserMessage};
 use serde_json::Value;
 
-use super::Scope;
+use super::EncodeScope;
 
-/// A piece that may go out.
+/// A piece of content that may be sent.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Piece<'a> {
+pub(super) enum ContentPiece<'a> {
     Text(Cow<'a, str>),
     Image {
         url: &'a str,
@@ -21,21 +21,21 @@ const NO_IMAGES: &str = "[image left out: this model does not read images]";
 const NO_DATA_URLS: &str = "[image left out: this endpoint takes only images at public addresses]";
 const UNKNOWN_PART: &str = "[attachment left out: unknown kind]";
 
-/// What a user message says. The wire text, where there is one, is sent as it was sent before.
-pub(super) fn user<'a>(message: &'a UserMessage, scope: &Scope<'_>) -> Vec<Piece<'a>> {
-    let mut pieces = of(&message.content, scope);
+/// The content of a user message. The stored wire text, if any, is sent unchanged.
+pub(super) fn user<'a>(message: &'a UserMessage, scope: &EncodeScope<'_>) -> Vec<ContentPiece<'a>> {
+    let mut pieces = pieces(&message.content, scope);
     if let Some(wire) = &message.wire_text {
-        pieces.retain(|piece| !matches!(piece, Piece::Text(_)));
+        pieces.retain(|piece| !matches!(piece, ContentPiece::Text(_)));
         // Formats refuse blank text.
         if !wire.trim().is_empty() {
-            pieces.insert(0, Piece::Text(wire.as_str().into()));
+            pieces.insert(0, ContentPiece::Text(wire.as_str().into()));
         }
     }
     pieces
 }
 
-/// The pieces of content. Text is trimmed, empty text left out.
-pub(super) fn of<'a>(content: &'a Content, scope: &Scope<'_>) -> Vec<Piece<'a>> {
+/// The pieces of content. Text is trimmed, empty text omitted.
+pub(super) fn pieces<'a>(content: &'a Content, scope: &EncodeScope<'_>) -> Vec<ContentPiece<'a>> {
     match content {
         Content::Text(text) => trimmed(text).into_iter().collect(),
         Content::Parts(parts) => parts
@@ -52,7 +52,7 @@ pub(super) fn of<'a>(content: &'a Content, scope: &Scope<'_>) -> Vec<Piece<'a>> 
     }
 }
 
-/// The text alone; images become a note of how many there were.
+/// The text alone; images are replaced by a note with their number.
 pub(super) fn text_only<'a>(content: &'a Content) -> Cow<'a, str> {
     let images = content.image_count();
     let text: Cow<'a, str> = match content {
@@ -73,23 +73,23 @@ fn image_note(count: usize) -> String {
     }
 }
 
-fn trimmed(text: &str) -> Option<Piece<'_>> {
+fn trimmed(text: &str) -> Option<ContentPiece<'_>> {
     let text = text.trim();
-    (!text.is_empty()).then(|| Piece::Text(text.into()))
+    (!text.is_empty()).then(|| ContentPiece::Text(text.into()))
 }
 
-fn image<'a>(url: &'a str, detail: Option<&'a str>, scope: &Scope<'_>) -> Piece<'a> {
+fn image<'a>(url: &'a str, detail: Option<&'a str>, scope: &EncodeScope<'_>) -> ContentPiece<'a> {
     if !scope.images() {
-        Piece::Text(NO_IMAGES.into())
+        ContentPiece::Text(NO_IMAGES.into())
     } else if url.starts_with("data:") && !scope.quirks.data_url_images {
-        Piece::Text(NO_DATA_URLS.into())
+        ContentPiece::Text(NO_DATA_URLS.into())
     } else {
-        Piece::Image { url, detail }
+        ContentPiece::Image { url, detail }
     }
 }
 
 /// Parts of other formats that mean text or an image.
-fn other<'a>(value: &'a Value, scope: &Scope<'_>) -> Option<Piece<'a>> {
+fn other<'a>(value: &'a Value, scope: &EncodeScope<'_>) -> Option<ContentPiece<'a>> {
     match value.get("type").and_then(Value::as_str) {
         Some("text" | "input_text" | "output_text") => trimmed(
             value
@@ -101,7 +101,7 @@ fn other<'a>(value: &'a Value, scope: &Scope<'_>) -> Option<Piece<'a>> {
             let url = value.get("image_url").and_then(Value::as_str)?;
             Some(image(url, None, scope))
         }
-        _ => Some(Piece::Text(UNKNOWN_PART.into())),
+        _ => Some(ContentPiece::Text(UNKNOWN_PART.into())),
     }
 }
 
@@ -113,17 +113,17 @@ pub(super) fn data_url(url: &str) -> Option<(&str, &str)> {
     (!media_type.is_empty() && !data.is_empty()).then_some((media_type, data))
 }
 
-/// The pieces as one text, where the format wants a string. `None`: there are images.
-pub(super) fn as_text<'a>(pieces: &[Piece<'a>]) -> Option<Cow<'a, str>> {
+/// The pieces as one text, if the format requires a string. `None`: there are images.
+pub(super) fn as_text<'a>(pieces: &[ContentPiece<'a>]) -> Option<Cow<'a, str>> {
     match pieces {
         [] => Some("".into()),
-        [Piece::Text(text)] => Some(text.clone()),
+        [ContentPiece::Text(text)] => Some(text.clone()),
         _ => {
             let texts: Option<Vec<&str>> = pieces
                 .iter()
                 .map(|piece| match piece {
-                    Piece::Text(text) => Some(text.as_ref()),
-                    Piece::Image { .. } => None,
+                    ContentPiece::Text(text) => Some(text.as_ref()),
+                    ContentPiece::Image { .. } => None,
                 })
                 .collect();
             texts.map(|texts| texts.join("\n").into())

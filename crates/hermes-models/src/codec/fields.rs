@@ -1,18 +1,18 @@
-//! Fields and headers that several formats share.
+//! Fields and headers shared by several formats.
 
 use hermes_core::model::WireFormat;
 use hermes_core::tool::ToolSpec;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::{Scope, body, ids};
+use super::{EncodeScope, body, ids};
 use crate::quirks::{CacheTtl, TemperaturePolicy};
 
-/// `max_tokens` where the format demands one and nothing is known of the model.
+/// `max_tokens` if the format requires one and the model is unknown.
 const FALLBACK_MAX_TOKENS: u32 = 32_000;
 
 /// Headers of the request, without the credential.
-pub(super) fn headers(scope: &Scope<'_>) -> Vec<(String, String)> {
+pub(super) fn headers(scope: &EncodeScope<'_>) -> Vec<(String, String)> {
     let mut headers = vec![
         ("content-type".to_owned(), "application/json".to_owned()),
         (
@@ -32,8 +32,8 @@ pub(super) fn headers(scope: &Scope<'_>) -> Vec<(String, String)> {
     headers
 }
 
-/// The limit of the answer, where one is sent.
-pub(super) fn max_tokens(scope: &Scope<'_>) -> Option<u32> {
+/// The limit of the answer, if one is sent.
+pub(super) fn max_tokens(scope: &EncodeScope<'_>) -> Option<u32> {
     let rule = scope.quirks.max_tokens;
     if let Some(asked) = scope.request.max_tokens {
         return Some(asked);
@@ -43,7 +43,7 @@ pub(super) fn max_tokens(scope: &Scope<'_>) -> Option<u32> {
         .map(|default| default.max(rule.floor.unwrap_or(0)))
         .or_else(|| mandatory_max_tokens(scope))?;
     let most = scope.info.max_output.unwrap_or(u32::MAX);
-    // Half the window at most: the prompt needs room, too.
+    // At most half the window: the prompt needs space, too.
     Some(
         default
             .min(most)
@@ -51,13 +51,13 @@ pub(super) fn max_tokens(scope: &Scope<'_>) -> Option<u32> {
     )
 }
 
-fn mandatory_max_tokens(scope: &Scope<'_>) -> Option<u32> {
+fn mandatory_max_tokens(scope: &EncodeScope<'_>) -> Option<u32> {
     (scope.quirks.format == WireFormat::AnthropicMessages)
         .then(|| scope.info.max_output.unwrap_or(FALLBACK_MAX_TOKENS))
 }
 
-/// The temperature as a decimal that reads as it was written (0.7, not 0.699999988079071).
-pub(super) fn temperature(scope: &Scope<'_>) -> Option<f64> {
+/// The temperature as a decimal that prints as written (0.7, not 0.699999988079071).
+pub(super) fn temperature(scope: &EncodeScope<'_>) -> Option<f64> {
     if scope.quirks.temperature == TemperaturePolicy::Omit {
         return None;
     }
@@ -66,7 +66,7 @@ pub(super) fn temperature(scope: &Scope<'_>) -> Option<f64> {
 }
 
 /// `prompt_cache_key`: the same for every conversation with this prompt and these tools.
-pub(super) fn prompt_cache_key(scope: &Scope<'_>) -> Option<String> {
+pub(super) fn prompt_cache_key(scope: &EncodeScope<'_>) -> Option<String> {
     if !scope.quirks.prompt_cache_key {
         return None;
     }

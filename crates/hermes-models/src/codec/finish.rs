@@ -1,9 +1,9 @@
-//! Why a model stopped, in the words of many servers.
+//! Finish reasons of many servers.
 
 use hermes_core::message::FinishReason;
 use serde_json::Value;
 
-/// Reads a finish reason; some servers send numbers. `None`: there is none (yet).
+/// Parses a finish reason; some servers send numbers. `None`: there is none (yet).
 pub(super) fn read(value: Option<&Value>) -> Option<FinishReason> {
     match value? {
         Value::String(text) if !text.is_empty() => Some(parse(text)),
@@ -16,7 +16,7 @@ pub(super) fn read(value: Option<&Value>) -> Option<FinishReason> {
     }
 }
 
-/// Numbers are those of Google's enumeration, which servers in front of Gemini pass on.
+/// Google's enumeration, which proxies of Gemini pass on.
 fn numbered(number: u64) -> FinishReason {
     match number {
         1 => FinishReason::Stop,
@@ -26,8 +26,8 @@ fn numbered(number: u64) -> FinishReason {
     }
 }
 
-/// Only words that are known to mean a good end mean one. Any other word stays as it is, and counts
-/// as an answer that was cut: `error`, `network_error`, `insufficient_system_resource`, `abort`, ….
+/// Only words known to mean a normal end count as one. Any other word is kept, and counts as a
+/// truncated answer: `error`, `network_error`, `insufficient_system_resource`, `abort`, ….
 fn parse(text: &str) -> FinishReason {
     let word = text.to_ascii_lowercase();
     let word = word.strip_prefix("finish_reason_").unwrap_or(&word);
@@ -61,8 +61,8 @@ fn parse(text: &str) -> FinishReason {
     }
 }
 
-/// The reason as the caller sees it: an answer with calls ended to make them, whatever word the
-/// server used for a normal end.
+/// The reason for the caller: an answer with calls ended to make them, whatever word the server
+/// used for a normal end.
 pub(super) fn settle(reason: FinishReason, has_calls: bool) -> FinishReason {
     match reason {
         FinishReason::Stop if has_calls => FinishReason::ToolCalls,

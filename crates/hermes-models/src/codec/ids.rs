@@ -1,5 +1,5 @@
-//! Ids of tool calls. A missing or unfit id is replaced by one that follows from the call, never
-//! by a random one: random ids would change the conversation's bytes on every request.
+//! Ids of tool calls. A missing or invalid id is replaced by one derived from the call, never by a
+//! random one: random ids would change the conversation's bytes on every request.
 
 use std::borrow::Cow;
 use std::collections::{HashSet, VecDeque};
@@ -11,23 +11,23 @@ use crate::quirks::ToolIds;
 
 const ALPHABET: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 
-/// Longest id that every endpoint takes.
+/// Maximum length that every endpoint accepts.
 const MAX_LENGTH: usize = 40;
 
-/// An id for a call that came without one. `salt` sets apart equal calls of different steps.
+/// An id for a call that came without one. `salt` distinguishes equal calls of different steps.
 pub(super) fn derived(name: &str, arguments: &str, index: usize, salt: usize) -> String {
     let digest = Sha256::digest(format!("{name}:{arguments}:{index}:{salt}"));
     format!("call_{}", hex(&digest[..12]))
 }
 
-/// Hands out the ids of a conversation in its order, so that calls and results agree.
+/// Assigns the ids of a conversation in order, so that calls and results agree.
 #[derive(Debug)]
 pub(super) struct CallIds {
     style: ToolIds,
-    /// Ids of the latest assistant message whose results have not been seen: as they are known in the
-    /// log, and as they go out.
+    /// Ids of the latest assistant message whose results have not been seen: as in the log, and as
+    /// sent.
     open: VecDeque<(String, String)>,
-    /// Ids that were sent. Some servers restart their numbering in each answer, others require unique
+    /// Ids already sent. Some servers restart their numbering in each answer, others require unique
     /// ids.
     used: HashSet<String>,
 }
@@ -41,9 +41,9 @@ impl CallIds {
         }
     }
 
-    /// The wire ids of the calls of `message`, in their order. `own`: this endpoint gave them out, and
-    /// may find more in them than a name.
-    pub(super) fn of_calls(&mut self, message: &AssistantMessage, own: bool) -> Vec<String> {
+    /// The wire ids of the calls of `message`, in order. `own`: this endpoint issued them, and may
+    /// encode more than a name in them.
+    pub(super) fn wire_ids(&mut self, message: &AssistantMessage, own: bool) -> Vec<String> {
         let ids: Vec<String> = message
             .tool_calls
             .iter()
@@ -73,9 +73,9 @@ impl CallIds {
         id
     }
 
-    /// The wire id that a result answers to. A result without id belongs to the oldest call
-    /// that has none yet.
-    pub(super) fn of_result(&mut self, message: &ToolMessage) -> String {
+    /// The wire id that a result refers to. A result without id belongs to the oldest call that has
+    /// none yet.
+    pub(super) fn result_id(&mut self, message: &ToolMessage) -> String {
         if message.call_id.is_empty() {
             let nameless = self.open.iter().position(|(known, _)| known.is_empty());
             return match self.open.remove(nameless.unwrap_or(0)) {
@@ -90,7 +90,7 @@ impl CallIds {
     }
 }
 
-/// `id` as the endpoint takes it.
+/// `id` in a form that the endpoint accepts.
 fn fit(id: &str, style: ToolIds) -> Cow<'_, str> {
     match style {
         ToolIds::Any if id.len() <= MAX_LENGTH => id.into(),
@@ -155,13 +155,13 @@ mod tests {
             ..AssistantMessage::default()
         };
         let mut ids = CallIds::new(ToolIds::Any);
-        let wire = ids.of_calls(&message, false);
+        let wire = ids.wire_ids(&message, false);
         assert_ne!(wire[0], wire[2]);
         assert_eq!(wire[1], "kept");
-        assert_eq!(ids.of_result(&result("kept")), "kept");
-        assert_eq!(ids.of_result(&result("")), wire[0]);
-        assert_eq!(ids.of_result(&result("")), wire[2]);
-        assert_eq!(CallIds::new(ToolIds::Any).of_calls(&message, false), wire);
+        assert_eq!(ids.result_id(&result("kept")), "kept");
+        assert_eq!(ids.result_id(&result("")), wire[0]);
+        assert_eq!(ids.result_id(&result("")), wire[2]);
+        assert_eq!(CallIds::new(ToolIds::Any).wire_ids(&message, false), wire);
     }
 
     #[test]
@@ -174,8 +174,8 @@ mod tests {
             };
             let mut wire = Vec::new();
             for _ in 0..3 {
-                let calls = ids.of_calls(&step, false);
-                let answered = [result("call_0"), result("call_0")].map(|r| ids.of_result(&r));
+                let calls = ids.wire_ids(&step, false);
+                let answered = [result("call_0"), result("call_0")].map(|r| ids.result_id(&r));
                 assert_eq!(calls, answered);
                 wire.extend(calls);
             }
@@ -191,9 +191,9 @@ mod tests {
             ..AssistantMessage::default()
         };
         let mut ids = CallIds::new(ToolIds::Any);
-        assert_eq!(ids.of_calls(&step, true), std::slice::from_ref(&long));
-        assert_eq!(ids.of_result(&result(&long)), long);
-        let foreign = CallIds::new(ToolIds::Any).of_calls(&step, false);
+        assert_eq!(ids.wire_ids(&step, true), std::slice::from_ref(&long));
+        assert_eq!(ids.result_id(&result(&long)), long);
+        let foreign = CallIds::new(ToolIds::Any).wire_ids(&step, false);
         assert!(foreign[0].len() <= MAX_LENGTH, "{foreign:?}");
     }
 

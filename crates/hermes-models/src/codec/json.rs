@@ -1,24 +1,24 @@
-//! Small readings of loose JSON.
+//! Helpers for loosely typed JSON.
 
 use serde_json::Value;
 
 use super::WireFault;
 
-/// The text of a field; `None` where it is missing, empty or no text.
+/// The text of a field; `None` if it is missing, empty or not text.
 pub(super) fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key)?.as_str().filter(|text| !text.is_empty())
 }
 
-/// Counts above this are nonsense, and would not fit where they are added up.
-const MOST: u64 = 1 << 48;
+/// Larger counts are invalid, and could overflow when summed.
+const MAX_COUNT: u64 = 1 << 48;
 
-/// A non-negative number, also where a server writes it as a float.
+/// A non-negative number, also if a server sends a float.
 pub(super) fn count(value: &Value, key: &str) -> Option<u64> {
     let field = value.get(key)?;
     field
         .as_u64()
         .or_else(|| field.as_f64().filter(|n| *n >= 0.0).map(|n| n as u64))
-        .map(|n| n.min(MOST))
+        .map(|n| n.min(MAX_COUNT))
 }
 
 /// An id that may be text or a number.
@@ -30,7 +30,7 @@ pub(super) fn id(value: &Value, key: &str) -> Option<String> {
     }
 }
 
-/// The elements of an array field; none where it is missing.
+/// The elements of an array field; empty if it is missing.
 pub(super) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value
         .get(key)
@@ -48,7 +48,7 @@ pub(super) fn fault(value: &Value, event: &str) -> Option<WireFault> {
         Some(Value::Number(code)) => code.as_f64() != Some(0.0),
         Some(Value::Null) | None => false,
     };
-    // Answers of the responses format carry `error: null` or an error of the whole response,
+    // Answers of the responses format contain `error: null` or an error of the whole response,
     // which its decoder reads from the status.
     let response = value.get("object").and_then(Value::as_str) == Some("response");
     let typed = value.get("type").and_then(Value::as_str) == Some("error");
@@ -58,11 +58,11 @@ pub(super) fn fault(value: &Value, event: &str) -> Option<WireFault> {
     None
 }
 
-/// Errors that are not wrapped into `error`: the whole object is one.
+/// Errors that are not wrapped in `error`: the whole object is one.
 fn is_bare_error(value: &Value) -> bool {
     let has = |key: &str| value.get(key).is_some_and(|field| !field.is_null());
     let says = |key: &str| text(value, key).is_some();
-    // MiniMax adds its state to every answer; only another number than 0 is an error.
+    // MiniMax adds its status to every answer; only a number other than 0 is an error.
     let status = value
         .pointer("/base_resp/status_code")
         .and_then(Value::as_i64);
@@ -84,17 +84,16 @@ fn is_bare_error(value: &Value) -> bool {
         || value.get("detail").is_some_and(Value::is_array)
 }
 
-/// Parses an event of a stream. Halves of surrogate pairs and numbers that are none, which some
-/// servers write, become a replacement character and null: they are no reason to throw an answer
-/// away.
+/// Parses an event of a stream. Unpaired surrogates and invalid numbers, which some servers write,
+/// become a replacement character and null: they are no reason to discard an answer.
 pub(super) fn lenient(data: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str(data).or_else(|error| {
-        let mended = mend(data);
+        let mended = repair(data);
         serde_json::from_str(&mended).map_err(|_| error)
     })
 }
 
-fn mend(data: &str) -> String {
+fn repair(data: &str) -> String {
     let mut out = String::with_capacity(data.len());
     let mut rest = data;
     let mut quoted = false;
@@ -128,7 +127,7 @@ fn mend(data: &str) -> String {
     out
 }
 
-/// The escape that `text` begins with, and how much of it was read. Half a pair is replaced.
+/// The escape at the beginning of `text`, and its length. An unpaired surrogate is replaced.
 fn escape(text: &str) -> (&str, usize) {
     let unit = |text: &str| {
         let digits = text.strip_prefix("\\u")?.get(..4)?;

@@ -1,5 +1,5 @@
-//! The tools array as it goes over the wire. It is most of a short request, and the same for every
-//! call of every conversation that has these tools: written once.
+//! The encoded tools array. It is most of a short request and the same for every call of every
+//! conversation with these tools, so it is encoded once.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,40 +9,40 @@ use serde::Serialize;
 
 use crate::quirks::SchemaDialect;
 
-/// Arrays that are kept, the last used ones.
-const MOST: usize = 8;
+/// Number of cached arrays, the most recently used ones.
+const MAX_CACHED: usize = 8;
 
-/// What decides how a list is written.
+/// What determines the encoding of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Style {
+pub(super) struct ToolsStyle {
     pub(super) format: WireFormat,
     pub(super) schema: SchemaDialect,
 }
 
-struct Written {
-    /// By identity; it stays as long as it is kept here, so that no other can take its place.
+struct EncodedTools {
+    /// Compared by identity; held here so that no other list can take its address.
     tools: Arc<[ToolSpec]>,
-    style: Style,
+    style: ToolsStyle,
     bytes: Arc<[u8]>,
 }
 
-static KEPT: Mutex<Vec<Written>> = Mutex::new(Vec::new());
+static CACHE: Mutex<Vec<EncodedTools>> = Mutex::new(Vec::new());
 
-/// The JSON of `tools`, which `shape` turns into what the format wants.
+/// The JSON of `tools`, which `shape` converts to the format.
 pub(super) fn written<T: Serialize>(
     tools: &Arc<[ToolSpec]>,
-    style: Style,
+    style: ToolsStyle,
     shape: impl FnOnce() -> T,
 ) -> Result<Arc<[u8]>, serde_json::Error> {
-    let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_it = |known: &Written| known.style == style && Arc::ptr_eq(&known.tools, tools);
+    let kept = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_it = |known: &EncodedTools| known.style == style && Arc::ptr_eq(&known.tools, tools);
     if let Some(known) = kept().iter().find(|known| is_it(known)) {
         return Ok(Arc::clone(&known.bytes));
     }
     let bytes: Arc<[u8]> = serde_json::to_vec(&shape())?.into();
     let mut kept = kept();
-    kept.truncate(MOST - 1);
-    let written = Written {
+    kept.truncate(MAX_CACHED - 1);
+    let written = EncodedTools {
         tools: Arc::clone(tools),
         style,
         bytes: Arc::clone(&bytes),

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::samples::{Sample, blob};
-use super::{AnswerReader, Decoder};
+use super::{AnswerDecoder, AnswerReader};
 use crate::quirks::{CacheLayout, ReasoningEcho, ThinkingReplay};
 
 fn any_text() -> impl Strategy<Value = String> {
@@ -272,7 +272,7 @@ fn wild_event() -> impl Strategy<Value = Value> {
 
 fn read(format: WireFormat, chunks: &[&[u8]]) -> Vec<ModelEvent> {
     let sample = Sample::new(format);
-    let decoder = Decoder::new(&sample.request, &sample.quirks, &sample.route);
+    let decoder = AnswerDecoder::new(&sample.request, &sample.quirks, &sample.route);
     let mut reader = AnswerReader::new(decoder);
     let mut out = Vec::new();
     for chunk in chunks {
@@ -308,7 +308,7 @@ proptest! {
     fn no_answer_can_cause_a_panic(events in proptest::collection::vec(wild_event(), 0..8)) {
         for format in [WireFormat::ChatCompletions, WireFormat::AnthropicMessages, WireFormat::Responses] {
             let sample = Sample::new(format);
-            let whole = Decoder::new(&sample.request, &sample.quirks, &sample.route)
+            let whole = AnswerDecoder::new(&sample.request, &sample.quirks, &sample.route)
                 .whole(&Value::Array(events.clone()));
             prop_assert!(whole.is_err() || whole == Ok(Vec::new()));
             // Faults are fine; a slot must not be used before it was announced.

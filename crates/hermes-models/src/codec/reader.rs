@@ -1,47 +1,47 @@
-//! From the bytes of an answer to events, whatever way the server chose to send it.
+//! From the bytes of an answer to events, in any form the server sends it.
 
 use hermes_core::model::ModelEvent;
+use hermes_http::sse::{SseEvent, SseParser};
 
 use super::json::{clip, lenient};
-use super::{Decoder, WireFault};
-use crate::sse::{SseEvent, SseParser};
+use super::{AnswerDecoder, WireFault};
 
-/// Largest answer in one piece that is accepted.
+/// Maximum size of an answer in one piece.
 pub const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
-/// Reads an answer: server-sent events, or one JSON object although a stream was asked for.
-/// The split of the bytes does not matter.
+/// Reads an answer: server-sent events, or one JSON object although a stream was requested. How the
+/// bytes are split does not matter.
 #[derive(Debug)]
 pub struct AnswerReader {
-    decoder: Decoder,
-    shape: Shape,
+    decoder: AnswerDecoder,
+    shape: AnswerShape,
 }
 
 #[derive(Debug)]
-enum Shape {
-    /// Nothing but space (and a byte order mark) so far; what may be the beginning of a mark, and how
-    /// much was passed over.
+enum AnswerShape {
+    /// Only whitespace (and a byte order mark) so far; what may be the beginning of a mark, and how
+    /// much was skipped.
     Unknown(Vec<u8>, usize),
     Events(SseParser),
     Object(Vec<u8>),
 }
 
 impl AnswerReader {
-    pub fn new(decoder: Decoder) -> Self {
+    pub fn new(decoder: AnswerDecoder) -> Self {
         Self {
             decoder,
-            shape: Shape::Unknown(Vec::new(), 0),
+            shape: AnswerShape::Unknown(Vec::new(), 0),
         }
     }
 
     /// Takes bytes. Events that were complete before a fault are in `out`.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<ModelEvent>) -> Result<(), WireFault> {
         match &mut self.shape {
-            Shape::Unknown(held, passed) => {
+            AnswerShape::Unknown(held, passed) => {
                 held.extend_from_slice(bytes);
                 let Some(begun) = beginning(held) else {
                     *passed += bytes.len();
-                    // Space is looked at once, however much of it there is.
+                    // Whitespace is scanned once, however much there is.
                     if !BOM.starts_with(held) {
                         held.clear();
                     }
@@ -53,19 +53,19 @@ impl AnswerReader {
                 };
                 let rest = held.split_off(begun);
                 self.shape = match rest.first() {
-                    Some(b'{' | b'[' | b'<') => Shape::Object(Vec::new()),
-                    _ => Shape::Events(SseParser::default()),
+                    Some(b'{' | b'[' | b'<') => AnswerShape::Object(Vec::new()),
+                    _ => AnswerShape::Events(SseParser::default()),
                 };
                 self.push(&rest, out)
             }
-            Shape::Object(held) => {
+            AnswerShape::Object(held) => {
                 if held.len() + bytes.len() > MAX_ANSWER_BYTES {
                     return Err(too_large());
                 }
                 held.extend_from_slice(bytes);
                 Ok(())
             }
-            Shape::Events(parser) => {
+            AnswerShape::Events(parser) => {
                 let mut events = Vec::new();
                 let parsed = parser.push(bytes, &mut events);
                 for event in &events {
@@ -76,16 +76,16 @@ impl AnswerReader {
         }
     }
 
-    /// The server said that the answer is over, whether or not it closes the connection.
+    /// The server reported the end of the answer, whether or not it closes the connection.
     pub(crate) fn is_complete(&self) -> bool {
-        matches!(self.shape, Shape::Events(_)) && self.decoder.is_complete()
+        matches!(self.shape, AnswerShape::Events(_)) && self.decoder.is_complete()
     }
 
     /// The answer ended.
     pub fn finish(mut self, out: &mut Vec<ModelEvent>) -> Result<(), WireFault> {
         match self.shape {
-            Shape::Unknown(..) => {}
-            Shape::Object(held) => {
+            AnswerShape::Unknown(..) => {}
+            AnswerShape::Object(held) => {
                 let text = String::from_utf8_lossy(&held);
                 match lenient(&text) {
                     Ok(value) => {
@@ -98,27 +98,25 @@ impl AnswerReader {
                             "the answer is not JSON ({error}): {shown}"
                         )));
                     }
-                    // The events of a stream, without the words around them.
+                    // The events of a stream, without the text around them.
                     Err(_) => {
                         for line in text.lines() {
                             let event = SseEvent {
-                                name: String::new(),
-                                data: line.to_owned(),
+                                data: Some(line.to_owned()),
+                                ..SseEvent::default()
                             };
                             out.extend(self.decoder.push(&event)?);
                         }
                     }
                 }
             }
-            Shape::Events(mut parser) => {
+            AnswerShape::Events(mut parser) => {
                 let mut events = Vec::new();
-                parser
-                    .finish(&mut events)
-                    .map_err(|error| WireFault::Malformed(error.to_string()))?;
+                parser.finish(&mut events);
                 for event in &events {
                     match self.decoder.push(event) {
                         Ok(decoded) => out.extend(decoded),
-                        // The connection was cut in the middle of an event.
+                        // The connection was closed in the middle of an event.
                         Err(WireFault::Malformed(_)) => {}
                         Err(fault) => return Err(fault),
                     }
@@ -146,7 +144,7 @@ fn is_lines(text: &str) -> bool {
 
 const BOM: &[u8] = "\u{feff}".as_bytes();
 
-/// Where the answer begins: behind a byte order mark and space.
+/// Where the answer begins: after a byte order mark and whitespace.
 fn beginning(bytes: &[u8]) -> Option<usize> {
     if bytes.len() < BOM.len() && BOM.starts_with(bytes) {
         return None;

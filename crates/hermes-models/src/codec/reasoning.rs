@@ -1,12 +1,12 @@
-//! How reasoning is asked for, in every shape that servers want.
+//! Reasoning parameters in every form that servers accept.
 
 use hermes_core::model::ReasoningEffort as Effort;
 use serde_json::{Value, json};
 
-use super::Scope;
+use super::EncodeScope;
 use crate::quirks::{LOW_TO_HIGH, ReasoningShape, ThinkingToggle, effort_name, nearest_level};
 
-type Fields = Vec<(&'static str, Value)>;
+type ReasoningFields = Vec<(&'static str, Value)>;
 
 const OBJECT_LEVELS: &[Effort] = &[
     Effort::Minimal,
@@ -24,16 +24,16 @@ const ADAPTIVE_LEVELS: &[Effort] = &[
     Effort::Max,
 ];
 
-/// What the answer needs beside the thinking budget.
+/// Tokens for the answer in addition to the thinking budget.
 const ANSWER_ROOM: u32 = 4_096;
 
-/// The effort that applies to the request. `None`: nothing is said.
-pub(super) fn effort(scope: &Scope<'_>) -> Option<Effort> {
+/// The effort of the request. `None`: the parameter is omitted.
+pub(super) fn effort(scope: &EncodeScope<'_>) -> Option<Effort> {
     scope.request.reasoning.or(scope.quirks.default_reasoning)
 }
 
-/// Top-level fields of the body that ask for reasoning.
-pub(super) fn fields(scope: &Scope<'_>) -> Fields {
+/// Top-level fields of the body that request reasoning.
+pub(super) fn fields(scope: &EncodeScope<'_>) -> ReasoningFields {
     let effort = effort(scope);
     match &scope.quirks.reasoning {
         ReasoningShape::None => Vec::new(),
@@ -65,8 +65,8 @@ pub(super) fn fields(scope: &Scope<'_>) -> Fields {
     }
 }
 
-/// The thinking budget in tokens, where the shape has one: it is part of `max_tokens`.
-pub(super) fn thinking_budget(scope: &Scope<'_>) -> Option<u32> {
+/// The thinking budget in tokens, if the form has one: it is part of `max_tokens`.
+pub(super) fn thinking_budget(scope: &EncodeScope<'_>) -> Option<u32> {
     match scope.quirks.reasoning {
         ReasoningShape::AnthropicBudget => budget(effort(scope)),
         _ => None,
@@ -80,13 +80,13 @@ pub(super) fn with_budget(max_tokens: u32, budget: Option<u32>) -> u32 {
     })
 }
 
-/// The name of the nearest level; `None` when reasoning is off or not mentioned.
+/// The name of the nearest level; `None` if reasoning is off or not requested.
 fn level(effort: Option<Effort>, levels: &[Effort]) -> Option<&'static str> {
     let effort = effort.filter(|effort| *effort != Effort::None)?;
     nearest_level(effort, levels).map(effort_name)
 }
 
-/// Like [`level`], but "off" is a level where the server knows it.
+/// Like [`level`], but "off" is a level if the server supports it.
 fn named(effort: Option<Effort>, levels: &[Effort]) -> Option<&'static str> {
     match effort? {
         Effort::None => levels.contains(&Effort::None).then_some("none"),
@@ -94,7 +94,7 @@ fn named(effort: Option<Effort>, levels: &[Effort]) -> Option<&'static str> {
     }
 }
 
-fn object(effort: Option<Effort>, omit_when_off: bool) -> Fields {
+fn object(effort: Option<Effort>, omit_when_off: bool) -> ReasoningFields {
     match effort {
         None => Vec::new(),
         Some(Effort::None) if omit_when_off => Vec::new(),
@@ -106,7 +106,7 @@ fn object(effort: Option<Effort>, omit_when_off: bool) -> Fields {
     }
 }
 
-fn thinking(effort: Option<Effort>, toggle: &ThinkingToggle) -> Fields {
+fn thinking(effort: Option<Effort>, toggle: &ThinkingToggle) -> ReasoningFields {
     let switch = |state: &str| ("thinking", json!({ "type": state }));
     match (effort, level(effort, toggle.levels)) {
         (None, _) if toggle.always => vec![switch("enabled")],
@@ -123,9 +123,9 @@ fn thinking(effort: Option<Effort>, toggle: &ThinkingToggle) -> Fields {
     }
 }
 
-fn adaptive(effort: Option<Effort>, xhigh: bool) -> Fields {
+fn adaptive(effort: Option<Effort>, xhigh: bool) -> ReasoningFields {
     let Some(mut level) = level(effort, ADAPTIVE_LEVELS) else {
-        // These models have no switch for "off": saying nothing is the least they think.
+        // These models cannot turn it off: omitting the parameter gives the least thinking.
         return Vec::new();
     };
     if level == "xhigh" && !xhigh {
@@ -150,7 +150,7 @@ fn budget(effort: Option<Effort>) -> Option<u32> {
     }
 }
 
-fn local(effort: Option<Effort>) -> Fields {
+fn local(effort: Option<Effort>) -> ReasoningFields {
     match effort {
         None => Vec::new(),
         Some(Effort::None) => vec![("reasoning_effort", "none".into()), ("think", false.into())],
@@ -161,8 +161,8 @@ fn local(effort: Option<Effort>) -> Fields {
     }
 }
 
-/// Gemini's own fields inside the OpenAI-compatible body. Other models there refuse them.
-fn google(effort: Option<Effort>, model: &str) -> Fields {
+/// Gemini's own fields inside the OpenAI-compatible body. Other models refuse them.
+fn google(effort: Option<Effort>, model: &str) -> ReasoningFields {
     let slug = model
         .rsplit('/')
         .next()

@@ -7,5 +7,5 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-pub(super) use decode::Decoder;
+pub(super) use decode::ResponsesDecoder;
 pub(super) use encode::encode;

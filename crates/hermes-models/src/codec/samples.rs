@@ -10,11 +10,11 @@ use hermes_core::model::{
 };
 use hermes_core::tool::{Effects, ToolSpec};
 use hermes_core::usage::Usage;
+use hermes_http::sse::SseEvent;
 use serde_json::{Value, json};
 
-use super::{Decoder, Scope, WireFault};
+use super::{AnswerDecoder, EncodeScope, WireFault};
 use crate::quirks::Quirks;
-use crate::sse::SseEvent;
 
 pub(crate) struct Sample {
     pub(crate) request: ModelRequest,
@@ -61,8 +61,8 @@ impl Sample {
         Self::new(WireFormat::ChatCompletions)
     }
 
-    pub(super) fn scope(&self) -> Scope<'_> {
-        Scope {
+    pub(super) fn scope(&self) -> EncodeScope<'_> {
+        EncodeScope {
             request: &self.request,
             quirks: &self.quirks,
             route: &self.route,
@@ -137,7 +137,7 @@ pub(crate) fn decode(
     events: &[Value],
     done: bool,
 ) -> Result<Vec<ModelEvent>, WireFault> {
-    let mut decoder = Decoder::new(&sample.request, &sample.quirks, &sample.route);
+    let mut decoder = AnswerDecoder::new(&sample.request, &sample.quirks, &sample.route);
     let mut out = Vec::new();
     for event in events {
         out.extend(decoder.push(&sse(&event.to_string()))?);
@@ -151,8 +151,8 @@ pub(crate) fn decode(
 
 fn sse(data: &str) -> SseEvent {
     SseEvent {
-        name: String::new(),
-        data: data.to_owned(),
+        data: Some(data.to_owned()),
+        ..SseEvent::default()
     }
 }
 

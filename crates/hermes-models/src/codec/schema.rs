@@ -1,4 +1,4 @@
-//! Tool schemas in the dialect that an endpoint takes.
+//! Tool schemas in the dialect of an endpoint.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::quirks::SchemaDialect;
 
-type Node = Map<String, Value>;
+type SchemaNode = Map<String, Value>;
 
 /// Keywords whose value maps names to schemas.
 const NAMED: &[&str] = &["properties", "patternProperties", "$defs", "definitions"];
@@ -21,7 +21,7 @@ const NESTED: &[&str] = &[
     "propertyNames",
 ];
 
-/// Keywords that Gemini knows.
+/// Keywords supported by Gemini.
 const GEMINI: &[&str] = &[
     "type",
     "format",
@@ -47,7 +47,7 @@ const GEMINI: &[&str] = &[
     "maximum",
 ];
 
-/// `schema` as the endpoint takes it; an object schema in any case.
+/// `schema` in the endpoint's dialect; always an object schema.
 pub(super) fn adapt(schema: &Value, dialect: SchemaDialect) -> Cow<'_, Value> {
     let Some(node) = schema.as_object() else {
         return Cow::Owned(json!({ "type": "object", "properties": {} }));
@@ -75,7 +75,7 @@ pub(super) fn adapt(schema: &Value, dialect: SchemaDialect) -> Cow<'_, Value> {
         SchemaDialect::Plain => {
             let node = gemini(&resolved(node, node, &mut Vec::new()));
             let mut node = plain(&node);
-            // Choices at the top are refused by some.
+            // Some endpoints refuse alternatives at the top level.
             node.shift_remove("anyOf");
             node.insert("type".into(), "object".into());
             node.entry("properties").or_insert_with(|| json!({}));
@@ -90,7 +90,7 @@ pub(super) fn adapt(schema: &Value, dialect: SchemaDialect) -> Cow<'_, Value> {
 }
 
 /// A copy of `node` with `change` applied to every schema inside it.
-fn map_children(node: &Node, change: fn(&Node) -> Node) -> Node {
+fn map_children(node: &SchemaNode, change: fn(&SchemaNode) -> SchemaNode) -> SchemaNode {
     let each = |value: &Value| match value {
         Value::Object(child) => Value::Object(change(child)),
         other => other.clone(),
@@ -112,15 +112,15 @@ fn map_children(node: &Node, change: fn(&Node) -> Node) -> Node {
         .collect()
 }
 
-/// llama.cpp compiles schemas to grammars and stumbles over regular expressions.
-fn grammar(node: &Node) -> Node {
+/// llama.cpp compiles schemas to grammars and fails on some regular expressions.
+fn grammar(node: &SchemaNode) -> SchemaNode {
     let mut node = map_children(node, grammar);
     node.shift_remove("pattern");
     node.shift_remove("format");
     node
 }
 
-/// Words that every endpoint takes.
+/// Keywords that every endpoint accepts.
 const PLAIN: &[&str] = &[
     "type",
     "description",
@@ -131,8 +131,8 @@ const PLAIN: &[&str] = &[
     "anyOf",
 ];
 
-/// Nothing but kinds, names and descriptions, and a kind for the elements of every list.
-fn plain(node: &Node) -> Node {
+/// Only types, names and descriptions, and a type for the elements of every list.
+fn plain(node: &SchemaNode) -> SchemaNode {
     let mut node = map_children(node, plain);
     node.retain(|word, _| PLAIN.contains(&word.as_str()));
     if node.get("type").and_then(Value::as_str) == Some("array") {
@@ -142,12 +142,12 @@ fn plain(node: &Node) -> Node {
     node
 }
 
-/// How deep references are followed.
+/// Maximum depth of followed references.
 const MAX_REFERENCES: usize = 12;
 
-/// A copy of `node` with the schemas that it refers to in their places. A reference to itself ends
-/// as an object of any shape.
-fn resolved(node: &Node, root: &Node, passed: &mut Vec<String>) -> Node {
+/// A copy of `node` with references replaced by their schemas. A self-reference ends as an object
+/// of any shape.
+fn resolved(node: &SchemaNode, root: &SchemaNode, passed: &mut Vec<String>) -> SchemaNode {
     let mut node = node.clone();
     if let Some(Value::String(name)) = node.shift_remove("$ref") {
         let target = name
@@ -159,7 +159,7 @@ fn resolved(node: &Node, root: &Node, passed: &mut Vec<String>) -> Node {
                 passed.push(name);
                 let target = resolved(&target, root, passed);
                 passed.pop();
-                // What stands beside the reference is more special.
+                // Keywords next to the reference are more specific.
                 for (key, value) in target {
                     node.entry(key).or_insert(value);
                 }
@@ -188,7 +188,7 @@ fn resolved(node: &Node, root: &Node, passed: &mut Vec<String>) -> Node {
     node
 }
 
-fn follow(root: &Node, pointer: &str) -> Option<Node> {
+fn follow(root: &SchemaNode, pointer: &str) -> Option<SchemaNode> {
     let mut parts = pointer.trim_start_matches('/').split('/');
     let first = root.get(parts.next()?)?;
     let found = parts.try_fold(first, |value, part| {
@@ -197,8 +197,8 @@ fn follow(root: &Node, pointer: &str) -> Option<Node> {
     found.as_object().cloned()
 }
 
-/// Says what Gemini has no word for in the words that it has.
-fn in_gemini_words(node: &mut Node) {
+/// Expresses keywords that Gemini lacks with those it has.
+fn in_gemini_words(node: &mut SchemaNode) {
     if let Some(Value::Array(all)) = node.shift_remove("allOf") {
         for part in all {
             merge(node, part);
@@ -252,7 +252,7 @@ fn in_gemini_words(node: &mut Node) {
     }
 }
 
-fn merge(node: &mut Node, part: Value) {
+fn merge(node: &mut SchemaNode, part: Value) {
     let Value::Object(part) = part else {
         return;
     };
@@ -280,7 +280,7 @@ fn kind_of(value: &Value) -> Option<&'static str> {
     })
 }
 
-fn gemini(node: &Node) -> Node {
+fn gemini(node: &SchemaNode) -> SchemaNode {
     let mut node = map_children(node, gemini);
     in_gemini_words(&mut node);
     node.retain(|key, _| GEMINI.contains(&key.as_str()));
@@ -300,7 +300,7 @@ fn gemini(node: &Node) -> Node {
     node
 }
 
-fn moonshot(node: &Node) -> Node {
+fn moonshot(node: &SchemaNode) -> SchemaNode {
     let mut node = map_children(node, moonshot);
     if let Some(Value::Array(branches)) = node.get("anyOf").cloned() {
         node.shift_remove("type");
@@ -335,8 +335,8 @@ fn moonshot(node: &Node) -> Node {
     node
 }
 
-/// The type of a node, guessed where it is not said.
-fn concrete_type(node: &Node) -> String {
+/// The type of a node, inferred if it is missing.
+fn concrete_type(node: &SchemaNode) -> String {
     match node.get("type") {
         Some(Value::String(kind)) if !kind.is_empty() => return kind.clone(),
         Some(Value::Array(kinds)) => {
@@ -365,7 +365,7 @@ fn concrete_type(node: &Node) -> String {
 }
 
 /// Makes `required` a list that names only known properties.
-fn require_known(node: &mut Node) {
+fn require_known(node: &mut SchemaNode) {
     let known = node.get("properties").and_then(Value::as_object);
     let required: Vec<Value> = node
         .get("required")

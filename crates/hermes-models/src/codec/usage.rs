@@ -1,4 +1,4 @@
-//! Usage reports of the three formats, brought into buckets that do not overlap.
+//! Usage reports of the three formats, normalized to disjoint counters.
 
 use hermes_core::usage::Usage;
 use serde_json::Value;
@@ -40,11 +40,11 @@ pub(super) fn chat(report: &Value) -> Usage {
     }
 }
 
-/// Gemini counts its thoughts in the total alone. They are billed as output.
+/// Gemini counts its thoughts in the total only. They are billed as output.
 fn uncounted(report: &Value, prompt: u64, output: u64, cached: u64) -> Option<u64> {
     let total = count(report, "total_tokens")?;
     let rest = total.checked_sub(prompt.saturating_add(output))?;
-    // Servers that count cached tokens apart have them in the total, too.
+    // Servers that count cached tokens separately include them in the total, too.
     (rest > 0 && rest != cached).then_some(rest)
 }
 
@@ -71,9 +71,9 @@ pub(super) fn responses(report: &Value) -> Usage {
     }
 }
 
-/// Anthropic: the buckets are apart already. Later reports of a stream repeat some fields only.
+/// Anthropic: the counters are already disjoint. Later reports of a stream repeat only some fields.
 pub(super) fn anthropic(usage: &mut Usage, report: &Value) {
-    // A zero in a later report says "not counted here", not "none".
+    // A zero in a later report means "not counted here", not "none".
     let take = |slot: &mut u64, key: &str| {
         if let Some(figure) = count(report, key).filter(|figure| *figure > 0) {
             *slot = figure;
@@ -92,7 +92,7 @@ pub(super) fn anthropic(usage: &mut Usage, report: &Value) {
     }
 }
 
-/// What the provider says the call cost, in dollars.
+/// The cost of the call in dollars, as reported by the provider.
 fn cost(report: &Value) -> Option<f64> {
     let price = |value: &Value, key: &str| {
         let field = value.get(key)?;
@@ -101,7 +101,7 @@ fn cost(report: &Value) -> Option<f64> {
     };
     let details = report.get("cost_details").unwrap_or(&Value::Null);
     let upstream = price(details, "upstream_inference_cost");
-    // With an own upstream key the router bills its fee only; the rest is billed upstream.
+    // With the user's own upstream key the router bills only its fee; the rest is billed upstream.
     let own_key = report.get("is_byok").and_then(Value::as_bool) == Some(true);
     match price(report, "cost") {
         Some(fee) if own_key => Some(fee + upstream.unwrap_or(0.0)),

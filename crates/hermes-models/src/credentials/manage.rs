@@ -1,7 +1,7 @@
-//! Keys that a person adds to auth.json, and takes away again.
+//! Adding and removing keys in auth.json.
 //!
-//! The shapes are those of the Python original, which reads and writes the same file. Everything
-//! that is not spoken of stays as it is.
+//! The format is that of the Python original, which reads and writes the same file. Everything else
+//! in it is left unchanged.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use hermes_config::fs::FileLock;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Map, Value, json};
 
-use super::Status;
-use super::store::{AuthStore, StoreError, read, status_of, write};
+use super::KeyStatus;
+use super::store::{AuthStore, AuthStoreError, read, status_of, write};
 
-/// A person waits longer for another program than a turn does.
+/// A person can wait longer for another program than a turn can.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 
-/// The fields that tell how a key fared.
+/// The fields that hold the state of a key.
 const STATE: [&str; 6] = [
     "last_status",
     "last_status_at",
@@ -27,29 +27,29 @@ const STATE: [&str; 6] = [
     "last_error_reset_at",
 ];
 
-/// A pool entry as a person may see it: the secret is not in it.
+/// A pool entry for display, without its secret.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct KeyEntry {
     pub id: String,
     pub label: String,
     /// `api_key`, or a kind of login.
     pub kind: String,
     /// `manual`, `env:VAR`, `config:<name>`, …
     pub source: String,
-    pub status: Status,
+    pub status: KeyStatus,
     pub error_code: Option<u64>,
     pub error_message: Option<String>,
     pub request_count: u64,
     pub base_url: Option<String>,
-    /// Whether the file holds the secret itself.
+    /// Whether the file contains the secret itself.
     pub holds_secret: bool,
 }
 
 /// The entries of a provider and the file they are in.
 #[derive(Clone, Debug, Default)]
-pub struct Listed {
+pub struct ProviderKeys {
     pub path: PathBuf,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<KeyEntry>,
 }
 
 /// A key to add.
@@ -63,18 +63,18 @@ pub struct NewKey {
     pub base_url: String,
 }
 
-/// What came of adding a key.
+/// The result of adding a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Added {
-    /// The label it got.
+pub enum AddKeyResult {
+    /// The assigned label.
     As(String),
-    /// The same secret is stored under this label already.
+    /// The same secret is already stored under this label.
     Known(String),
 }
 
 impl AuthStore {
-    /// The entries of a provider, in order of use: those of the profile, or else of the root.
-    pub fn entries(&self, provider: &str) -> Result<Listed, StoreError> {
+    /// The entries of a provider in order of use: those of the profile, or else of the root.
+    pub fn entries(&self, provider: &str) -> Result<ProviderKeys, AuthStoreError> {
         for path in self.files() {
             let Some(document) = read(path)? else {
                 continue;
@@ -82,16 +82,16 @@ impl AuthStore {
             let Some(rows) = rows(&document, provider).filter(|rows| !rows.is_empty()) else {
                 continue;
             };
-            return Ok(Listed {
+            return Ok(ProviderKeys {
                 path: path.clone(),
                 entries: ordered(rows).into_iter().map(entry).collect(),
             });
         }
-        Ok(Listed::default())
+        Ok(ProviderKeys::default())
     }
 
     /// Providers with a login of their own (`providers` of either file).
-    pub fn logins(&self) -> Result<Vec<String>, StoreError> {
+    pub fn logins(&self) -> Result<Vec<String>, AuthStoreError> {
         let mut names = Vec::new();
         for path in self.files() {
             let document = read(path)?.unwrap_or_default();
@@ -106,7 +106,7 @@ impl AuthStore {
         Ok(names)
     }
 
-    /// Sources of a provider's keys that the person took away (`env:VAR`): not to be used.
+    /// Key sources of a provider that the person removed (`env:VAR`): not to be used.
     pub fn suppressed(&self, provider: &str) -> Vec<String> {
         let Ok(Some(document)) = read(self.own()) else {
             return Vec::new();
@@ -119,13 +119,13 @@ impl AuthStore {
         words.map(str::to_owned).collect()
     }
 
-    /// Adds a key to the home's own file. What was taken away of this provider comes back.
+    /// Adds a key to the home's own file. Removed sources of this provider are enabled again.
     pub fn add_key(
         &self,
         provider: &str,
         key: &NewKey,
         now: DateTime<Utc>,
-    ) -> Result<Added, StoreError> {
+    ) -> Result<AddKeyResult, AuthStoreError> {
         let secret = key.secret.expose_secret();
         self.change(now, |document| {
             let mut rows = list(document, "credential_pool", provider);
@@ -133,7 +133,7 @@ impl AuthStore {
                 .iter()
                 .find(|row| row.get("access_token").and_then(Value::as_str) == Some(secret));
             if let Some(row) = same.and_then(Value::as_object) {
-                return (false, Added::Known(entry(row).label));
+                return (false, AddKeyResult::Known(entry(row).label));
             }
             let label = key
                 .label
@@ -161,7 +161,7 @@ impl AuthStore {
             {
                 all.shift_remove(provider);
             }
-            (true, Added::As(label))
+            (true, AddKeyResult::As(label))
         })
     }
 
@@ -171,7 +171,7 @@ impl AuthStore {
         provider: &str,
         id: &str,
         now: DateTime<Utc>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool, AuthStoreError> {
         self.change(now, |document| {
             let Some(rows) = rows_mut(document, provider) else {
                 return (false, false);
@@ -189,13 +189,13 @@ impl AuthStore {
         })
     }
 
-    /// From now on keys of this source are not used.
+    /// Disables keys of this source.
     pub fn suppress(
         &self,
         provider: &str,
         source: &str,
         now: DateTime<Utc>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), AuthStoreError> {
         self.change(now, |document| {
             let mut sources = list(document, "suppressed_sources", provider);
             let known = sources.iter().any(|word| word == source);
@@ -207,14 +207,14 @@ impl AuthStore {
         })
     }
 
-    /// Keys of this source may be used again.
+    /// Enables keys of this source again.
     pub fn unsuppress(
         &self,
         provider: &str,
         source: &str,
         now: DateTime<Utc>,
-    ) -> Result<(), StoreError> {
-        // Without a file there is nothing to take back, and none is made.
+    ) -> Result<(), AuthStoreError> {
+        // Without a file there is nothing to undo, and none is created.
         if !self.suppressed(provider).iter().any(|word| word == source) {
             return Ok(());
         }
@@ -226,8 +226,8 @@ impl AuthStore {
         })
     }
 
-    /// Forgets how the keys of a provider fared. How many had something to forget.
-    pub fn reset(&self, provider: &str, now: DateTime<Utc>) -> Result<usize, StoreError> {
+    /// Clears the state of a provider's keys. Returns how many had any.
+    pub fn reset(&self, provider: &str, now: DateTime<Utc>) -> Result<usize, AuthStoreError> {
         self.change(now, |document| {
             let mut count = 0;
             for row in rows_mut(document, provider).into_iter().flatten() {
@@ -248,8 +248,8 @@ impl AuthStore {
         })
     }
 
-    /// Forgets everything stored of a provider. `false`: there was nothing.
-    pub fn forget(&self, provider: &str, now: DateTime<Utc>) -> Result<bool, StoreError> {
+    /// Deletes everything stored for a provider. `false`: there was nothing.
+    pub fn forget(&self, provider: &str, now: DateTime<Utc>) -> Result<bool, AuthStoreError> {
         self.change(now, |document| {
             let mut cleared = false;
             for section in ["providers", "credential_pool"] {
@@ -266,17 +266,17 @@ impl AuthStore {
     }
 
     /// Changes the home's own file under the lock that the original takes too. It is written only
-    /// when something changed.
+    /// if something changed.
     fn change<T>(
         &self,
         now: DateTime<Utc>,
         edit: impl FnOnce(&mut Map<String, Value>) -> (bool, T),
-    ) -> Result<T, StoreError> {
+    ) -> Result<T, AuthStoreError> {
         let path = self.own();
         let _lock = FileLock::acquire(&path.with_file_name("auth.lock"), LOCK_WAIT)?;
         let mut document = match read(path)? {
             Some(Value::Object(document)) => document,
-            Some(_) => return Err(StoreError::NoObject(path.clone())),
+            Some(_) => return Err(AuthStoreError::NoObject(path.clone())),
             None => Map::from_iter([
                 ("version".to_owned(), json!(1)),
                 ("providers".to_owned(), json!({})),
@@ -331,7 +331,7 @@ fn ordered(rows: &[Value]) -> Vec<&Map<String, Value>> {
     rows.into_iter().filter_map(Value::as_object).collect()
 }
 
-fn entry(row: &Map<String, Value>) -> Entry {
+fn entry(row: &Map<String, Value>) -> KeyEntry {
     let text = |key: &str| {
         row.get(key)
             .and_then(Value::as_str)
@@ -340,7 +340,7 @@ fn entry(row: &Map<String, Value>) -> Entry {
             .map(str::to_owned)
     };
     let source = text("source").unwrap_or_else(|| "manual".to_owned());
-    Entry {
+    KeyEntry {
         id: text("id").unwrap_or_default(),
         label: text("label").unwrap_or_else(|| source.clone()),
         kind: text("auth_type").unwrap_or_else(|| "api_key".to_owned()),
@@ -388,15 +388,15 @@ mod tests {
         let add = |key: NewKey| store.add_key("openrouter", &key, now()).unwrap();
         assert_eq!(
             add(key("aaaaaa", "sk-1", Some("work"))),
-            Added::As("work".into())
+            AddKeyResult::As("work".into())
         );
         assert_eq!(
             add(key("bbbbbb", "sk-2", None)),
-            Added::As("api-key-2".into())
+            AddKeyResult::As("api-key-2".into())
         );
         assert_eq!(
             add(key("cccccc", "sk-1", None)),
-            Added::Known("work".into())
+            AddKeyResult::Known("work".into())
         );
 
         let listed = store.entries("openrouter").unwrap().entries;

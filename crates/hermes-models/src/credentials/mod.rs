@@ -1,7 +1,7 @@
-//! Keys: where they come from, which one is used, and how long a failed one rests.
+//! API keys: where they come from, which one is used, and how long a failed one is paused.
 //!
-//! [`Pool`] holds the keys of one provider in memory. [`store::AuthStore`] reads auth.json and
-//! writes the state of its entries back; [`manage`] adds and removes entries for a person.
+//! [`KeyPool`] holds the keys of one provider in memory. [`store::AuthStore`] reads auth.json and
+//! writes the state of its entries back; [`manage`] adds and removes entries.
 
 pub mod manage;
 mod pool;
@@ -9,21 +9,21 @@ pub mod store;
 
 use secrecy::{ExposeSecret as _, SecretString};
 
-pub use pool::{Failure, Pool, Status, Strategy};
+pub use pool::{KeyFailure, KeyPool, KeyStatus, RotationStrategy};
 
 /// One key.
 #[derive(Clone, Debug)]
 pub struct Credential {
-    /// The id in auth.json, or the label for a key that lives elsewhere.
+    /// The id in auth.json, or the label for a key stored elsewhere.
     pub id: String,
-    /// Names the key without showing it: `env:OPENROUTER_API_KEY`, `pool:work`.
+    /// Names the key without revealing it: `env:OPENROUTER_API_KEY`, `pool:work`.
     pub label: String,
     pub secret: SecretString,
-    /// The only address the key works at, where the store says so.
+    /// The only address at which the key works, if the store restricts it.
     pub base_url: Option<String>,
-    pub status: Status,
+    pub status: KeyStatus,
     pub request_count: u64,
-    /// Whether auth.json has an entry that keeps this key's state.
+    /// Whether auth.json has an entry for this key's state.
     pub stored: bool,
 }
 
@@ -36,13 +36,13 @@ impl Credential {
             label,
             secret,
             base_url: None,
-            status: Status::Ready,
+            status: KeyStatus::Ready,
             request_count: 0,
             stored: false,
         }
     }
 
-    /// The label of the route: names the credential without showing it.
+    /// The label of the route: names the credential without revealing it.
     pub fn same_secret(&self, other: &SecretString) -> bool {
         self.secret.expose_secret() == other.expose_secret()
     }
@@ -51,11 +51,11 @@ impl Credential {
 /// Whether a value can be a key of `provider`: no placeholder, and no token that was issued to
 /// another vendor's own client.
 pub fn is_usable_for(provider: &str, value: &str) -> bool {
-    let borrowed = provider == "anthropic" && value.trim().starts_with("sk-ant-oat");
-    hermes_config::env::is_usable_secret(value) && !borrowed
+    let external = provider == "anthropic" && value.trim().starts_with("sk-ant-oat");
+    hermes_config::env::is_usable_secret(value) && !external
 }
 
-/// How auth.json recognises a key without holding it.
+/// How auth.json recognises a key without containing it.
 pub fn fingerprint(secret: &str) -> String {
     use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The keys of one provider: choosing one, resting the failed ones.
+//! The keys of one provider: choosing one, pausing failed ones.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use hermes_core::clock::Rng;
@@ -6,10 +6,10 @@ use hermes_core::model::{ErrorClass, ModelError};
 
 use super::Credential;
 
-/// How long a key rests after the server refused it.
-const REST_AFTER_401: TimeDelta = TimeDelta::minutes(5);
-/// How long a key rests after any other refusal, unless the provider says when to come back.
-const REST: TimeDelta = TimeDelta::hours(1);
+/// How long a key is paused after the server refused it.
+const COOLDOWN_AFTER_401: TimeDelta = TimeDelta::minutes(5);
+/// How long a key is paused after any other refusal, unless the provider states a time.
+const COOLDOWN: TimeDelta = TimeDelta::hours(1);
 
 /// Reasons after which a token never works again.
 const DEAD_REASONS: &[&str] = &[
@@ -22,9 +22,9 @@ const DEAD_REASONS: &[&str] = &[
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum KeyStatus {
     Ready,
-    /// Rests until then.
+    /// Paused until then.
     Exhausted(DateTime<Utc>),
     /// Will not recover by itself.
     Dead,
@@ -32,7 +32,7 @@ pub enum Status {
 
 /// How the next key is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Strategy {
+pub enum RotationStrategy {
     /// The first one until it fails.
     #[default]
     FillFirst,
@@ -41,7 +41,7 @@ pub enum Strategy {
     LeastUsed,
 }
 
-impl Strategy {
+impl RotationStrategy {
     pub fn parse(text: &str) -> Option<Self> {
         match text.trim().to_ascii_lowercase().as_str() {
             "fill_first" => Some(Self::FillFirst),
@@ -55,16 +55,16 @@ impl Strategy {
 
 /// Why a key failed, as far as the key is concerned.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Failure {
+pub struct KeyFailure {
     pub status: Option<u16>,
     pub message: String,
-    /// The provider's own word on when the key works again.
+    /// When the key works again, as stated by the provider.
     pub reset_at: Option<DateTime<Utc>>,
 }
 
-impl Failure {
-    /// `None`: the error says nothing about the key.
-    pub fn of(error: &ModelError, now: DateTime<Utc>) -> Option<Self> {
+impl KeyFailure {
+    /// `None`: the error is not about the key.
+    pub fn from_error(error: &ModelError, now: DateTime<Utc>) -> Option<Self> {
         let concerns_key = matches!(
             error.class,
             ErrorClass::Auth | ErrorClass::Billing | ErrorClass::RateLimit
@@ -79,7 +79,7 @@ impl Failure {
         })
     }
 
-    /// The word for a reason that is final, where the message has one.
+    /// The permanent reason named in the message, if any.
     pub fn dead_reason(&self) -> Option<&'static str> {
         if self.status != Some(401) {
             return None;
@@ -93,38 +93,38 @@ impl Failure {
 
     fn rest(&self) -> TimeDelta {
         if self.status == Some(401) {
-            REST_AFTER_401
+            COOLDOWN_AFTER_401
         } else {
-            REST
+            COOLDOWN
         }
     }
 }
 
-/// How long a stored failure keeps its key resting.
-pub(super) fn rests_until(
+/// How long a stored failure pauses its key.
+pub(super) fn cooldown_until(
     code: Option<u16>,
     since: Option<DateTime<Utc>>,
     reset_at: Option<DateTime<Utc>>,
 ) -> Option<DateTime<Utc>> {
     let rest = if code == Some(401) {
-        REST_AFTER_401
+        COOLDOWN_AFTER_401
     } else {
-        REST
+        COOLDOWN
     };
     reset_at.or_else(|| since.map(|since| since + rest))
 }
 
 /// The keys of one provider.
 #[derive(Clone, Debug)]
-pub struct Pool {
-    strategy: Strategy,
+pub struct KeyPool {
+    strategy: RotationStrategy,
     entries: Vec<Credential>,
-    /// Where round robin goes on; `None` until the first choice.
+    /// Position of round robin; `None` until the first choice.
     cursor: Option<usize>,
 }
 
-impl Pool {
-    pub fn new(strategy: Strategy, entries: Vec<Credential>) -> Self {
+impl KeyPool {
+    pub fn new(strategy: RotationStrategy, entries: Vec<Credential>) -> Self {
         Self {
             strategy,
             entries,
@@ -140,12 +140,12 @@ impl Pool {
         self.entries.is_empty()
     }
 
-    /// The key to use next, and counts it as used. When every key rests, the one that is back
-    /// soonest: trying it costs less than refusing to work. `None`: there is none, or all are dead.
+    /// The key to use next; counts it as used. If every key is paused, the one that recovers first:
+    /// trying it is better than failing. `None`: there is none, or all are dead.
     pub fn select(&mut self, now: DateTime<Utc>, rng: &dyn Rng) -> Option<Credential> {
         let index = self
             .choose(&self.ready(now), rng)
-            .or_else(|| self.soonest())?;
+            .or_else(|| self.first_to_recover())?;
         Some(self.take(index))
     }
 
@@ -165,18 +165,18 @@ impl Pool {
         Some(self.take(index))
     }
 
-    /// Rests (or buries) the key with that label. Answers its new state.
+    /// Pauses or disables the key with that label. Returns its new state.
     pub fn mark(
         &mut self,
         label: &str,
-        failure: &Failure,
+        failure: &KeyFailure,
         now: DateTime<Utc>,
     ) -> Option<&Credential> {
         let entry = self.entries.iter_mut().find(|entry| entry.label == label)?;
         entry.status = if failure.dead_reason().is_some() {
-            Status::Dead
+            KeyStatus::Dead
         } else {
-            Status::Exhausted(failure.reset_at.unwrap_or_else(|| now + failure.rest()))
+            KeyStatus::Exhausted(failure.reset_at.unwrap_or_else(|| now + failure.rest()))
         };
         Some(entry)
     }
@@ -190,9 +190,9 @@ impl Pool {
 
     fn ready(&self, now: DateTime<Utc>) -> Vec<usize> {
         let is_ready = |entry: &Credential| match entry.status {
-            Status::Ready => true,
-            Status::Exhausted(until) => until <= now,
-            Status::Dead => false,
+            KeyStatus::Ready => true,
+            KeyStatus::Exhausted(until) => until <= now,
+            KeyStatus::Dead => false,
         };
         (0..self.entries.len())
             .filter(|index| is_ready(&self.entries[*index]))
@@ -205,14 +205,14 @@ impl Pool {
             return None;
         }
         Some(match self.strategy {
-            Strategy::FillFirst => ready[0],
-            Strategy::Random => any(ready),
-            Strategy::LeastUsed => *ready
+            RotationStrategy::FillFirst => ready[0],
+            RotationStrategy::Random => any(ready),
+            RotationStrategy::LeastUsed => *ready
                 .iter()
                 .min_by_key(|index| self.entries[**index].request_count)?,
-            // A process that lives for one turn starts anywhere, else all of them would start at
-            // the first key.
-            Strategy::RoundRobin => match self.cursor {
+            // A process that runs for one turn starts at a random key; otherwise all of them would
+            // start at the first.
+            RotationStrategy::RoundRobin => match self.cursor {
                 None => any(ready),
                 Some(cursor) => *ready
                     .iter()
@@ -222,12 +222,12 @@ impl Pool {
         })
     }
 
-    fn soonest(&self) -> Option<usize> {
+    fn first_to_recover(&self) -> Option<usize> {
         self.entries
             .iter()
             .enumerate()
             .filter_map(|(index, entry)| match entry.status {
-                Status::Exhausted(until) => Some((until, index)),
+                KeyStatus::Exhausted(until) => Some((until, index)),
                 _ => None,
             })
             .min()
@@ -256,27 +256,27 @@ mod tests {
         Counter(AtomicU64::new(from))
     }
 
-    fn pool(strategy: Strategy, labels: &[&str]) -> Pool {
+    fn pool(strategy: RotationStrategy, labels: &[&str]) -> KeyPool {
         let entries = labels
             .iter()
             .map(|label| Credential::new(*label, SecretString::from(format!("key-{label}"))))
             .collect();
-        Pool::new(strategy, entries)
+        KeyPool::new(strategy, entries)
     }
 
     fn at(seconds: i64) -> DateTime<Utc> {
         DateTime::from_timestamp(1_800_000_000 + seconds, 0).unwrap()
     }
 
-    fn failure(status: u16) -> Failure {
-        Failure {
+    fn failure(status: u16) -> KeyFailure {
+        KeyFailure {
             status: Some(status),
             message: String::new(),
             reset_at: None,
         }
     }
 
-    fn picks(pool: &mut Pool, count: usize, rng: &dyn Rng) -> String {
+    fn picks(pool: &mut KeyPool, count: usize, rng: &dyn Rng) -> String {
         (0..count)
             .map(|_| pool.select(at(0), rng).unwrap().label)
             .collect()
@@ -286,22 +286,26 @@ mod tests {
     fn strategies() {
         let rng = counter(1);
         assert_eq!(
-            picks(&mut pool(Strategy::FillFirst, &["a", "b"]), 3, &rng),
+            picks(&mut pool(RotationStrategy::FillFirst, &["a", "b"]), 3, &rng),
             "aaa"
         );
         assert_eq!(
             picks(
-                &mut pool(Strategy::RoundRobin, &["a", "b", "c"]),
+                &mut pool(RotationStrategy::RoundRobin, &["a", "b", "c"]),
                 5,
                 &counter(1)
             ),
             "bcabc"
         );
         assert_eq!(
-            picks(&mut pool(Strategy::Random, &["a", "b"]), 4, &counter(0)),
+            picks(
+                &mut pool(RotationStrategy::Random, &["a", "b"]),
+                4,
+                &counter(0)
+            ),
             "abab"
         );
-        let mut least = pool(Strategy::LeastUsed, &["a", "b"]);
+        let mut least = pool(RotationStrategy::LeastUsed, &["a", "b"]);
         least.entries[0].request_count = 2;
         assert_eq!(picks(&mut least, 4, &rng), "bbab");
     }
@@ -310,7 +314,7 @@ mod tests {
     fn a_failed_key_rests_and_comes_back() {
         let rng = counter(0);
         for (status, rest) in [(401, 300), (429, 3600), (402, 3600), (403, 3600)] {
-            let mut pool = pool(Strategy::FillFirst, &["a", "b"]);
+            let mut pool = pool(RotationStrategy::FillFirst, &["a", "b"]);
             pool.mark("a", &failure(status), at(0));
             assert_eq!(
                 pool.select(at(rest - 1), &rng).unwrap().label,
@@ -332,20 +336,20 @@ mod tests {
             retry_after: Some(Duration::from_secs(20)),
             limit: None,
         };
-        let mut pool = pool(Strategy::FillFirst, &["a", "b"]);
-        pool.mark("a", &Failure::of(&error, at(0)).unwrap(), at(0));
-        assert_eq!(pool.entries()[0].status, Status::Exhausted(at(20)));
+        let mut pool = pool(RotationStrategy::FillFirst, &["a", "b"]);
+        pool.mark("a", &KeyFailure::from_error(&error, at(0)).unwrap(), at(0));
+        assert_eq!(pool.entries()[0].status, KeyStatus::Exhausted(at(20)));
         let other = ModelError {
             class: ErrorClass::Timeout,
             ..error
         };
-        assert_eq!(Failure::of(&other, at(0)), None);
+        assert_eq!(KeyFailure::from_error(&other, at(0)), None);
     }
 
     #[test]
     fn rotation_never_returns_the_failed_key_nor_a_resting_one() {
         let rng = counter(0);
-        let mut pool = pool(Strategy::FillFirst, &["a", "b"]);
+        let mut pool = pool(RotationStrategy::FillFirst, &["a", "b"]);
         pool.mark("a", &failure(429), at(0));
         assert_eq!(pool.rotate("a", at(1), &rng).unwrap().label, "b");
         pool.mark("b", &failure(429), at(1));
@@ -357,17 +361,17 @@ mod tests {
     #[test]
     fn a_revoked_token_is_dead_for_good() {
         let rng = counter(0);
-        let mut pool = pool(Strategy::FillFirst, &["a"]);
-        let revoked = Failure {
+        let mut pool = pool(RotationStrategy::FillFirst, &["a"]);
+        let revoked = KeyFailure {
             message: "error: token_revoked".into(),
             ..failure(401)
         };
         pool.mark("a", &revoked, at(0));
-        assert_eq!(pool.entries()[0].status, Status::Dead);
+        assert_eq!(pool.entries()[0].status, KeyStatus::Dead);
         assert!(pool.select(at(1_000_000), &rng).is_none());
         // The same words in another status are no verdict.
         assert_eq!(
-            Failure {
+            KeyFailure {
                 status: Some(429),
                 ..revoked
             }

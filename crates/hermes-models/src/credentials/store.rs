@@ -1,7 +1,7 @@
-//! auth.json: the keys and logins that the home keeps, shared with the Python original.
+//! auth.json: the keys and logins of the home, shared with the Python original.
 //!
-//! Only the state of pool entries is written (status, error, reset time, request count). All
-//! other fields, known or not, stay as they are. A file that cannot be read is never written.
+//! Only the state of pool entries is written (status, error, reset time, request count). All other
+//! fields, known or not, are kept. A file that cannot be read is never written.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,15 +12,15 @@ use hermes_config::home::Home;
 use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 
-use super::pool::rests_until;
-use super::{Credential, Failure, Status, fingerprint, is_usable_for};
+use super::pool::cooldown_until;
+use super::{Credential, KeyFailure, KeyStatus, fingerprint, is_usable_for};
 
-/// How long a write waits for another program that holds the lock. The state in memory is what
-/// counts for this process, so a write that cannot be done soon is dropped.
+/// How long a write waits for the lock. The state in memory is authoritative for this process, so a
+/// write that cannot be done soon is dropped.
 const LOCK_WAIT: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
+pub enum AuthStoreError {
     #[error("cannot read {}: {source}", .path.display())]
     Read {
         path: PathBuf,
@@ -54,18 +54,19 @@ pub struct AuthStore {
 pub struct StoredPool {
     pub path: PathBuf,
     pub credentials: Vec<Credential>,
-    /// Entries whose secret lives elsewhere (`env:…`, `config:…`) and keep only state here.
-    pub borrowed: Vec<Borrowed>,
+    /// Entries whose secret is stored elsewhere (`env:…`, `config:…`) and that only keep state
+    /// here.
+    pub external: Vec<ExternalKeyState>,
 }
 
-/// State of a key that auth.json itself does not hold.
+/// State of a key that auth.json itself does not contain.
 #[derive(Clone, Debug)]
-pub struct Borrowed {
+pub struct ExternalKeyState {
     pub id: String,
     /// `env:VAR`, `config:<name>`, `model_config`.
     pub source: String,
     pub fingerprint: Option<String>,
-    pub status: Status,
+    pub status: KeyStatus,
     pub request_count: u64,
 }
 
@@ -84,13 +85,13 @@ impl AuthStore {
         &self.own
     }
 
-    /// The home's own file, then the one it falls back to.
+    /// The home's own file, then the fallback.
     pub(super) fn files(&self) -> impl Iterator<Item = &PathBuf> {
         std::iter::once(&self.own).chain(&self.root)
     }
 
     /// The pool of `provider` (an id, or `custom:<name>`). A missing file is an empty pool.
-    pub fn pool(&self, provider: &str, now: DateTime<Utc>) -> Result<StoredPool, StoreError> {
+    pub fn pool(&self, provider: &str, now: DateTime<Utc>) -> Result<StoredPool, AuthStoreError> {
         for path in self.files() {
             let Some(document) = read(path)? else {
                 continue;
@@ -109,7 +110,7 @@ impl AuthStore {
                 return Ok(StoredPool {
                     path: path.clone(),
                     credentials: vec![credential],
-                    borrowed: Vec::new(),
+                    external: Vec::new(),
                 });
             }
         }
@@ -117,7 +118,7 @@ impl AuthStore {
     }
 
     /// Providers with an entry in either file, those of the own file first.
-    pub fn providers(&self) -> Result<Vec<String>, StoreError> {
+    pub fn providers(&self) -> Result<Vec<String>, AuthStoreError> {
         let mut names: Vec<String> = Vec::new();
         for path in self.files() {
             let Some(document) = read(path)? else {
@@ -137,7 +138,7 @@ impl AuthStore {
     }
 
     /// The provider of the last login (`active_provider`).
-    pub fn active_provider(&self) -> Result<Option<String>, StoreError> {
+    pub fn active_provider(&self) -> Result<Option<String>, AuthStoreError> {
         for path in self.files() {
             if let Some(document) = read(path)?
                 && let Some(name) = document.get("active_provider").and_then(Value::as_str)
@@ -149,15 +150,15 @@ impl AuthStore {
     }
 
     /// Writes the state of one entry. `Ok(false)`: the file or the entry is gone; nothing is
-    /// created for it.
+    /// created.
     pub fn save_state(
         &self,
         path: &Path,
         provider: &str,
         credential: &Credential,
-        failure: Option<&Failure>,
+        failure: Option<&KeyFailure>,
         now: DateTime<Utc>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<bool, AuthStoreError> {
         if !path.is_file() {
             return Ok(false);
         }
@@ -191,7 +192,7 @@ impl AuthStore {
 fn set_state(
     entry: &mut Map<String, Value>,
     credential: &Credential,
-    failure: Option<&Failure>,
+    failure: Option<&KeyFailure>,
     now: DateTime<Utc>,
 ) {
     let seconds = |time: DateTime<Utc>| time.timestamp_micros() as f64 / 1e6;
@@ -200,9 +201,9 @@ fn set_state(
         return;
     };
     let status = match credential.status {
-        Status::Ready => "ok",
-        Status::Exhausted(_) => "exhausted",
-        Status::Dead => "dead",
+        KeyStatus::Ready => "ok",
+        KeyStatus::Exhausted(_) => "exhausted",
+        KeyStatus::Dead => "dead",
     };
     entry.insert("last_status".to_owned(), json!(status));
     entry.insert("last_status_at".to_owned(), json!(seconds(now)));
@@ -216,12 +217,12 @@ fn set_state(
     );
 }
 
-pub(super) fn read(path: &Path) -> Result<Option<Value>, StoreError> {
+pub(super) fn read(path: &Path) -> Result<Option<Value>, AuthStoreError> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(source) => {
-            return Err(StoreError::Read {
+            return Err(AuthStoreError::Read {
                 path: path.to_owned(),
                 source,
             });
@@ -229,19 +230,20 @@ pub(super) fn read(path: &Path) -> Result<Option<Value>, StoreError> {
     };
     serde_json::from_slice(&bytes)
         .map(Some)
-        .map_err(|source| StoreError::Parse {
+        .map_err(|source| AuthStoreError::Parse {
             path: path.to_owned(),
             source,
         })
 }
 
-pub(super) fn write(path: &Path, document: &Value) -> Result<(), StoreError> {
-    let mut bytes = serde_json::to_vec_pretty(document).map_err(|source| StoreError::Parse {
-        path: path.to_owned(),
-        source,
-    })?;
+pub(super) fn write(path: &Path, document: &Value) -> Result<(), AuthStoreError> {
+    let mut bytes =
+        serde_json::to_vec_pretty(document).map_err(|source| AuthStoreError::Parse {
+            path: path.to_owned(),
+            source,
+        })?;
     bytes.push(b'\n');
-    write_atomic(path, &bytes, 0o600).map_err(|source| StoreError::Write {
+    write_atomic(path, &bytes, 0o600).map_err(|source| AuthStoreError::Write {
         path: path.to_owned(),
         source,
     })
@@ -265,7 +267,7 @@ fn stored_pool(provider: &str, path: &Path, entries: &[Value], now: DateTime<Utc
         };
         let source = text("source").unwrap_or("manual");
         let Some(token) = text("access_token") else {
-            pool.borrowed.push(Borrowed {
+            pool.external.push(ExternalKeyState {
                 id: text("id").unwrap_or_default().to_owned(),
                 source: source.to_owned(),
                 fingerprint: text("secret_fingerprint").map(str::to_owned),
@@ -280,7 +282,7 @@ fn stored_pool(provider: &str, path: &Path, entries: &[Value], now: DateTime<Utc
                 .extend(nous_login(&Value::Object(entry.clone()), name, now));
             continue;
         }
-        // Logins of other vendors' clients are not ours to use.
+        // Logins of other vendors' clients are not used.
         if text("auth_type").is_some_and(|kind| kind != "api_key")
             || !is_usable_for(provider, token)
         {
@@ -325,7 +327,7 @@ fn nous_login(login: &Value, name: &str, now: DateTime<Utc>) -> Option<Credentia
         base_url: text("inference_base_url")
             .or_else(|| text("base_url"))
             .map(|url| url.trim_end_matches('/').to_owned()),
-        status: login.as_object().map_or(Status::Ready, status_of),
+        status: login.as_object().map_or(KeyStatus::Ready, status_of),
         request_count: login.as_object().map_or(0, request_count),
         stored: text("id").is_some(),
     })
@@ -338,19 +340,19 @@ fn request_count(entry: &Map<String, Value>) -> u64 {
         .unwrap_or(0)
 }
 
-pub(super) fn status_of(entry: &Map<String, Value>) -> Status {
+pub(super) fn status_of(entry: &Map<String, Value>) -> KeyStatus {
     match entry.get("last_status").and_then(Value::as_str) {
-        Some("dead") => Status::Dead,
+        Some("dead") => KeyStatus::Dead,
         Some("exhausted") => {
             let code = entry.get("last_error_code").and_then(Value::as_u64);
-            rests_until(
+            cooldown_until(
                 code.and_then(|code| u16::try_from(code).ok()),
                 entry.get("last_status_at").and_then(time),
                 entry.get("last_error_reset_at").and_then(time),
             )
-            .map_or(Status::Ready, Status::Exhausted)
+            .map_or(KeyStatus::Ready, KeyStatus::Exhausted)
         }
-        _ => Status::Ready,
+        _ => KeyStatus::Ready,
     }
 }
 
@@ -387,9 +389,9 @@ fn time(value: &Value) -> Option<DateTime<Utc>> {
 }
 
 impl StoredPool {
-    /// The state kept for a key that comes from `source`, unless the key has been replaced since.
-    pub fn state_of(&self, source: &str, secret: &str) -> Option<&Borrowed> {
-        self.borrowed.iter().find(|entry| {
+    /// The state stored for a key from `source`, unless the key has been replaced since.
+    pub fn state_of(&self, source: &str, secret: &str) -> Option<&ExternalKeyState> {
+        self.external.iter().find(|entry| {
             entry.source == source
                 && entry
                     .fingerprint
@@ -453,12 +455,12 @@ mod tests {
             work.base_url.as_deref(),
             Some("https://openrouter.ai/api/v1")
         );
-        assert_eq!((work.status, work.request_count), (Status::Ready, 3));
-        assert_eq!(pool.credentials[1].status, Status::Exhausted(at(3600)));
+        assert_eq!((work.status, work.request_count), (KeyStatus::Ready, 3));
+        assert_eq!(pool.credentials[1].status, KeyStatus::Exhausted(at(3600)));
         let state = pool
             .state_of("env:OPENROUTER_API_KEY", "sk-or-env")
             .unwrap();
-        assert_eq!(state.status, Status::Exhausted(at(30)));
+        assert_eq!(state.status, KeyStatus::Exhausted(at(30)));
         // A key that was replaced since does not inherit the state of the old one.
         assert!(
             pool.state_of("env:OPENROUTER_API_KEY", "sk-or-new")
@@ -482,8 +484,8 @@ mod tests {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
         let store = AuthStore::new(&home);
         let mut credential = store.pool("openrouter", at(0)).unwrap().credentials[0].clone();
-        credential.status = Status::Exhausted(at(20));
-        let failure = Failure {
+        credential.status = KeyStatus::Exhausted(at(20));
+        let failure = KeyFailure {
             status: Some(429),
             message: "slow down".into(),
             reset_at: Some(at(20)),
@@ -507,7 +509,7 @@ mod tests {
         assert_eq!(written, expected);
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let again = store.pool("openrouter", at(0)).unwrap();
-        assert_eq!(again.credentials[0].status, Status::Exhausted(at(20)));
+        assert_eq!(again.credentials[0].status, KeyStatus::Exhausted(at(20)));
     }
 
     #[test]
@@ -533,10 +535,10 @@ mod tests {
         std::fs::write(&path, "{ not json").unwrap();
         assert!(matches!(
             store.pool("openrouter", at(0)),
-            Err(StoreError::Parse { .. })
+            Err(AuthStoreError::Parse { .. })
         ));
         let error = store.save_state(&path, "openrouter", &credential, None, at(0));
-        assert!(matches!(error, Err(StoreError::Parse { .. })));
+        assert!(matches!(error, Err(AuthStoreError::Parse { .. })));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "{ not json");
     }
 

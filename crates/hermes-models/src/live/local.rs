@@ -1,4 +1,4 @@
-//! Model servers on this machine: finding them, and asking for the window of a model.
+//! Model servers on this machine: discovery, and querying the context window of a model.
 
 use std::time::Duration;
 
@@ -7,36 +7,36 @@ use hermes_core::model::WireFormat;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
-use super::{Endpoint, Listed, answer, authorize, get, parse};
+use super::{ListedModel, ModelEndpoint, answer, authorize, get, parse};
 use crate::providers::{LocalServer, endpoint};
 use crate::quirks::AuthStyle;
 
-/// A server on the own machine accepts at once or is not there.
+/// A server on this machine accepts at once or does not exist.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(150);
-/// All questions of one probe together.
+/// All queries of one probe together.
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// A model that is loaded to learn its window. The first call would wait for the same.
+/// For a model that is loaded to learn its window. The first call would wait equally long.
 pub const LOAD_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What a local server says of a model.
+/// What a local server reports about a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Probe {
+pub struct LocalProbe {
     pub context_length: Option<u32>,
     pub images: Option<bool>,
     pub tools: Option<bool>,
-    /// The window may turn out smaller: the model is not loaded yet.
-    pub unsettled: bool,
+    /// The window may turn out smaller, because the model is not loaded yet.
+    pub may_shrink: bool,
 }
 
 /// A server that answered.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LocalFound {
+pub struct LocalServerInfo {
     pub server: LocalServer,
     pub base_url: String,
-    pub models: Vec<Listed>,
+    pub models: Vec<ListedModel>,
 }
 
-/// Where servers usually listen. `ollama_host` is the address from `OLLAMA_HOST`, used only when it
+/// The usual addresses of servers. `ollama_host` is the address from `OLLAMA_HOST`, used only if it
 /// is on this machine.
 pub fn candidates(ollama_host: Option<&str>) -> Vec<(LocalServer, String)> {
     let own_ollama = ollama_host
@@ -61,19 +61,19 @@ fn is_loopback(url: &str) -> bool {
     })
 }
 
-/// The servers among `candidates` that answer in time, all asked at once. `http` should give up
+/// The servers among `candidates` that answer in time, all queried at once. `http` should stop
 /// connecting after [`CONNECT_TIMEOUT`].
 pub async fn discover(
     http: &reqwest::Client,
     candidates: Vec<(LocalServer, String)>,
     within: Duration,
-) -> Vec<LocalFound> {
+) -> Vec<LocalServerInfo> {
     let questions = candidates.into_iter().map(|(server, base_url)| async move {
         let models = tokio::time::timeout(within, list(http, server, &base_url))
             .await
             .ok()
             .flatten()?;
-        Some(LocalFound {
+        Some(LocalServerInfo {
             server,
             base_url,
             models,
@@ -82,7 +82,11 @@ pub async fn discover(
     join_all(questions).await.into_iter().flatten().collect()
 }
 
-async fn list(http: &reqwest::Client, server: LocalServer, base_url: &str) -> Option<Vec<Listed>> {
+async fn list(
+    http: &reqwest::Client,
+    server: LocalServer,
+    base_url: &str,
+) -> Option<Vec<ListedModel>> {
     let url = match server {
         LocalServer::Ollama => format!("{}/api/tags", root(base_url)),
         _ => format!("{base_url}/models"),
@@ -90,20 +94,20 @@ async fn list(http: &reqwest::Client, server: LocalServer, base_url: &str) -> Op
     parse::list(&get(http, &url, None).await.ok()?)
 }
 
-/// Like [`probe`], and where the window is decided only by loading the model, has it loaded, within
-/// [`LOAD_TIMEOUT`]: what a conversation begins with depends on its window.
+/// Like [`probe`], but loads the model within [`LOAD_TIMEOUT`] if only that determines its window:
+/// the beginning of a conversation depends on it.
 pub async fn probe_loaded(
     http: &reqwest::Client,
     hint: Option<LocalServer>,
     base_url: &str,
     model: &str,
     key: Option<&SecretString>,
-) -> Option<Probe> {
+) -> Option<LocalProbe> {
     let first = probe(http, hint, base_url, model, key).await?;
-    if !first.unsettled {
+    if !first.may_shrink {
         return Some(first);
     }
-    // A request without a prompt loads the model, and nothing more.
+    // A request without a prompt only loads the model.
     let url = format!("{}/api/generate", root(base_url));
     let request = http
         .post(&url)
@@ -118,8 +122,8 @@ pub async fn probe_loaded(
     }
 }
 
-fn endpoint_of(base_url: &str, key: Option<&SecretString>) -> Endpoint {
-    Endpoint {
+fn endpoint_of(base_url: &str, key: Option<&SecretString>) -> ModelEndpoint {
+    ModelEndpoint {
         base_url: endpoint::tidy(base_url).to_owned(),
         format: WireFormat::ChatCompletions,
         auth: AuthStyle::Bearer,
@@ -128,15 +132,15 @@ fn endpoint_of(base_url: &str, key: Option<&SecretString>) -> Endpoint {
     }
 }
 
-/// Asks a server about one model, within [`PROBE_TIMEOUT`]. `hint` saves the question of what kind
-/// of server it is.
+/// Queries a server about one model, within [`PROBE_TIMEOUT`]. `hint` avoids detecting the kind of
+/// server.
 pub async fn probe(
     http: &reqwest::Client,
     hint: Option<LocalServer>,
     base_url: &str,
     model: &str,
     key: Option<&SecretString>,
-) -> Option<Probe> {
+) -> Option<LocalProbe> {
     let endpoint = endpoint_of(base_url, key);
     let question = async {
         match hint.or_else(|| by_port(base_url)) {
@@ -166,15 +170,19 @@ fn root(base_url: &str) -> &str {
     base.strip_suffix("/v1").unwrap_or(base)
 }
 
-async fn ollama(http: &reqwest::Client, endpoint: &Endpoint, model: &str) -> Option<Probe> {
+async fn ollama(
+    http: &reqwest::Client,
+    endpoint: &ModelEndpoint,
+    model: &str,
+) -> Option<LocalProbe> {
     let url = format!("{}/api/show", root(&endpoint.base_url));
     let request = http
         .post(&url)
         .json_body(&json!({"model": model, "name": model}));
     let shown = answer(&url, authorize(request, endpoint)).await.ok()?;
     let mut probe = ollama_show(&shown);
-    // The compatible interface takes no window: what the server allocates is what there is, and
-    // only a model that runs has its window allocated.
+    // The compatible interface takes no window: what the server allocates is the limit, and only a
+    // running model has it allocated.
     if configured_window(&shown).is_none() {
         let url = format!("{}/api/ps", root(&endpoint.base_url));
         let running = get(http, &url, Some(endpoint)).await.ok();
@@ -189,13 +197,13 @@ async fn ollama(http: &reqwest::Client, endpoint: &Endpoint, model: &str) -> Opt
                 }
                 probe.context_length = Some(tokens);
             }
-            None => probe.unsettled = true,
+            None => probe.may_shrink = true,
         }
     }
     Some(probe)
 }
 
-/// The window of a model that runs (`/api/ps`).
+/// The window of a running model (`/api/ps`).
 fn allocated(list: &Value, model: &str) -> Option<u32> {
     let plain = |name: &str| {
         name.strip_suffix(":latest")
@@ -224,7 +232,7 @@ fn configured_window(shown: &Value) -> Option<u32> {
 }
 
 /// `num_ctx` of the model file is what the server allocates; the trained window comes second.
-fn ollama_show(shown: &Value) -> Probe {
+fn ollama_show(shown: &Value) -> LocalProbe {
     let configured = configured_window(shown);
     let trained = shown
         .get("model_info")
@@ -237,15 +245,19 @@ fn ollama_show(shown: &Value) -> Probe {
         });
     let abilities = shown.get("capabilities").and_then(Value::as_array);
     let can = |what: &str| abilities.map(|list| list.iter().any(|ability| ability == what));
-    Probe {
+    LocalProbe {
         context_length: configured.or(trained),
         images: can("vision"),
         tools: can("tools"),
-        unsettled: false,
+        may_shrink: false,
     }
 }
 
-async fn lmstudio(http: &reqwest::Client, endpoint: &Endpoint, model: &str) -> Option<Probe> {
+async fn lmstudio(
+    http: &reqwest::Client,
+    endpoint: &ModelEndpoint,
+    model: &str,
+) -> Option<LocalProbe> {
     let root = root(&endpoint.base_url);
     for path in ["/api/v1/models", "/api/v0/models"] {
         let found = find(http, endpoint, &format!("{root}{path}"), model).await;
@@ -262,7 +274,11 @@ async fn lmstudio(http: &reqwest::Client, endpoint: &Endpoint, model: &str) -> O
     .await
 }
 
-async fn llamacpp(http: &reqwest::Client, endpoint: &Endpoint, model: &str) -> Option<Probe> {
+async fn llamacpp(
+    http: &reqwest::Client,
+    endpoint: &ModelEndpoint,
+    model: &str,
+) -> Option<LocalProbe> {
     let props = get(
         http,
         &format!("{}/props", root(&endpoint.base_url)),
@@ -283,20 +299,24 @@ async fn llamacpp(http: &reqwest::Client, endpoint: &Endpoint, model: &str) -> O
     .await
 }
 
-fn llamacpp_props(props: &Value) -> Option<Probe> {
+fn llamacpp_props(props: &Value) -> Option<LocalProbe> {
     let settings = props.get("default_generation_settings")?;
     let context_length =
         parse::tokens(settings, &["n_ctx"]).or_else(|| parse::tokens(props, &["n_ctx"]));
-    Some(Probe {
+    Some(LocalProbe {
         context_length,
         images: props.pointer("/modalities/vision").and_then(Value::as_bool),
         tools: None,
-        unsettled: false,
+        may_shrink: false,
     })
 }
 
-/// A server of unknown kind: its list may say everything, or at least what it is.
-async fn listed(http: &reqwest::Client, endpoint: &Endpoint, model: &str) -> Option<Probe> {
+/// A server of unknown kind: its list may contain everything, or at least its kind.
+async fn listed(
+    http: &reqwest::Client,
+    endpoint: &ModelEndpoint,
+    model: &str,
+) -> Option<LocalProbe> {
     let url = format!("{}/models", endpoint.base_url);
     let body = get(http, &url, Some(endpoint)).await.ok()?;
     let owner = body
@@ -315,15 +335,15 @@ async fn listed(http: &reqwest::Client, endpoint: &Endpoint, model: &str) -> Opt
 
 async fn find(
     http: &reqwest::Client,
-    endpoint: &Endpoint,
+    endpoint: &ModelEndpoint,
     url: &str,
     model: &str,
-) -> Option<Probe> {
+) -> Option<LocalProbe> {
     in_list(&get(http, url, Some(endpoint)).await.ok()?, model)
 }
 
 /// The row of a model; servers prefix names with the publisher.
-fn in_list(body: &Value, model: &str) -> Option<Probe> {
+fn in_list(body: &Value, model: &str) -> Option<LocalProbe> {
     let list = parse::list(body)?;
     let slug = |id: &str| id.rsplit('/').next().unwrap_or(id).to_ascii_lowercase();
     let row = list
@@ -331,15 +351,15 @@ fn in_list(body: &Value, model: &str) -> Option<Probe> {
         .find(|row| row.id.eq_ignore_ascii_case(model))
         .or_else(|| list.iter().find(|row| slug(&row.id) == slug(model)))
         .or_else(|| list.first().filter(|_| list.len() == 1))?;
-    row.context_length.map(|tokens| Probe {
+    row.context_length.map(|tokens| LocalProbe {
         context_length: Some(tokens),
         images: row.images,
         tools: row.tools,
-        unsettled: false,
+        may_shrink: false,
     })
 }
 
-/// reqwest's own `json` is behind a feature that is not needed anywhere else.
+/// reqwest's own `json` is behind a feature that is not needed elsewhere.
 trait JsonBody {
     fn json_body(self, value: &Value) -> Self;
 }

@@ -1,11 +1,11 @@
-//! Reading what servers say about their models.
+//! Parsing of model lists.
 
 use hermes_core::usage::{PriceSource, Prices};
 use serde_json::Value;
 
-use super::Listed;
+use super::ListedModel;
 
-/// Names under which servers give the window of a model.
+/// Keys under which servers report the context window.
 const CONTEXT_KEYS: &[&str] = &[
     "context_length",
     "max_model_len",
@@ -24,7 +24,7 @@ const OUTPUT_KEYS: &[&str] = &[
 ];
 
 /// The list in an answer to `GET /models` or `/api/tags`.
-pub(super) fn list(body: &Value) -> Option<Vec<Listed>> {
+pub(super) fn list(body: &Value) -> Option<Vec<ListedModel>> {
     let rows = body
         .get("data")
         .or_else(|| body.get("models"))
@@ -33,7 +33,7 @@ pub(super) fn list(body: &Value) -> Option<Vec<Listed>> {
     Some(rows.iter().filter_map(model).collect())
 }
 
-fn model(row: &Value) -> Option<Listed> {
+fn model(row: &Value) -> Option<ListedModel> {
     let id = match row {
         Value::String(id) => id.as_str(),
         _ => ["id", "key", "model", "name"]
@@ -42,7 +42,7 @@ fn model(row: &Value) -> Option<Listed> {
     };
     // Gemini lists its models as `models/…`.
     let id = id.strip_prefix("models/").unwrap_or(id);
-    Some(Listed {
+    Some(ListedModel {
         id: id.to_owned(),
         context_length: context_length(row),
         max_output: tokens(row, OUTPUT_KEYS)
@@ -61,7 +61,7 @@ fn model(row: &Value) -> Option<Listed> {
     })
 }
 
-/// The window a row gives, a loaded instance's own figure first.
+/// The window of a row, preferring that of a loaded instance.
 pub(super) fn context_length(row: &Value) -> Option<u32> {
     let instance = row
         .get("loaded_instances")
@@ -118,7 +118,7 @@ fn prices(pricing: &Value) -> Option<Prices> {
     let per_million = |key: &str| {
         let value = pricing.get(key)?;
         let number = value.as_f64().or_else(|| value.as_str()?.parse().ok())?;
-        // A negative price marks a router whose price depends on where it goes.
+        // A negative price marks a router whose price depends on the chosen model.
         (number >= 0.0).then_some(number * 1e6)
     };
     Some(Prices {
@@ -130,7 +130,7 @@ fn prices(pricing: &Value) -> Option<Prices> {
     })
 }
 
-/// The words of an error answer, shortened.
+/// The message of an error response, shortened.
 pub(super) fn error_message(body: &[u8]) -> String {
     let text = match serde_json::from_slice::<Value>(body) {
         Ok(value) => ["/error/message", "/error", "/message", "/detail"]

@@ -1,4 +1,4 @@
-//! The model client of the built-in model: the server is made to be there when the call is made.
+//! The client of the built-in model: it starts the server when a call is made.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,22 +12,22 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::server::{Held, Service, StartError};
+use super::server::{LocalService, ServerLease, StartError};
 use crate::client::{ClientParts, HttpModelClient};
 
-/// A start that takes longer is told of.
-const NOTICED: Duration = Duration::from_secs(1);
-/// Further news come no faster than this.
-const AGAIN: Duration = Duration::from_secs(5);
+/// A start that takes longer is reported.
+const NOTICE_AFTER: Duration = Duration::from_secs(1);
+/// Minimum interval between further notices.
+const NOTICE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The built-in model behind its route. Address and token of the parts are filled in per call.
+/// The built-in model behind its route. Address and token are filled in per call.
 pub struct LocalClient {
     parts: ClientParts,
-    service: Arc<Service>,
+    service: Arc<LocalService>,
 }
 
 impl LocalClient {
-    pub fn new(parts: ClientParts, service: Arc<Service>) -> Self {
+    pub fn new(parts: ClientParts, service: Arc<LocalService>) -> Self {
         Self { parts, service }
     }
 }
@@ -43,30 +43,30 @@ impl ModelClient for LocalClient {
 
     fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
         let (tell, told) = mpsc::channel(4);
-        let call = Call {
+        let call = LocalCall {
             parts: self.parts.clone(),
             service: Arc::clone(&self.service),
-            news: News::new(tell),
+            news: StartNotices::new(tell),
         };
-        let phase = Phase::Starting {
+        let phase = LocalCallPhase::Starting {
             answer: Box::pin(call.begin(request, cancel)),
             told,
         };
-        Box::pin(stream::unfold(phase, Phase::next))
+        Box::pin(stream::unfold(phase, LocalCallPhase::next))
     }
 }
 
-enum Phase {
+enum LocalCallPhase {
     Starting {
         answer: BoxFuture<'static, Result<ModelStream, ModelError>>,
         told: mpsc::Receiver<String>,
     },
-    /// The lease is held as long as the answer comes.
+    /// The lease is held while the answer is streamed.
     Answering(ModelStream),
     Over,
 }
 
-impl Phase {
+impl LocalCallPhase {
     async fn next(mut self) -> Option<(Result<ModelEvent, ModelError>, Self)> {
         loop {
             match self {
@@ -96,13 +96,13 @@ impl Phase {
     }
 }
 
-struct Call {
+struct LocalCall {
     parts: ClientParts,
-    service: Arc<Service>,
-    news: News,
+    service: Arc<LocalService>,
+    news: StartNotices,
 }
 
-impl Call {
+impl LocalCall {
     async fn begin(
         mut self,
         request: ModelRequest,
@@ -124,7 +124,7 @@ impl Call {
         self.parts.route.base_url.clone_from(&held.base_url);
         self.parts.credential = Some(held.token.clone());
         let answer = HttpModelClient::new(self.parts).stream(request, cancel);
-        Ok(holding(held, answer))
+        Ok(with_lease(held, answer))
     }
 
     fn error(&self, class: ErrorClass, message: String) -> ModelError {
@@ -140,15 +140,15 @@ impl Call {
     }
 }
 
-/// The answer, with the server held until it is over.
-fn holding(held: Arc<Held>, answer: ModelStream) -> ModelStream {
+/// The answer, with the server's lease held until it ends.
+fn with_lease(held: Arc<ServerLease>, answer: ModelStream) -> ModelStream {
     Box::pin(answer.map(move |item| {
         let _held = &held;
         item
     }))
 }
 
-/// Another attempt helps where the server died, and nowhere else.
+/// A retry helps only if the server died.
 fn class(error: &StartError) -> ErrorClass {
     match error {
         StartError::NoProgram | StartError::NoWeights { .. } => ErrorClass::ModelNotFound,
@@ -159,17 +159,17 @@ fn class(error: &StartError) -> ErrorClass {
     }
 }
 
-/// What the person who waits hears of the start: not every line, and nothing of a quick one.
-struct News {
+/// Notices about the start for the waiting person: not every line, and none for a quick start.
+struct StartNotices {
     tell: mpsc::Sender<String>,
     state: Mutex<(Instant, String)>,
 }
 
-impl News {
+impl StartNotices {
     fn new(tell: mpsc::Sender<String>) -> Self {
         Self {
             tell,
-            state: Mutex::new((Instant::now() + NOTICED, String::new())),
+            state: Mutex::new((Instant::now() + NOTICE_AFTER, String::new())),
         }
     }
 
@@ -183,9 +183,9 @@ impl News {
         if Instant::now() < *due || text == *last {
             return;
         }
-        *due = Instant::now() + AGAIN;
+        *due = Instant::now() + NOTICE_INTERVAL;
         last.clone_from(&text);
-        // Nobody who waits is a reason to wait.
+        // A missing receiver is no reason to wait.
         let _ = self.tell.try_send(text);
     }
 }
@@ -197,12 +197,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_a_slow_start_is_told_of() {
         let (tell, mut told) = mpsc::channel(4);
-        let news = News::new(tell);
+        let news = StartNotices::new(tell);
         news.tell("reading");
         tokio::time::advance(Duration::from_millis(1_100)).await;
         news.tell("reading");
         news.tell("converting 10 %");
-        tokio::time::advance(AGAIN).await;
+        tokio::time::advance(NOTICE_INTERVAL).await;
         news.tell("converting 90 %");
         news.tell("converting 91 %");
         drop(news);

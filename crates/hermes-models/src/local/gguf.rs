@@ -1,4 +1,4 @@
-//! The head of a GGUF file: which model it is, how large, for how long conversations.
+//! The header of a GGUF file: model, size, context length.
 //!
 //! Only what the main program shows is read; the engine reads the rest in its own process.
 
@@ -6,29 +6,29 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
 
-/// What the head says.
+/// The parsed header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct GgufHeader {
     pub architecture: String,
     pub parameters: u64,
     pub context: Option<u32>,
 }
 
-/// Longest text that is read; longer ones are passed over.
+/// Maximum length of a text; longer ones are skipped.
 const TEXT: u64 = 1024;
-/// More entries than this are no model.
+/// A file with more entries is not a model.
 const ENTRIES: u64 = 100_000;
-/// Arrays may nest; ours do not.
+/// Arrays may nest, but those of models do not.
 const DEPTH: u8 = 4;
 
-pub(super) fn head(path: &Path) -> io::Result<Head> {
+pub(super) fn head(path: &Path) -> io::Result<GgufHeader> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();
     read_head(file, length)
 }
 
-fn read_head(file: impl Read + Seek, length: u64) -> io::Result<Head> {
-    let mut reader = Reader {
+fn read_head(file: impl Read + Seek, length: u64) -> io::Result<GgufHeader> {
+    let mut reader = GgufReader {
         file: BufReader::with_capacity(1 << 16, file),
         left: length,
     };
@@ -43,7 +43,7 @@ fn read_head(file: impl Read + Seek, length: u64) -> io::Result<Head> {
     if tensors > ENTRIES || entries > ENTRIES {
         return Err(broken("its head is damaged"));
     }
-    let mut head = Head::default();
+    let mut head = GgufHeader::default();
     for _ in 0..entries {
         let key = reader.text()?.unwrap_or_default();
         let kind = reader.u32()?;
@@ -75,14 +75,14 @@ fn broken(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// A vocabulary has a hundred thousand texts: where we are is counted, not asked for.
-struct Reader<F: Read + Seek> {
+/// A vocabulary has a hundred thousand texts: the position is tracked instead of queried.
+struct GgufReader<F: Read + Seek> {
     file: BufReader<F>,
-    /// Bytes up to the end of the file.
+    /// Bytes left in the file.
     left: u64,
 }
 
-impl<F: Read + Seek> Reader<F> {
+impl<F: Read + Seek> GgufReader<F> {
     fn bytes<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let mut bytes = [0; N];
         self.fill(&mut bytes)?;
@@ -108,7 +108,7 @@ impl<F: Read + Seek> Reader<F> {
         Ok(u64::from_le_bytes(self.bytes()?))
     }
 
-    /// `None`: it is longer than anything we look for.
+    /// `None`: longer than anything needed.
     fn text(&mut self) -> io::Result<Option<String>> {
         let length = self.u64()?;
         if length > TEXT {
@@ -121,7 +121,7 @@ impl<F: Read + Seek> Reader<F> {
     }
 
     fn seek(&mut self, bytes: u64) -> io::Result<()> {
-        // Beyond the end seeking succeeds: a cut file must not look like a whole one.
+        // Seeking beyond the end succeeds, so a truncated file must be detected here.
         self.pass(bytes)?;
         let bytes = i64::try_from(bytes).map_err(|_| broken("its head is damaged"))?;
         self.file.seek_relative(bytes)
@@ -195,7 +195,7 @@ pub(super) mod tests {
         out
     }
 
-    fn read(bytes: &[u8]) -> io::Result<Head> {
+    fn read(bytes: &[u8]) -> io::Result<GgufHeader> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(bytes).unwrap();
         head(file.path())
@@ -206,7 +206,7 @@ pub(super) mod tests {
         let read = read(&sample()).unwrap();
         assert_eq!(
             read,
-            Head {
+            GgufHeader {
                 architecture: "llama".into(),
                 parameters: 42,
                 context: Some(8_192)

@@ -1,15 +1,15 @@
-//! What this machine has to spare.
+//! Free resources of this machine.
 
 use std::path::Path;
 
-/// Bytes free at the place where `path` is or would be.
+/// Free bytes on the file system of `path`, which need not exist.
 pub fn free_disk(path: &Path) -> Option<u64> {
     let place = path.ancestors().find(|place| place.exists())?;
     let system = rustix::fs::statvfs(place).ok()?;
     Some(system.f_bavail.saturating_mul(system.f_frsize))
 }
 
-/// Bytes of memory that a program could take now. `None`: this system does not say.
+/// Bytes of memory available to a program. `None`: unknown on this system.
 pub fn free_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let kilobytes: u64 = text
@@ -24,7 +24,7 @@ pub fn free_memory() -> Option<u64> {
     Some(group_limit().map_or(machine, |left| left.min(machine)))
 }
 
-/// What is left of the limit that a container sets.
+/// What is left of a container's memory limit.
 fn group_limit() -> Option<u64> {
     let read = |name: &str| {
         let text = std::fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?;

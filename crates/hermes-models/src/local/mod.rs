@@ -10,7 +10,7 @@
 //! | [`probe`] | whether a model can call tools, tried once per file |
 //! | [`client`] | the model client: the server is there when the call is made |
 //!
-//! The two programs share nothing but a file that says where the server is, and HTTP on loopback.
+//! The two programs share only a file with the server's address, and HTTP on loopback.
 
 pub mod client;
 mod gguf;
@@ -33,20 +33,20 @@ use crate::providers::custom::set;
 
 /// The id of the provider.
 pub const PROVIDER: &str = "local";
-/// Stands for the server's address, which is known only while it runs.
+/// Placeholder for the server's address, which is known only while it runs.
 pub const ADDRESS: &str = "http://hermes-local";
 
-/// A server that ends sooner may be gone before the one who started it has joined it.
-const SHORTEST: Duration = Duration::from_secs(5);
-/// The longest that a server takes: a year.
-const LONGEST: Duration = Duration::from_hours(365 * 24);
+/// A server that exits sooner may be gone before its starter has connected.
+const MIN_IDLE: Duration = Duration::from_secs(5);
+/// Maximum idle time of a server: one year.
+const MAX_IDLE: Duration = Duration::from_hours(365 * 24);
 
-/// What the home and its config say about the built-in model.
+/// Settings of the built-in model from the home and its config.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// Where weights and what is made of them are kept; profiles share it.
+pub struct LocalModelSettings {
+    /// Directory of weights and derived files, shared by profiles.
     pub cache: PathBuf,
-    /// Where a running server says how it is reached.
+    /// Where a running server publishes its address.
     pub run: PathBuf,
     pub logs: PathBuf,
     /// `local.model`: a name of the table or a path.
@@ -54,16 +54,16 @@ pub struct Settings {
     /// 0: one per core.
     pub threads: u32,
     pub context: u32,
-    /// `None`: as the probe says.
+    /// `None`: as determined by the probe.
     pub tools: Option<bool>,
-    /// Without a question for so long, the server ends.
+    /// The server exits after this long without a request.
     pub idle: Duration,
-    /// Without a user for so long, the server ends.
+    /// The server exits after this long without a client.
     pub grace: Duration,
     home: Home,
 }
 
-impl Settings {
+impl LocalModelSettings {
     pub fn new(home: &Home, config: &Config) -> Self {
         let own = config.local.clone().unwrap_or_default();
         let root = home.profiles_root();
@@ -80,24 +80,24 @@ impl Settings {
                 _ => None,
             },
             idle: match own.idle_seconds {
-                0 => LONGEST,
-                seconds => Duration::from_secs(seconds).clamp(SHORTEST, LONGEST),
+                0 => MAX_IDLE,
+                seconds => Duration::from_secs(seconds).clamp(MIN_IDLE, MAX_IDLE),
             },
-            grace: Duration::from_secs(own.grace_seconds).clamp(SHORTEST, LONGEST),
+            grace: Duration::from_secs(own.grace_seconds).clamp(MIN_IDLE, MAX_IDLE),
             home: home.clone(),
         }
     }
 }
 
-/// Where weights are fetched from.
+/// Where weights are downloaded from.
 #[derive(Clone, Debug)]
-pub struct Hub {
+pub struct WeightsHub {
     pub endpoint: String,
     /// `HF_TOKEN`; sent to the hub's own host only.
     pub token: Option<secrecy::SecretString>,
 }
 
-impl Hub {
+impl WeightsHub {
     /// `HF_ENDPOINT` names a mirror.
     pub fn from_env(env: &Env) -> Self {
         let endpoint = env
@@ -126,7 +126,7 @@ mod tests {
             }),
             ..Config::default()
         };
-        let settings = Settings::new(&Home::at("/h/.hermes"), &config);
+        let settings = LocalModelSettings::new(&Home::at("/h/.hermes"), &config);
         (settings.idle.as_secs(), settings.grace.as_secs())
     }
 

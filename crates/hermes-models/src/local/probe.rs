@@ -1,4 +1,4 @@
-//! Whether a model can call tools: tried once per file, then known.
+//! Whether a model can call tools: tested once per file, then cached.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,52 +10,52 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-use super::Settings;
-use super::weights::Weights;
+use super::LocalModelSettings;
+use super::weights::ModelWeights;
 
-/// What trying found.
+/// The result of the test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct ToolProbeResult {
     /// Whether tools are offered.
     pub tools: bool,
-    /// Calls that were right, of those that were asked for.
+    /// Correct calls, of those requested.
     #[serde(default, alias = "right_calls")]
     pub right: u32,
     #[serde(default, alias = "call_due")]
     pub asked: u32,
 }
 
-/// It could not be tried.
+/// The test could not be run.
 #[derive(Debug, thiserror::Error)]
 #[error("whether {name} can call tools could not be tried: {why}")]
-pub struct ProbeError {
+pub struct ToolProbeError {
     name: String,
     why: String,
 }
 
-/// Verdicts that are kept.
-const KEPT: usize = 64;
-/// What trying may take. A large model is converted first, and writes a few tokens per second.
-const LIMIT: Duration = Duration::from_mins(30);
-/// More than a verdict ever has.
-const ANSWER: u64 = 1 << 20;
-/// How many prompts are tried; fewer where it is clear before that.
+/// Number of cached results.
+const MAX_RESULTS: usize = 64;
+/// Time limit of the test. A large model is converted first, and writes a few tokens per second.
+const PROBE_TIMEOUT: Duration = Duration::from_mins(30);
+/// More than a result ever has.
+const MAX_OUTPUT_BYTES: u64 = 1 << 20;
+/// How many prompts are tested; fewer if the result is clear earlier.
 pub const PROMPTS: u32 = 11;
 
-fn book(settings: &Settings) -> PathBuf {
+fn book(settings: &LocalModelSettings) -> PathBuf {
     settings.cache.join("tools.json")
 }
 
-fn read(path: &Path) -> BTreeMap<String, Verdict> {
+fn read(path: &Path) -> BTreeMap<String, ToolProbeResult> {
     std::fs::read(path)
         .ok()
         .and_then(|bytes| serde_json::from_slice(&bytes).ok())
         .unwrap_or_default()
 }
 
-impl Settings {
-    /// Whether tools are offered to this model. `None`: nobody knows yet.
-    pub fn offers_tools(&self, weights: &Weights) -> Option<bool> {
+impl LocalModelSettings {
+    /// Whether tools are offered to this model. `None`: not tested yet.
+    pub fn offers_tools(&self, weights: &ModelWeights) -> Option<bool> {
         self.tools.or_else(|| {
             let tried = weights
                 .print()
@@ -66,14 +66,14 @@ impl Settings {
         })
     }
 
-    /// Keeps a verdict for this very file.
-    pub fn keep_verdict(&self, weights: &Weights, verdict: &Verdict) {
+    /// Stores the result for this exact file.
+    pub fn save_probe_result(&self, weights: &ModelWeights, verdict: &ToolProbeResult) {
         let Some(print) = weights.print() else {
             return;
         };
         let path = book(self);
         let mut all = read(&path);
-        if all.len() >= KEPT {
+        if all.len() >= MAX_RESULTS {
             all.clear();
         }
         all.insert(print, verdict.clone());
@@ -85,15 +85,15 @@ impl Settings {
         }
     }
 
-    /// Tries the model in a process of its own, which takes a while, and keeps what came of it.
-    /// `tell` hears how many prompts were tried.
+    /// Tests the model in a separate process, which takes a while, and stores the result. `tell` is
+    /// called with the number of prompts tested.
     pub async fn try_tools(
         &self,
         program: &Path,
-        weights: &Weights,
+        weights: &ModelWeights,
         tell: &(dyn Fn(u32) + Sync),
-    ) -> Result<Verdict, ProbeError> {
-        let failed = |why: String| ProbeError {
+    ) -> Result<ToolProbeResult, ToolProbeError> {
+        let failed = |why: String| ToolProbeError {
             name: weights.name.clone(),
             why,
         };
@@ -115,8 +115,8 @@ impl Settings {
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| failed(error.to_string()))?;
-        let minutes = LIMIT.as_secs() / 60;
-        let ended = tokio::time::timeout(LIMIT, finish(child, tell))
+        let minutes = PROBE_TIMEOUT.as_secs() / 60;
+        let ended = tokio::time::timeout(PROBE_TIMEOUT, finish(child, tell))
             .await
             .map_err(|_| {
                 failed(format!(
@@ -127,38 +127,38 @@ impl Settings {
         if !ended.status.success() {
             return Err(failed(ended.last_words));
         }
-        let verdict: Verdict = serde_json::from_slice(&ended.answer)
+        let verdict: ToolProbeResult = serde_json::from_slice(&ended.answer)
             .map_err(|error| failed(format!("its answer cannot be read ({error})")))?;
-        self.keep_verdict(weights, &verdict);
+        self.save_probe_result(weights, &verdict);
         Ok(verdict)
     }
 }
 
-struct Ended {
+struct ProbeExit {
     status: ExitStatus,
     answer: Vec<u8>,
     last_words: String,
 }
 
-/// Reads what the program says until it ends.
-async fn finish(mut child: Child, tell: &(dyn Fn(u32) + Sync)) -> std::io::Result<Ended> {
+/// Reads the output of the program until it exits.
+async fn finish(mut child: Child, tell: &(dyn Fn(u32) + Sync)) -> std::io::Result<ProbeExit> {
     let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(std::io::Error::other("its answer cannot be read"));
     };
     let mut answer = Vec::new();
-    let mut out = out.take(ANSWER);
+    let mut out = out.take(MAX_OUTPUT_BYTES);
     let reading = out.read_to_end(&mut answer);
-    let (read, last_words) = tokio::join!(reading, listen(BufReader::new(err), tell));
+    let (read, last_words) = tokio::join!(reading, count_progress(BufReader::new(err), tell));
     read?;
-    Ok(Ended {
+    Ok(ProbeExit {
         status: child.wait().await?,
         answer,
         last_words: last_words?,
     })
 }
 
-/// Counts the prompts that were tried, each a line of its own. Returns the last line.
-async fn listen(
+/// Counts the tested prompts, one per line. Returns the last line.
+async fn count_progress(
     err: BufReader<tokio::process::ChildStderr>,
     tell: &(dyn Fn(u32) + Sync),
 ) -> std::io::Result<String> {
@@ -190,25 +190,25 @@ mod tests {
     #[test]
     fn a_verdict_holds_for_the_file_it_was_found_for() {
         let dir = tempfile::tempdir().unwrap();
-        let settings = Settings::new(&Home::at(dir.path()), &Config::default());
+        let settings = LocalModelSettings::new(&Home::at(dir.path()), &Config::default());
         std::fs::create_dir_all(&settings.cache).unwrap();
         let file = dir.path().join("own.gguf");
         std::fs::write(&file, "one").unwrap();
         let weights = settings.weights(&file.to_string_lossy()).unwrap();
         assert_eq!(settings.offers_tools(&weights), None);
-        let verdict = Verdict {
+        let verdict = ToolProbeResult {
             tools: true,
             right: 9,
             asked: 10,
         };
-        settings.keep_verdict(&weights, &verdict);
+        settings.save_probe_result(&weights, &verdict);
         assert_eq!(settings.offers_tools(&weights), Some(true));
         std::fs::write(&file, "another one").unwrap();
         assert_eq!(settings.offers_tools(&weights), None);
         // The pinned file is known, unless somebody says otherwise.
         let known = settings.weights("smollm2-135m").unwrap();
         assert_eq!(settings.offers_tools(&known), Some(false));
-        let forced = Settings {
+        let forced = LocalModelSettings {
             tools: Some(true),
             ..settings
         };
@@ -216,9 +216,9 @@ mod tests {
     }
 
     /// What `script`, in the place of the program, leads to, and what was told meanwhile.
-    async fn tried(script: &str) -> (Result<Verdict, String>, Vec<u32>) {
+    async fn tried(script: &str) -> (Result<ToolProbeResult, String>, Vec<u32>) {
         let dir = tempfile::tempdir().unwrap();
-        let settings = Settings::new(&Home::at(dir.path()), &Config::default());
+        let settings = LocalModelSettings::new(&Home::at(dir.path()), &Config::default());
         std::fs::create_dir_all(&settings.cache).unwrap();
         let file = dir.path().join("own.gguf");
         std::fs::write(&file, "one").unwrap();
@@ -247,7 +247,7 @@ mod tests {
              echo '{\"tools\": true, \"right_calls\": 1, \"call_due\": 2}'",
         )
         .await;
-        let verdict = Verdict {
+        let verdict = ToolProbeResult {
             tools: true,
             right: 1,
             asked: 2,

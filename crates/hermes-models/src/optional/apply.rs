@@ -1,18 +1,21 @@
-//! Applies what is known of an endpoint to a request that is ready to go.
+//! Applies the known rules of an endpoint to an encoded request.
 
 use serde_json::{Map, Value};
 
 use super::{FieldChange, FieldRule, FieldRules, HEADERS, ladder};
-use crate::codec::Encoded;
+use crate::codec::EncodedRequest;
 
-/// Room that an answer needs beside its thinking.
+/// Tokens that an answer needs in addition to its thinking.
 const ANSWER_ROOM: u64 = 1_024;
-/// Smallest thinking budget that providers take.
+/// Smallest thinking budget that providers accept.
 const SMALLEST_BUDGET: u64 = 1_024;
 
 impl FieldRules {
-    /// The request as this endpoint takes it. The same rules give the same bytes.
-    pub(crate) fn apply(&self, encoded: Encoded) -> Result<Encoded, serde_json::Error> {
+    /// The request adapted to this endpoint. The same rules give the same bytes.
+    pub(crate) fn apply(
+        &self,
+        encoded: EncodedRequest,
+    ) -> Result<EncodedRequest, serde_json::Error> {
         if self.is_empty() {
             return Ok(encoded);
         }
@@ -26,8 +29,8 @@ impl FieldRules {
                 self.change(&mut body, &path, rule);
             }
         }
-        keep_room(&mut body);
-        Ok(Encoded {
+        keep_answer_room(&mut body);
+        Ok(EncodedRequest {
             headers,
             body: serde_json::to_vec(&body)?,
         })
@@ -46,7 +49,7 @@ impl FieldRules {
                     return;
                 };
                 self.change(child, rest, rule);
-                // A wish without content is none; the conversation's own parts stay.
+                // An empty optional field is removed; the conversation's own parts stay.
                 let emptied = child.as_object().is_some_and(Map::is_empty);
                 if emptied && rule.change == FieldChange::Drop && !rest.is_empty() {
                     fields.shift_remove(*key);
@@ -84,7 +87,7 @@ impl FieldRules {
     }
 
     fn replacement(&self, field: &str, refused: &str, taken: &[String]) -> Option<String> {
-        if !ladder::is_ladder(field) {
+        if !ladder::is_effort_field(field) {
             return taken.first().cloned();
         }
         let also: Vec<&str> = self
@@ -95,7 +98,7 @@ impl FieldRules {
                 _ => None,
             })
             .collect();
-        ladder::instead(refused, taken, &also)
+        ladder::replacement_level(refused, taken, &also)
     }
 }
 
@@ -114,7 +117,7 @@ fn lower(value: &mut Value, limit: u64) {
     }
 }
 
-/// A header is a list of values with commas.
+/// A header is a comma-separated list of values.
 fn change_header(headers: &mut Vec<(String, String)>, name: &str, change: &FieldChange) {
     match change {
         FieldChange::NotValue { value, .. } => {
@@ -133,8 +136,8 @@ fn change_header(headers: &mut Vec<(String, String)>, name: &str, change: &Field
     }
 }
 
-/// A thinking budget is part of the answer's limit and smaller than it.
-fn keep_room(body: &mut Value) {
+/// A thinking budget is part of the answer's limit and must be smaller.
+fn keep_answer_room(body: &mut Value) {
     let Some(limit) = body.get("max_tokens").and_then(Value::as_u64) else {
         return;
     };

@@ -1,4 +1,4 @@
-//! What is known of endpoints, in this process and on disk (`model_fields.json` of the home).
+//! Known rules of endpoints, in this process and on disk (`model_fields.json` of the home).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,38 +14,38 @@ use super::format::format_name;
 use super::{FieldRule, FieldRules};
 use crate::providers::endpoint;
 
-/// Endpoints learn, too: after this time a field is tried again, which costs one refused call.
-const KEPT_FOR: TimeDelta = TimeDelta::days(30);
-/// Models that are kept; the longest unchanged go first.
-const MOST_MODELS: usize = 200;
+/// Endpoints change: after this time a field is tried again, which costs one refused call.
+const RULE_LIFETIME: TimeDelta = TimeDelta::days(30);
+/// Maximum number of models; the longest unchanged are removed first.
+const MAX_MODELS: usize = 200;
 /// A larger file is not ours.
-const LARGEST_FILE: u64 = 4 << 20;
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Entry {
+struct LearnedRules {
     #[serde(flatten)]
     rule: FieldRule,
     learned: DateTime<Utc>,
 }
 
-type Entries = BTreeMap<String, Vec<Entry>>;
+type Entries = BTreeMap<String, Vec<LearnedRules>>;
 
 #[derive(Default, Serialize, Deserialize)]
-struct File {
+struct FieldCacheFile {
     #[serde(default)]
     models: Entries,
 }
 
-/// The book of all models.
+/// The rules of all models.
 #[derive(Debug, Default)]
-pub struct FieldBook {
+pub struct FieldRuleCache {
     /// `None`: kept in this process only.
     path: Option<PathBuf>,
     known: OnceLock<Mutex<Entries>>,
 }
 
-impl FieldBook {
-    /// Nothing is read before the first question.
+impl FieldRuleCache {
+    /// Nothing is read before the first lookup.
     pub fn new(home: &Home) -> Self {
         Self {
             path: Some(home.join("model_fields.json")),
@@ -59,13 +59,13 @@ impl FieldBook {
             .get(&key(route))
             .into_iter()
             .flatten()
-            .filter(|entry| now - entry.learned < KEPT_FOR)
+            .filter(|entry| now - entry.learned < RULE_LIFETIME)
             .map(|entry| entry.rule.clone())
             .collect()
     }
 
-    /// Keeps rules that made a call succeed. A file that cannot be written costs a refused call
-    /// after the next start, nothing more.
+    /// Stores rules that made a call succeed. If the file cannot be written, the next start costs
+    /// one refused call.
     pub(crate) fn learn(&self, route: &Route, rules: &FieldRules, now: DateTime<Utc>) {
         let key = key(route);
         add(
@@ -77,12 +77,12 @@ impl FieldBook {
         let Some(path) = &self.path else {
             return;
         };
-        // Another process may have learnt something meanwhile: add to what is there now.
+        // Another process may have learned something meanwhile: merge with the current file.
         let Some(mut models) = self.read() else {
             return;
         };
         add(&mut models, &key, rules, now);
-        let saved = serde_json::to_vec_pretty(&File { models })
+        let saved = serde_json::to_vec_pretty(&FieldCacheFile { models })
             .map_err(std::io::Error::other)
             .and_then(|bytes| write_atomic(path, &bytes, 0o600));
         if let Err(error) = saved {
@@ -95,13 +95,13 @@ impl FieldBook {
             .get_or_init(|| Mutex::new(self.read().unwrap_or_default()))
     }
 
-    /// `None`: the file is there but cannot be read, so it must not be written either.
+    /// `None`: the file exists but cannot be read, so it must not be written either.
     fn read(&self) -> Option<Entries> {
         let Some(path) = &self.path else {
             return Some(Entries::new());
         };
         match std::fs::metadata(path) {
-            Ok(meta) if meta.len() > LARGEST_FILE => return None,
+            Ok(meta) if meta.len() > MAX_FILE_BYTES => return None,
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Some(Entries::new());
@@ -111,7 +111,7 @@ impl FieldBook {
         let read = std::fs::read(path)
             .map_err(|error| error.to_string())
             .and_then(|bytes| {
-                serde_json::from_slice::<File>(&bytes).map_err(|error| error.to_string())
+                serde_json::from_slice::<FieldCacheFile>(&bytes).map_err(|error| error.to_string())
             });
         match read {
             Ok(file) => Some(file.models),
@@ -127,7 +127,7 @@ fn add(models: &mut Entries, key: &str, rules: &FieldRules, now: DateTime<Utc>) 
     let entries = models.entry(key.to_owned()).or_default();
     let mut all: FieldRules = entries
         .iter()
-        .filter(|entry| now - entry.learned < KEPT_FOR)
+        .filter(|entry| now - entry.learned < RULE_LIFETIME)
         .map(|entry| entry.rule.clone())
         .collect();
     all.extend(rules);
@@ -137,14 +137,14 @@ fn add(models: &mut Entries, key: &str, rules: &FieldRules, now: DateTime<Utc>) 
         .map(|rule| {
             let before = old.iter().find(|entry| entry.rule == *rule);
             let again = rules.iter().any(|new| new == rule);
-            Entry {
+            LearnedRules {
                 rule: rule.clone(),
                 learned: before.filter(|_| !again).map_or(now, |entry| entry.learned),
             }
         })
         .collect();
-    let newest = |entries: &[Entry]| entries.iter().map(|entry| entry.learned).max();
-    while models.len() > MOST_MODELS {
+    let newest = |entries: &[LearnedRules]| entries.iter().map(|entry| entry.learned).max();
+    while models.len() > MAX_MODELS {
         let oldest = models
             .iter()
             .min_by_key(|(_, entries)| newest(entries))

@@ -1,4 +1,4 @@
-//! Which names an error mentions: in fields of its own, or somewhere in its text.
+//! Field names mentioned in an error: in its own fields, or in its text.
 
 use std::sync::LazyLock;
 
@@ -21,15 +21,15 @@ const KEYS: &[&str] = &[
     "key",
 ];
 
-/// Fields of error objects that repeat what was sent.
+/// Fields of error objects that echo the request.
 const REPEATED: &[&str] = &["input", "input_value", "ctx", "request"];
 
-/// In front of a path and no part of it.
+/// Prefixes of a path that are not part of it.
 const ROOTS: &[&str] = &["body", "request", "$", "root", "json", "payload", "query"];
 
 const MAX_DEPTH: usize = 8;
 
-/// The paths that the error names outright, with `*` for positions.
+/// The paths that the error states explicitly, with `*` for indices.
 pub(super) fn stated(error: &Value) -> Vec<String> {
     let mut out = Vec::new();
     collect(error, 0, &mut out);
@@ -44,7 +44,7 @@ fn collect(value: &Value, depth: usize, out: &mut Vec<String>) {
         Value::Array(items) => items.iter().for_each(|item| collect(item, depth + 1, out)),
         Value::Object(fields) => {
             for (key, inner) in fields {
-                // What the error repeats of the request names everything.
+                // The echoed request contains all names.
                 if REPEATED.contains(&key.as_str()) {
                     continue;
                 }
@@ -54,7 +54,7 @@ fn collect(value: &Value, depth: usize, out: &mut Vec<String>) {
                 collect(inner, depth + 1, out);
             }
         }
-        // Errors of providers behind an aggregator are JSON inside a string.
+        // Upstream errors of an aggregator are JSON inside a string.
         Value::String(text) if text.trim_start().starts_with(['{', '[']) => {
             if let Ok(inner) = serde_json::from_str::<Value>(text.trim()) {
                 collect(&inner, depth + 1, out);
@@ -83,8 +83,8 @@ fn path_of(value: &Value) -> Option<String> {
     (!path.is_empty()).then_some(path)
 }
 
-/// The paths that a text states the way pydantic does: `'loc': ('body', 'x')`, or on a line of their
-/// own above what is wrong with them.
+/// The paths in a text formatted like pydantic's: `'loc': ('body', 'x')`, or on a line of their own
+/// above the message.
 pub(super) fn located(text: &str) -> Vec<String> {
     static LOCATION: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r"['\x22]loc['\x22]: ?[(\[]([^)\]]*)[)\]]").ok());
@@ -109,7 +109,7 @@ pub(super) fn located(text: &str) -> Vec<String> {
     [found(&LOCATION, true), found(&LINE, false)].concat()
 }
 
-/// A path in our own notation: `messages[2].name`, `/messages/2/name` → `messages.*.name`.
+/// A path in our notation: `messages[2].name`, `/messages/2/name` → `messages.*.name`.
 pub(super) fn normal(text: &str) -> String {
     let mut segments: Vec<String> = text
         .split(['.', '/', '[', ']', ' ', '\'', '"', '`', '>'])
@@ -131,7 +131,7 @@ pub(super) fn normal(text: &str) -> String {
     segments.join(".")
 }
 
-/// How plainly a text (in lower case) names the field at `path`; 0: it does not.
+/// How clearly a text (in lower case) names the field at `path`; 0: not at all.
 pub(super) fn mentioned(text: &str, path: &str) -> u32 {
     let segments: Vec<&str> = path.split('.').filter(|part| *part != "*").collect();
     let Some(leaf) = segments.last() else {
@@ -142,7 +142,7 @@ pub(super) fn mentioned(text: &str, path: &str) -> u32 {
     if !top && has_chain(text, &segments) {
         return 200 + length;
     }
-    // `options.num_ctx` may be named by its own part alone; a plain word must stand in quotes.
+    // `options.num_ctx` may be named by its last part alone; a plain word must be quoted.
     let distinct = leaf.contains(['_', '-']);
     if distinct && has_word(text, leaf) {
         return 150 + length;
@@ -156,7 +156,7 @@ pub(super) fn mentioned(text: &str, path: &str) -> u32 {
     if (distinct || !top) && joined.len() >= 8 && has_word(text, &joined) {
         return 90 + length;
     }
-    let called = top || ladder::is_ladder(path);
+    let called = top || ladder::is_effort_field(path);
     if is_quoted(text, leaf)
         || (top && is_heading(text, leaf))
         || (called && is_called_field(text, leaf))
@@ -169,7 +169,7 @@ pub(super) fn mentioned(text: &str, path: &str) -> u32 {
     0
 }
 
-/// Fields whose name means the field also in a plain sentence.
+/// Fields whose name also counts in a plain sentence.
 const SPOKEN: &[&str] = &[
     "temperature",
     "reasoning",
@@ -180,15 +180,15 @@ const SPOKEN: &[&str] = &[
     "tags",
 ];
 
-/// Most characters between two parts of a path.
+/// Maximum characters between two parts of a path.
 const MAX_GAP: usize = 6;
 
-/// Names of fields are ASCII; in other scripts words may follow them without a space.
+/// Field names are ASCII; in other scripts words may follow them without a space.
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// Whether the name stands in the text by itself.
+/// Whether the name occurs in the text as a separate word.
 pub(super) fn has_word(text: &str, name: &str) -> bool {
     let inside = |c: char| is_word(c) || c == '-';
     text.match_indices(name).any(|(at, _)| {
@@ -212,7 +212,7 @@ fn is_heading(text: &str, name: &str) -> bool {
     })
 }
 
-/// What fields of requests are called.
+/// Nouns for fields of requests.
 const NOUNS: &[&str] = &[
     "parameter",
     "param",
@@ -226,8 +226,8 @@ const NOUNS: &[&str] = &[
     "setting",
 ];
 
-/// Whether a plain word is said to be a field: `parameter stream`, `the stream option`, `[stream]`, or
-/// at the end behind a colon.
+/// Whether a plain word is described as a field: `parameter stream`, `the stream option`,
+/// `[stream]`, or at the end after a colon.
 fn is_called_field(text: &str, name: &str) -> bool {
     text.match_indices(name).any(|(at, _)| {
         let (before, after) = (&text[..at], &text[at + name.len()..]);
@@ -246,8 +246,7 @@ fn is_called_field(text: &str, name: &str) -> bool {
     })
 }
 
-/// Whether the segments stand one after the other, with anything short between them; the last in
-/// any number.
+/// Whether the segments occur one after the other with short gaps; the last in singular or plural.
 fn has_chain(text: &str, segments: &[&str]) -> bool {
     let Some((first, rest)) = segments.split_first() else {
         return false;

@@ -1,5 +1,5 @@
-//! Refusals of the wire format: a model that is served under `/responses` only, or a server that
-//! knows nothing but chat completions.
+//! Refusals of the wire format: a model that is served only under `/responses`, or a server that
+//! supports only chat completions.
 
 use std::sync::LazyLock;
 
@@ -7,22 +7,22 @@ use hermes_core::model::{ErrorClass, WireFormat};
 use regex::Regex;
 
 use super::{FieldChange, FieldRule, FieldRules};
-use crate::classify::Verdict;
+use crate::classify::ErrorVerdict;
 use crate::providers::endpoint::parse_format;
 
-/// Path of the rule that says which format a model is served in.
+/// Path of the rule for the wire format of a model.
 const WIRE_FORMAT: &str = "conversation.format";
 
-/// How plainly an error asks for the other format.
+/// How clearly an error asks for the other format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FormatDemand {
-    /// It names the other one as the one to use.
+    /// It names the other format as the one to use.
     Outright,
-    /// It refuses this one, or nothing is at this address.
+    /// It refuses this one, or there is nothing at this address.
     ByRefusal,
 }
 
-/// The format that stands in for `format`: most servers speak only one of the two.
+/// The alternative to `format`: most servers support only one of the two.
 pub(crate) fn other_format(format: WireFormat) -> Option<WireFormat> {
     match format {
         WireFormat::ChatCompletions => Some(WireFormat::Responses),
@@ -31,8 +31,11 @@ pub(crate) fn other_format(format: WireFormat) -> Option<WireFormat> {
     }
 }
 
-/// Whether the error is about the format, so that the other one may help.
-pub(crate) fn asks_for_other_format(verdict: &Verdict, format: WireFormat) -> Option<FormatDemand> {
+/// Whether the error is about the format, so that the other one may work.
+pub(crate) fn asks_for_other_format(
+    verdict: &ErrorVerdict,
+    format: WireFormat,
+) -> Option<FormatDemand> {
     let other = other_format(format)?;
     let report = &verdict.report;
     let about_the_request = match report.status {
@@ -78,7 +81,7 @@ fn names(format: WireFormat) -> &'static [&'static str] {
     }
 }
 
-/// Whether the text says to use this format.
+/// Whether the text recommends this format.
 fn recommends(text: &str, format: WireFormat) -> bool {
     static ADVICE: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(
@@ -86,7 +89,7 @@ fn recommends(text: &str, format: WireFormat) -> bool {
         )
         .ok()
     });
-    /// How far the name stands behind the advice.
+    /// Maximum distance between the advice and the name.
     const NEAR: usize = 60;
     let Some(advice) = ADVICE.as_ref() else {
         return false;
@@ -141,7 +144,7 @@ fn refuses(text: &str, format: WireFormat) -> bool {
 }
 
 impl FieldRules {
-    /// The format that a model is served in, where it is not the usual one here.
+    /// The wire format of a model, if it is not the usual one here.
     pub(crate) fn format(&self) -> Option<WireFormat> {
         self.iter().find_map(|rule| match &rule.change {
             FieldChange::NotValue { instead, .. } if rule.field == WIRE_FORMAT => {
@@ -151,8 +154,8 @@ impl FieldRules {
         })
     }
 
-    /// The rule that `used` is spoken in place of `refused`.
-    pub(crate) fn of_format(refused: WireFormat, used: WireFormat) -> Self {
+    /// The rule that `used` replaces `refused`.
+    pub(crate) fn for_format(refused: WireFormat, used: WireFormat) -> Self {
         let change = FieldChange::NotValue {
             value: format_name(refused).to_owned(),
             instead: vec![format_name(used).to_owned()],
@@ -173,7 +176,7 @@ pub(super) fn format_name(format: WireFormat) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::classify::{self, Situation};
+    use crate::classify::{self, CallContext};
     use serde_json::json;
 
     fn asked(status: u16, message: &str, format: WireFormat) -> Option<FormatDemand> {
@@ -183,7 +186,7 @@ mod tests {
             Some(status),
             &|_| None,
             body.as_bytes(),
-            &Situation::default(),
+            &CallContext::default(),
             now,
         );
         asks_for_other_format(&verdict, format)
@@ -305,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_rule_is_read_back() {
-        let rules = FieldRules::of_format(CHAT, RESPONSES);
+        let rules = FieldRules::for_format(CHAT, RESPONSES);
         assert_eq!(rules.format(), Some(RESPONSES));
         assert_eq!(FieldRules::default().format(), None);
     }

@@ -1,4 +1,4 @@
-//! Levels of effort, weakest first, whatever a field calls itself.
+//! Levels of reasoning effort, weakest first, for all field names.
 
 const LEVELS: &[&str] = &[
     "none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra",
@@ -13,7 +13,7 @@ const FIELDS: &[&str] = &[
     "thinkinglevel",
 ];
 
-pub(super) fn is_ladder(field: &str) -> bool {
+pub(super) fn is_effort_field(field: &str) -> bool {
     let leaf = field.rsplit('.').next().unwrap_or(field);
     FIELDS.contains(&leaf.to_ascii_lowercase().as_str())
 }
@@ -22,9 +22,13 @@ pub(super) fn rank(level: &str) -> Option<usize> {
     LEVELS.iter().position(|name| *name == level)
 }
 
-/// The level to send instead of `refused`: of those that are known to be taken, or else the next
-/// weaker one that was not refused. `None`: say nothing.
-pub(super) fn instead(refused: &str, taken: &[String], also_refused: &[&str]) -> Option<String> {
+/// The level to send instead of `refused`: one that is known to be accepted, or else the next
+/// weaker one that was not refused. `None`: omit the field.
+pub(super) fn replacement_level(
+    refused: &str,
+    taken: &[String],
+    also_refused: &[&str],
+) -> Option<String> {
     let at = rank(refused)?;
     let usable = |name: &str| name != refused && !also_refused.contains(&name);
     if !taken.is_empty() {
@@ -39,7 +43,7 @@ pub(super) fn instead(refused: &str, taken: &[String], also_refused: &[&str]) ->
         };
         return weaker.or_else(stronger).cloned();
     }
-    // "Off" is no weaker effort, and nothing is weaker than it.
+    // "Off" is not a weaker effort, and nothing is weaker than it.
     let weaker = LEVELS[1..at.max(1)].iter().rev();
     let stronger = LEVELS[at + 1..].iter().filter(|_| at <= 1);
     weaker
@@ -77,7 +81,7 @@ mod tests {
         ];
         for (refused, taken, also, next) in cases {
             assert_eq!(
-                instead(refused, &taken, &also).as_deref(),
+                replacement_level(refused, &taken, &also).as_deref(),
                 next,
                 "{refused} {also:?}"
             );

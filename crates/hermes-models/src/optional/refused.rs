@@ -1,4 +1,4 @@
-//! From a refusal to the field that it is about, and what to do with that field.
+//! From a refusal to the field it is about, and the change of that field.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -10,9 +10,9 @@ use super::{
     CALL_SIGNATURES, FieldChange, FieldRule, HEADERS, REASONING_CONTENT, error_names, ladder,
 };
 use crate::classify::{ErrorAnswer, output_cap};
-use crate::codec::Encoded;
+use crate::codec::EncodedRequest;
 
-/// The conversation itself, without which there is no request.
+/// The conversation itself, which is never optional.
 const ESSENTIAL: &[&str] = &[
     "model",
     "messages",
@@ -22,8 +22,7 @@ const ESSENTIAL: &[&str] = &[
     "tools",
 ];
 
-/// Fields inside the conversation and the tools that are wishes, too. What stands there under
-/// another name is content.
+/// Optional fields inside the conversation and the tools. Other names there are content.
 const INSIDE: &[&str] = &[
     "messages.*.name",
     REASONING_CONTENT,
@@ -42,30 +41,30 @@ const INSIDE: &[&str] = &[
     "input.*.content.*.detail",
 ];
 
-/// The role of the system prompt, where it is not `system`.
+/// The role of the system prompt, if it is not `system`.
 const ROLE: &str = "messages.*.role";
 
 /// Names of the answer's limit.
 const LIMITS: &[&str] = &["max_tokens", "max_completion_tokens", "max_output_tokens"];
 
-/// Only the names of these headers are looked for; the others are not ours to change.
+/// Only the names of these headers are searched; the others must not be changed.
 const HEADER_LISTS: &[&str] = &["anthropic-beta"];
 
 const MAX_DEPTH: usize = 4;
 
-/// Something of a request that could be left out.
+/// An optional part of a request.
 #[derive(Debug)]
-struct Wish<'a> {
+struct OptionalField<'a> {
     path: String,
     value: &'a Value,
 }
 
 /// The rules that make the request acceptable. Empty: the refusal is about something else.
 ///
-/// `fixed`: top-level fields that the person set. They stay, and the error is shown.
+/// `fixed`: top-level fields set by the person. They are kept, and the error is shown.
 pub(crate) fn refused(
     refusal: &ErrorAnswer<'_>,
-    sent: &Encoded,
+    sent: &EncodedRequest,
     fixed: &BTreeSet<String>,
 ) -> Vec<FieldRule> {
     let Ok(body) = serde_json::from_slice::<Value>(&sent.body) else {
@@ -74,48 +73,48 @@ pub(crate) fn refused(
     if let Some(rule) = refused_header(refusal.text, &sent.headers) {
         return vec![rule];
     }
-    let mut wishes = wishes(&body, fixed);
+    let mut candidates = optional_fields(&body, fixed);
     if is_missing(refusal.text) {
-        return required(refusal.text, &body, &wishes);
+        return required(refusal.text, &body, &candidates);
     }
-    // Every message has a role; only this one is a wish.
+    // Every message has a role; only this one is optional.
     if !refusal.text.contains("developer") {
-        wishes.retain(|wish| wish.path != ROLE);
+        candidates.retain(|candidate| candidate.path != ROLE);
     }
-    let Some(wish) = best(refusal, &wishes) else {
+    let Some(candidate) = best(refusal, &candidates) else {
         return Vec::new();
     };
-    let change = change(refusal, wish, &body);
-    // The kind of an object is what makes it one.
-    let path = match wish.path.strip_suffix(".type") {
+    let change = change(refusal, candidate, &body);
+    // The type of an object is required.
+    let path = match candidate.path.strip_suffix(".type") {
         Some(whole) if change == FieldChange::Drop => whole,
-        _ => &wish.path,
+        _ => &candidate.path,
     };
-    let mut rules: Vec<FieldRule> = alike(path, &wishes)
+    let mut rules: Vec<FieldRule> = alike(path, &candidates)
         .into_iter()
         .map(|path| FieldRule::new(path, change.clone()))
         .collect();
     // Without a stream its options are refused as well.
-    if wish.path == "stream" && body.get("stream_options").is_some() {
+    if candidate.path == "stream" && body.get("stream_options").is_some() {
         rules.push(FieldRule::new("stream_options", FieldChange::Drop));
     }
     rules
 }
 
-/// The other places of a field that stands in several.
-fn alike<'a>(path: &'a str, wishes: &'a [Wish<'_>]) -> Vec<&'a str> {
+/// The other locations of a field that occurs several times.
+fn alike<'a>(path: &'a str, candidates: &'a [OptionalField<'_>]) -> Vec<&'a str> {
     let Some(at) = path.find("cache_control") else {
         return vec![path];
     };
     let tail = &path[at..];
-    wishes
+    candidates
         .iter()
-        .map(|wish| wish.path.as_str())
+        .map(|candidate| candidate.path.as_str())
         .filter(|other| other.ends_with(tail))
         .collect()
 }
 
-fn wishes<'a>(body: &'a Value, fixed: &BTreeSet<String>) -> Vec<Wish<'a>> {
+fn optional_fields<'a>(body: &'a Value, fixed: &BTreeSet<String>) -> Vec<OptionalField<'a>> {
     let mut out = Vec::new();
     for (name, value) in body.as_object().into_iter().flatten() {
         if !ESSENTIAL.contains(&name.as_str()) && !fixed.contains(name) {
@@ -126,7 +125,7 @@ fn wishes<'a>(body: &'a Value, fixed: &BTreeSet<String>) -> Vec<Wish<'a>> {
         let segments: Vec<&str> = path.split('.').collect();
         if let Some(value) = first(body, &segments) {
             let path = (*path).to_owned();
-            out.push(Wish { path, value });
+            out.push(OptionalField { path, value });
         }
     }
     // A role of its own for the system prompt.
@@ -134,18 +133,18 @@ fn wishes<'a>(body: &'a Value, fixed: &BTreeSet<String>) -> Vec<Wish<'a>> {
         && value == "developer"
     {
         let path = ROLE.to_owned();
-        out.push(Wish { path, value });
+        out.push(OptionalField { path, value });
     }
     out
 }
 
-fn collect<'a>(path: String, value: &'a Value, depth: usize, out: &mut Vec<Wish<'a>>) {
+fn collect<'a>(path: String, value: &'a Value, depth: usize, out: &mut Vec<OptionalField<'a>>) {
     if depth < MAX_DEPTH {
         for (name, inner) in value.as_object().into_iter().flatten() {
             collect(format!("{path}.{name}"), inner, depth + 1, out);
         }
     }
-    out.push(Wish { path, value });
+    out.push(OptionalField { path, value });
 }
 
 /// The first value at `path`.
@@ -157,36 +156,39 @@ fn first<'a>(node: &'a Value, path: &[&str]) -> Option<&'a Value> {
     }
 }
 
-/// The wish that the error names most plainly.
-fn best<'a, 'b>(refusal: &ErrorAnswer<'_>, wishes: &'a [Wish<'b>]) -> Option<&'a Wish<'b>> {
+/// The optional field that the error names most clearly.
+fn best<'a, 'b>(
+    refusal: &ErrorAnswer<'_>,
+    candidates: &'a [OptionalField<'b>],
+) -> Option<&'a OptionalField<'b>> {
     let mut stated = error_names::stated(refusal.json);
     stated.extend(error_names::located(refusal.text));
-    let score = |wish: &Wish<'_>| {
+    let score = |candidate: &OptionalField<'_>| {
         let outright = stated
             .iter()
-            .map(|path| match_stated(path, &wish.path))
+            .map(|path| match_stated(path, &candidate.path))
             .max()
             .unwrap_or(0);
-        let said = error_names::mentioned(refusal.text, &wish.path);
-        let meant = said_by_value(refusal.text, wish);
+        let said = error_names::mentioned(refusal.text, &candidate.path);
+        let meant = named_by_value(refusal.text, candidate);
         outright.max(said).max(meant)
     };
-    wishes
+    candidates
         .iter()
-        .map(|wish| (score(wish), wish))
+        .map(|candidate| (score(candidate), candidate))
         .filter(|(score, _)| *score > 0)
-        .max_by_key(|(score, wish)| (*score, wish.path.len()))
-        .map(|(_, wish)| wish)
+        .max_by_key(|(score, candidate)| (*score, candidate.path.len()))
+        .map(|(_, candidate)| candidate)
 }
 
-/// How well a path that the error states fits the path of a wish.
+/// How well a path stated in the error matches the path of an optional field.
 fn match_stated(stated: &str, path: &str) -> u32 {
     let length = u32::try_from(path.len()).unwrap_or(0).min(40);
     let plain = path.to_ascii_lowercase();
     if stated == plain {
         return 300 + length;
     }
-    // Our SDK-shaped fields are unpacked by servers: `extra_body.google.x` is `google.x` there.
+    // SDK-shaped fields are unpacked by servers: `extra_body.google.x` is `google.x` there.
     if plain.ends_with(&format!(".{stated}")) && !path.contains('*') {
         return 240 + length;
     }
@@ -194,7 +196,7 @@ fn match_stated(stated: &str, path: &str) -> u32 {
     if !path.contains('*') && joined(stated) == joined(&plain) {
         return 250 + length;
     }
-    // Kinds of messages stand between the parts: `messages.3.tool.name`.
+    // Message types may occur between the parts: `messages.3.tool.name`.
     if path.contains('*') && is_spread(&plain, stated) {
         return 220 + length;
     }
@@ -204,7 +206,7 @@ fn match_stated(stated: &str, path: &str) -> u32 {
     0
 }
 
-/// Whether the parts of `path` stand in `stated` in their order, with the same ends.
+/// Whether the parts of `path` occur in `stated` in order, with the same ends.
 fn is_spread(path: &str, stated: &str) -> bool {
     let mut parts = path.split('.').peekable();
     let mut last = "";
@@ -220,8 +222,8 @@ fn is_spread(path: &str, stated: &str) -> bool {
 }
 
 /// A refused value without the name of its field: `unsupported value 'xhigh'`.
-fn said_by_value(text: &str, wish: &Wish<'_>) -> u32 {
-    let Some(value) = wish.value.as_str().filter(|value| value.len() > 2) else {
+fn named_by_value(text: &str, candidate: &OptionalField<'_>) -> u32 {
+    let Some(value) = candidate.value.as_str().filter(|value| value.len() > 2) else {
         return 0;
     };
     let value = value.to_ascii_lowercase();
@@ -229,14 +231,14 @@ fn said_by_value(text: &str, wish: &Wish<'_>) -> u32 {
         let needle = format!("{quote}{value}{quote}");
         text.contains(&needle)
     });
-    match (quoted, ladder::is_ladder(&wish.path)) {
+    match (quoted, ladder::is_effort_field(&candidate.path)) {
         (true, true) => 30,
         (true, false) if text.contains("value") => 20,
         _ => 0,
     }
 }
 
-/// Whether something is missed rather than refused.
+/// Whether something is missing rather than refused.
 fn is_missing(text: &str) -> bool {
     [
         "missing",
@@ -259,9 +261,9 @@ fn is_missing(text: &str) -> bool {
         .any(|word| text.contains(word))
 }
 
-/// Servers that want the reasoning of earlier answers back say so when it is not there. A wish that
-/// lacks something is given up as a whole.
-fn required(text: &str, body: &Value, wishes: &[Wish<'_>]) -> Vec<FieldRule> {
+/// Servers that require the reasoning of earlier answers report when it is missing. An optional
+/// field that lacks something is dropped as a whole.
+fn required(text: &str, body: &Value, candidates: &[OptionalField<'_>]) -> Vec<FieldRule> {
     let segments: Vec<&str> = REASONING_CONTENT.split('.').collect();
     let absent = first(body, &segments).is_none() && body.get("messages").is_some();
     if absent && text.contains("reasoning_content") {
@@ -271,16 +273,16 @@ fn required(text: &str, body: &Value, wishes: &[Wish<'_>]) -> Vec<FieldRule> {
     if body.get("messages").is_some() && unsigned.iter().any(|name| text.contains(name)) {
         return vec![FieldRule::new(CALL_SIGNATURES, FieldChange::Require)];
     }
-    let lacking = wishes.iter().find(|wish| {
-        let inside = format!("{}.", wish.path);
-        wish.value.is_object()
-            && !wish.path.contains('*')
+    let lacking = candidates.iter().find(|candidate| {
+        let inside = format!("{}.", candidate.path);
+        candidate.value.is_object()
+            && !candidate.path.contains('*')
             && text
                 .split(|c: char| c.is_whitespace() || "'\"`".contains(c))
                 .any(|word| word.starts_with(&inside))
     });
     lacking
-        .map(|wish| vec![FieldRule::new(&wish.path, FieldChange::Drop)])
+        .map(|candidate| vec![FieldRule::new(&candidate.path, FieldChange::Drop)])
         .unwrap_or_default()
 }
 
@@ -311,21 +313,21 @@ fn refused_header(text: &str, headers: &[(String, String)]) -> Option<FieldRule>
         })
 }
 
-fn change(refusal: &ErrorAnswer<'_>, wish: &Wish<'_>, body: &Value) -> FieldChange {
-    let leaf = wish.path.rsplit('.').next().unwrap_or(&wish.path);
-    if let Some(sent) = wish.value.as_u64() {
+fn change(refusal: &ErrorAnswer<'_>, candidate: &OptionalField<'_>, body: &Value) -> FieldChange {
+    let leaf = candidate.path.rsplit('.').next().unwrap_or(&candidate.path);
+    if let Some(sent) = candidate.value.as_u64() {
         return lower(refusal.text, leaf, sent, body);
     }
-    let Some(value) = wish.value.as_str() else {
+    let Some(value) = candidate.value.as_str() else {
         return FieldChange::Drop;
     };
-    if wish.path == ROLE {
+    if candidate.path == ROLE {
         return FieldChange::NotValue {
             value: value.to_owned(),
             instead: vec!["system".to_owned()],
         };
     }
-    if ladder::is_ladder(&wish.path) && is_about_value(refusal, value) {
+    if ladder::is_effort_field(&candidate.path) && is_about_value(refusal, value) {
         return FieldChange::NotValue {
             value: value.to_owned(),
             instead: listed(refusal.text, value),
@@ -343,7 +345,7 @@ fn is_about_value(refusal: &ErrorAnswer<'_>, value: &str) -> bool {
             .any(|code| refusal.text.contains(code))
 }
 
-/// The levels that the text lists as taken.
+/// The levels that the text lists as accepted.
 fn listed(text: &str, refused: &str) -> Vec<String> {
     const MARKS: &[&str] = &[
         "supported values",
@@ -381,7 +383,7 @@ fn listed(text: &str, refused: &str) -> Vec<String> {
 
 static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\d[\d,_]*").ok());
 
-/// A number that was refused: under another name, lowered to what is stated, or left out.
+/// A refused number: renamed, lowered to the stated limit, or omitted.
 fn lower(text: &str, leaf: &str, sent: u64, body: &Value) -> FieldChange {
     if LIMITS.contains(&leaf) {
         let other = LIMITS
@@ -408,7 +410,7 @@ fn lower(text: &str, leaf: &str, sent: u64, body: &Value) -> FieldChange {
     let bounded = LIMITS.contains(&leaf) || leaf.ends_with("_tokens") || leaf == "num_ctx";
     match stated.filter(|limit| bounded && *limit < sent) {
         Some(limit) => FieldChange::AtMost { limit },
-        // The format demands this one.
+        // The format requires this one.
         None if leaf == "max_tokens" && body.get("system").is_some() && sent > 1_024 => {
             FieldChange::AtMost { limit: sent / 2 }
         }

@@ -1,5 +1,5 @@
-//! Refusals of the way a conversation is written: ids, roles, schemas, kinds of content. Nothing of
-//! what was said is lost by writing it another way.
+//! Refusals of the form of a conversation: ids, roles, schemas, kinds of content. Writing it in
+//! another form loses nothing.
 
 use std::sync::LazyLock;
 
@@ -11,11 +11,11 @@ use regex::Regex;
 use super::{
     FieldChange, FieldRule, IMAGES, RESULT_PARTS, SCHEMA_WORDS, SYSTEM_ROLE, TOOL_IDS, error_names,
 };
-use crate::classify::Verdict;
+use crate::classify::ErrorVerdict;
 
 /// The rule that makes the conversation acceptable. `None`: the refusal is about something else.
 pub(crate) fn refused_shape(
-    verdict: &Verdict,
+    verdict: &ErrorVerdict,
     request: &ModelRequest,
     format: WireFormat,
 ) -> Option<FieldRule> {
@@ -43,7 +43,7 @@ pub(crate) fn refused_shape(
 
 /// A list of tools that is too long, or the description of one.
 fn refused_size(
-    verdict: &Verdict,
+    verdict: &ErrorVerdict,
     request: &ModelRequest,
     format: WireFormat,
 ) -> Option<FieldRule> {
@@ -96,7 +96,7 @@ fn refused_size(
         .iter()
         .any(|words| text.contains(words))
     {
-        // A figure that does not bind is about something else.
+        // A limit above the actual number is about something else.
         let count = u64::try_from(request.tools.len()).unwrap_or(u64::MAX);
         return (limit < count).then(|| FieldRule::new("tools", FieldChange::AtMost { limit }));
     } else {
@@ -119,7 +119,7 @@ fn has_calls(request: &ModelRequest) -> bool {
     request.messages.iter().any(|message| calls(message))
 }
 
-/// Whether the form of an id is not taken. That one is missing, or not answered, is another matter.
+/// Whether the format of an id is not accepted. A missing or unanswered one is a different problem.
 fn refuses_ids(text: &str, stated: &[String]) -> bool {
     const FORM: &[&str] = &[
         "must be a-z",
@@ -162,7 +162,7 @@ fn refuses_ids(text: &str, stated: &[String]) -> bool {
     form && (named || placed)
 }
 
-/// Whether there is no place for a system prompt.
+/// Whether system prompts are not supported.
 fn refuses_system(text: &str) -> bool {
     [
         "system role not supported",

@@ -16,7 +16,7 @@ use super::endpoint;
 /// One entry of the user's config.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CustomProvider {
-    /// The name in comparable form: lower case, spaces as hyphens.
+    /// The normalized name: lower case, spaces as hyphens.
     pub key: String,
     pub name: String,
     /// Missing in an entry that only adjusts a built-in provider.
@@ -30,13 +30,13 @@ pub struct CustomProvider {
     pub max_output: Option<u32>,
     pub headers: Vec<(String, String)>,
     pub extra_body: Map<String, Value>,
-    /// A PEM file with the authorities to trust.
+    /// A PEM file with the trusted authorities.
     pub ca_cert: Option<String>,
     pub tls_verify: bool,
     pub timeouts: TimeoutOverride,
 }
 
-/// What the config says of one model of a provider.
+/// The configured values of one model of a provider.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelOverride {
     pub context_length: Option<u32>,
@@ -55,7 +55,7 @@ pub struct TimeoutOverride {
     pub stale: Option<Duration>,
 }
 
-/// The entries, and what in them was not understood (for `doctor` and the log).
+/// The entries, and errors in them (for `doctor` and the log).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CustomProviders {
     pub entries: Vec<CustomProvider>,
@@ -63,7 +63,7 @@ pub struct CustomProviders {
 }
 
 impl CustomProviders {
-    /// Reads both sections. Where both name a provider, the mapping wins.
+    /// Reads both sections. If both name a provider, the mapping wins.
     pub fn read(config: &Config) -> Self {
         let mut all = Self::default();
         for (key, entry) in config.providers.iter() {
@@ -118,12 +118,12 @@ impl CustomProviders {
     }
 }
 
-/// A name in comparable form.
+/// A normalized name.
 pub fn comparable(name: &str) -> String {
     name.trim().to_lowercase().replace(' ', "-")
 }
 
-/// A setting that is there and not blank.
+/// A setting that exists and is not blank.
 pub fn set(text: &str) -> Option<String> {
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())

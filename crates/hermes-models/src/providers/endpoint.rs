@@ -1,4 +1,4 @@
-//! What a URL alone tells: wire format, whether it is local, whose key it may receive.
+//! What follows from a URL alone: wire format, whether it is local, whose key it may receive.
 
 use std::net::IpAddr;
 
@@ -10,12 +10,12 @@ use super::{PROVIDERS, Provider};
 /// Kimi Code keys (`sk-kimi-…`) work only here, in the Anthropic format.
 pub const KIMI_CODE_URL: &str = "https://api.kimi.com/coding";
 
-/// A base URL as people write it: trimmed, no trailing slash.
+/// A base URL, trimmed and without a trailing slash.
 pub fn tidy(url: &str) -> &str {
     url.trim().trim_end_matches('/')
 }
 
-/// Checks a configured URL. The message names what is wrong with it.
+/// Checks a configured URL. The message describes what is wrong with it.
 pub fn validate(url: &str) -> Result<(), String> {
     let parsed = Url::parse(url).map_err(|error| format!("{url:?} is not a URL ({error})"))?;
     if !matches!(parsed.scheme(), "http" | "https") {
@@ -44,7 +44,7 @@ pub fn host_is_under(url: &str, domain: &str) -> bool {
     })
 }
 
-/// The wire format that an address implies, where it implies one.
+/// The wire format that an address implies, if any.
 pub fn format_of(url: &str) -> Option<WireFormat> {
     let parsed = Url::parse(url.trim()).ok()?;
     let path = parsed.path().trim_end_matches('/').to_ascii_lowercase();
@@ -70,7 +70,7 @@ pub fn parse_format(text: &str) -> Option<WireFormat> {
     }
 }
 
-/// Names that never leave the own network.
+/// Domains that are never public.
 const LOCAL_DOMAINS: &[&str] = &[
     "localhost",
     "local",
@@ -79,14 +79,14 @@ const LOCAL_DOMAINS: &[&str] = &[
     "lima.internal",
 ];
 
-/// Whether the address is on this machine or the own network.
+/// Whether the address is on this machine or the local network.
 pub fn is_local(url: &str) -> bool {
     let Ok(parsed) = Url::parse(url.trim()) else {
         return false;
     };
     match parsed.host() {
         Some(Host::Domain(name)) => {
-            // A name without dots is one of the own network: a container, an entry of /etc/hosts.
+            // A name without dots is local: a container, an entry of /etc/hosts.
             !name.contains('.')
                 || LOCAL_DOMAINS
                     .iter()
@@ -101,7 +101,7 @@ pub fn is_local(url: &str) -> bool {
 fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
-            // 100.64.0.0/10 is what mesh VPNs hand out.
+            // 100.64.0.0/10 is used by mesh VPNs.
             let shared = v4.octets()[0] == 100 && (64..128).contains(&v4.octets()[1]);
             v4.is_loopback()
                 || v4.is_private()
@@ -126,7 +126,7 @@ pub fn owner_of(url: &str) -> Option<&'static Provider> {
     })
 }
 
-/// Domains (with everything below them) a provider's own key may travel to.
+/// Domains (including subdomains) to which a provider's own key may be sent.
 fn key_domains(id: &str) -> &'static [&'static str] {
     match id {
         "openrouter" => &["openrouter.ai"],
@@ -155,8 +155,8 @@ pub fn accepts_key_of(url: &str, provider: &Provider) -> bool {
     domains.iter().any(|domain| host_is_under(url, domain))
 }
 
-/// The variable that by convention holds the key for a host nobody configured:
-/// `api.acme.ai` → `ACME_API_KEY`. Look-alike hosts yield their own name, not the imitated one.
+/// The conventional variable with the key for an unconfigured host: `api.acme.ai` → `ACME_API_KEY`.
+/// Look-alike hosts yield their own name, not the imitated one.
 pub fn conventional_key_env(url: &str) -> Option<String> {
     let parsed = Url::parse(url.trim()).ok()?;
     let Some(Host::Domain(name)) = parsed.host() else {

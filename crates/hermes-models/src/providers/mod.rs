@@ -1,4 +1,4 @@
-//! Providers as data: where they are, what they speak, where their key comes from.
+//! Providers as data: address, wire format, source of the key.
 //!
 //! [`table::PROVIDERS`] is the built-in list; [`custom`] adds and overrides entries from
 //! config.yaml; [`endpoint`] holds the rules that follow from a URL alone.
@@ -17,24 +17,24 @@ pub use table::{PROVIDERS, UNSUPPORTED};
 #[derive(Debug)]
 pub struct Provider {
     pub id: &'static str,
-    /// What people call it.
+    /// Display name.
     pub name: &'static str,
     pub aliases: &'static [&'static str],
     pub format: WireFormat,
-    /// Empty: there is no common address, the config must give one.
+    /// Empty: there is no common address, the config must set one.
     pub base_url: &'static str,
     /// Variables that may hold the key, in order of preference.
     pub key_envs: &'static [&'static str],
-    /// The variable that moves the endpoint.
+    /// The variable that overrides the endpoint.
     pub url_env: Option<&'static str>,
     pub auth: Auth,
     /// Whether a key in the environment is enough to choose this provider.
     pub auto: bool,
     /// Resells models of others under `vendor/model` names.
     pub aggregator: bool,
-    /// The model used when a key is all that is known.
+    /// The model used if only a key is known.
     pub default_model: Option<&'static str>,
-    /// The cheap model for side work.
+    /// The cheap model for auxiliary calls.
     pub aux_model: Option<&'static str>,
     /// Whether `GET /models` works with a valid key.
     pub lists_models: bool,
@@ -52,14 +52,14 @@ pub enum Auth {
     Login,
 }
 
-/// A kind of model server that people run themselves.
+/// A kind of self-hosted model server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalServer {
     Ollama,
     LmStudio,
     LlamaCpp,
     Vllm,
-    /// The program that comes with this one ([`crate::local`]).
+    /// The bundled program ([`crate::local`]).
     BuiltIn,
 }
 
@@ -68,7 +68,7 @@ pub enum LocalServer {
 pub struct Unsupported {
     pub id: &'static str,
     pub aliases: &'static [&'static str],
-    /// Why, and what to use in its place.
+    /// Why, and what to use instead.
     pub reason: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Names of models and providers as people type them.
+//! Names of models and providers as typed by people.
 
 use super::{PROVIDERS, Provider};
 
@@ -49,7 +49,7 @@ pub fn vendor_of(provider: &str) -> Option<&'static str> {
 }
 
 /// The name under which `provider` knows `model`. Prefixes and dots differ between resellers and
-/// vendors; anything not recognised is left as it is.
+/// vendors; unrecognised names are left unchanged.
 pub fn native(provider: &Provider, model: &str) -> String {
     let model = model.trim();
     if matches!(provider.id, "openrouter" | "nous" | "kilocode") {
@@ -114,7 +114,7 @@ fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The closest of the known provider names to a misspelt one.
+/// The known provider name closest to a misspelt one.
 pub fn closest<'a>(name: &str, own: impl Iterator<Item = &'a str>) -> Option<String> {
     let name = name.trim().to_ascii_lowercase();
     let known = PROVIDERS

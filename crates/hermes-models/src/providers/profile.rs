@@ -11,13 +11,13 @@ use crate::quirks::{
     SchemaDialect, TemperaturePolicy, ThinkingToggle,
 };
 
-/// Answers shorter than this are cut by servers whose own default is tiny (Ollama: 128 tokens).
+/// Servers with a tiny default (Ollama: 128 tokens) would truncate longer answers.
 const LOCAL_MAX_TOKENS: u32 = 65_536;
 
-/// The built-in model takes one question at a time, on the CPU: an answer that does not find its end
-/// keeps everybody waiting.
+/// The built-in model processes one request at a time, on the CPU: an answer that never ends would
+/// block everyone.
 fn built_in_limit(model: &str) -> u32 {
-    let small = |model: &local::table::Model| model.parameters < local::table::SMALL_BELOW;
+    let small = |model: &local::table::LocalModel| model.parameters < local::table::SMALL_BELOW;
     if local::table::find(model).is_some_and(small) {
         512
     } else {
@@ -34,7 +34,7 @@ const LOW_TO_MAX: &[ReasoningEffort] = &[
 
 const HIGH_OR_MAX: &[ReasoningEffort] = &[ReasoningEffort::High, ReasoningEffort::Max];
 
-/// What is special about a provider's endpoint at `base_url` speaking `format`.
+/// The quirks of a provider's endpoint at `base_url` with `format`.
 pub fn quirks(provider: &str, base_url: &str, model: &str, format: WireFormat) -> Quirks {
     let quirks = Quirks::new(format);
     match format {
@@ -45,8 +45,8 @@ pub fn quirks(provider: &str, base_url: &str, model: &str, format: WireFormat) -
 }
 
 fn chat(mut quirks: Quirks, provider: &str, base_url: &str, model: &str) -> Quirks {
-    // An own entry that points at a known host behaves like that host's provider; what speaks
-    // OpenAI's format elsewhere is anybody's server.
+    // A custom entry for a known host behaves like that host's provider; other servers with
+    // OpenAI's format may be anything.
     let id = match provider_by_host(base_url) {
         Some(id) => id,
         None if provider == "openai-api" => "custom",
@@ -95,7 +95,7 @@ fn chat(mut quirks: Quirks, provider: &str, base_url: &str, model: &str) -> Quir
         }
         "mistral" | "groq" | "cerebras" | "sambanova" => {
             quirks.echo = ReasoningEcho::Forbidden;
-            // Mistral sends the usage unasked and refuses the question.
+            // Mistral always sends the usage and refuses the option.
             quirks.stream_usage = id != "mistral";
             if model.to_ascii_lowercase().contains("gpt-oss") {
                 quirks.reasoning = ReasoningShape::Effort {
@@ -155,7 +155,7 @@ fn provider_by_host(base_url: &str) -> Option<&'static str> {
     endpoint::owner_of(base_url).map(|owner| owner.id)
 }
 
-/// Whether nothing but the config describes the endpoint.
+/// Whether only the config describes the endpoint.
 fn is_own_endpoint(provider: &str) -> bool {
     super::by_id(provider).is_none_or(|known| known.local.is_some() || known.base_url.is_empty())
 }
@@ -163,7 +163,7 @@ fn is_own_endpoint(provider: &str) -> bool {
 fn own_endpoint(quirks: &mut Quirks, provider: &str, base_url: &str) {
     quirks.reasoning = ReasoningShape::Local;
     if endpoint::is_local(base_url) {
-        // A hosted gateway knows its own limits; a local server's default cuts answers short.
+        // A hosted gateway knows its own limits; a local server's default truncates answers.
         quirks.max_tokens.default = Some(LOCAL_MAX_TOKENS);
         quirks.max_tokens.floor = Some(LOCAL_MAX_TOKENS);
     }

@@ -38,7 +38,7 @@ impl Quirks {
     /// overrides are applied; calling it twice changes nothing more.
     #[must_use]
     pub fn for_model(mut self, route: &Route) -> Self {
-        let model = Name::new(&route.model);
+        let model = ModelName::new(&route.model);
         let host = host_of(&route.base_url);
         self.developer_role |= self.format == WireFormat::ChatCompletions
             && (model.has("gpt-5") || model.has("codex"));
@@ -82,7 +82,7 @@ impl Quirks {
         }
     }
 
-    fn refine_echo(&mut self, model: &Name, provider: &str, host: &str) {
+    fn refine_echo(&mut self, model: &ModelName, provider: &str, host: &str) {
         let demanded = model.has("deepseek")
             || model.has("mimo")
             || matches!(
@@ -103,7 +103,7 @@ impl Quirks {
         }
     }
 
-    fn refine_cache(&mut self, model: &Name, provider: &str, host: &str) {
+    fn refine_cache(&mut self, model: &ModelName, provider: &str, host: &str) {
         if self.cache != CacheLayout::None {
             return;
         }
@@ -131,7 +131,7 @@ impl Quirks {
         };
     }
 
-    fn refine_reasoning(&mut self, model: &Name) {
+    fn refine_reasoning(&mut self, model: &ModelName) {
         match self.reasoning {
             ReasoningShape::Object { .. } if model.is_claude() && !model.thinks_by_budget() => {
                 self.reasoning = ReasoningShape::Verbosity;
@@ -156,7 +156,7 @@ impl Quirks {
     }
 }
 
-fn thinking_replay(model: &Name, host: &str) -> ThinkingReplay {
+fn thinking_replay(model: &ModelName, host: &str) -> ThinkingReplay {
     if model.is_kimi() || host.ends_with("kimi.com") || host.ends_with("moonshot.ai") {
         ThinkingReplay::All
     } else if model.has("deepseek") || host.ends_with("deepseek.com") {
@@ -174,9 +174,9 @@ fn host_of(base_url: &str) -> String {
 }
 
 /// A model name in comparable form: lower case, dots as hyphens.
-struct Name(String);
+struct ModelName(String);
 
-impl Name {
+impl ModelName {
     fn new(model: &str) -> Self {
         Self(model.to_ascii_lowercase().replace('.', "-"))
     }

@@ -1,4 +1,4 @@
-//! From a target and a key to a client.
+//! Building a client from a target and a key.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -8,27 +8,27 @@ use std::time::Duration;
 use hermes_config::Config;
 use hermes_config::env::Env;
 use hermes_core::model::{ModelInfo, Route, RouteError, WireFormat};
+use hermes_http::HttpSettings;
 use secrecy::ExposeSecret as _;
 
-use super::target::Target;
+use super::target::RouteTarget;
 use super::{Router, built_in};
 use crate::catalogue;
-use crate::context::{DEFAULT_CONTEXT, Question};
+use crate::context::{DEFAULT_CONTEXT, ProbeRequest};
 use crate::credentials::Credential;
-use crate::http::{self, HttpSettings};
-use crate::live::{self, Probe};
+use crate::live::{self, LocalProbe};
 use crate::optional::other_format;
 use crate::providers::custom::{TimeoutOverride, set};
 use crate::providers::{LocalServer, endpoint, profile};
 use crate::quirks::{CacheLayout, CacheTtl, Quirks};
 
-/// HTTP clients, one per way of trusting servers, each built when first needed.
-pub(super) struct Clients {
+/// HTTP clients, one per trust configuration, each built when first needed.
+pub(super) struct RouteHttpClients {
     settings: HttpSettings,
     built: Mutex<HashMap<(Option<PathBuf>, bool), reqwest::Client>>,
 }
 
-impl Clients {
+impl RouteHttpClients {
     pub(super) fn new(config: &Config, env: &Env) -> Self {
         let mut settings = HttpSettings::from_env(|name| env.get(name).map(str::to_owned));
         if let Some(file) = config.network.ca_bundle.as_deref().and_then(set) {
@@ -43,7 +43,7 @@ impl Clients {
         }
     }
 
-    pub(super) fn settings(&self, target: &Target) -> HttpSettings {
+    pub(super) fn settings(&self, target: &RouteTarget) -> HttpSettings {
         let mut settings = self.settings.clone();
         if let Some(own) = &target.own {
             if let Some(file) = &own.ca_cert {
@@ -54,15 +54,15 @@ impl Clients {
         settings
     }
 
-    pub(super) fn get(&self, target: &Target) -> Result<reqwest::Client, RouteError> {
+    pub(super) fn get(&self, target: &RouteTarget) -> Result<reqwest::Client, RouteError> {
         let settings = self.settings(target);
         let key = (settings.ca_file.clone(), settings.accept_any_certificate);
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = built.get(&key) {
             return Ok(client.clone());
         }
-        let client =
-            http::client(&settings).map_err(|error| RouteError::Invalid(error.to_string()))?;
+        let client = hermes_http::client(&settings)
+            .map_err(|error| RouteError::Invalid(error.to_string()))?;
         built.insert(key, client.clone());
         Ok(client)
     }
@@ -71,7 +71,7 @@ impl Clients {
 impl Router {
     pub(super) fn info(
         &self,
-        target: &Target,
+        target: &RouteTarget,
         route: &Route,
         credential: Option<&Credential>,
     ) -> ModelInfo {
@@ -116,14 +116,14 @@ impl Router {
         }
     }
 
-    /// The window and its source, and what the server said where it was asked.
+    /// The context window and its source, and the server's answer if it was queried.
     fn window(
         &self,
-        target: &Target,
+        target: &RouteTarget,
         route: &Route,
         credential: Option<&Credential>,
-        listed: Option<&catalogue::Entry>,
-    ) -> ((u32, &'static str), Option<Probe>) {
+        listed: Option<&catalogue::CatalogueEntry>,
+    ) -> ((u32, &'static str), Option<LocalProbe>) {
         let model = &self.deps.config.model;
         let of_section = model
             .context_length
@@ -151,11 +151,11 @@ impl Router {
         }
         let from_list = listed.map(|entry| (entry.context_length, "catalogue"));
         // A local server may be started with a smaller window than the model was trained for, so
-        // its own word comes before the catalogue's.
+        // its own value takes precedence over the catalogue's.
         let ask = local || (from_list.is_none() && is_own(target));
         let probe = ask
             .then(|| {
-                self.book.ask(&Question {
+                self.book.ask(&ProbeRequest {
                     base_url: &route.base_url,
                     model: &target.model,
                     server: target.builtin.and_then(|provider| provider.local),
@@ -166,7 +166,7 @@ impl Router {
             })
             .flatten();
         if let Some(tokens) = recalled
-            && probe.is_none_or(|probe| probe.unsettled)
+            && probe.is_none_or(|probe| probe.may_shrink)
         {
             return ((tokens, "cache"), probe);
         }
@@ -179,7 +179,7 @@ impl Router {
     }
 
     /// Whether settings of the `model` section that describe the model apply.
-    fn is_configured_model(&self, target: &Target) -> bool {
+    fn is_configured_model(&self, target: &RouteTarget) -> bool {
         let default = set(&self.deps.config.model.default);
         target.from_model_section
             && default.is_none_or(|name| {
@@ -192,14 +192,14 @@ impl Router {
             })
     }
 
-    pub(super) fn quirks(&self, target: &Target, route: &Route, info: &ModelInfo) -> Quirks {
+    pub(super) fn quirks(&self, target: &RouteTarget, route: &Route, info: &ModelInfo) -> Quirks {
         self.as_configured(self.known.of(route).quirks.clone(), target, info)
     }
 
-    /// The quirks of the format that is spoken where the endpoint refuses the usual one.
+    /// The quirks of the wire format used if the endpoint refuses the usual one.
     pub(super) fn other_quirks(
         &self,
-        target: &Target,
+        target: &RouteTarget,
         route: &Route,
         info: &ModelInfo,
     ) -> Option<Quirks> {
@@ -213,8 +213,8 @@ impl Router {
         Some(self.as_configured(quirks, target, info))
     }
 
-    /// `quirks` with what the config says.
-    fn as_configured(&self, mut quirks: Quirks, target: &Target, info: &ModelInfo) -> Quirks {
+    /// `quirks` with the config applied.
+    fn as_configured(&self, mut quirks: Quirks, target: &RouteTarget, info: &ModelInfo) -> Quirks {
         let config = &self.deps.config;
         if matches!(target.provider.as_str(), "openrouter" | "nous") {
             quirks.provider_preferences = config
@@ -249,8 +249,8 @@ impl Router {
         quirks
     }
 
-    /// Headers and body fields from the config, which win over our own.
-    fn user_fields(&self, target: &Target, quirks: &mut Quirks) {
+    /// Headers and body fields from the config, which override our own.
+    fn user_fields(&self, target: &RouteTarget, quirks: &mut Quirks) {
         let model = &self.deps.config.model;
         let mut headers: Vec<(String, String)> = Vec::new();
         if target.from_model_section {
@@ -284,8 +284,8 @@ impl Router {
     }
 }
 
-/// Where the call goes with this key: some keys work at one address only.
-pub(super) fn route(target: &Target, credential: Option<&Credential>) -> Route {
+/// The route for this key: some keys work at one address only.
+pub(super) fn route(target: &RouteTarget, credential: Option<&Credential>) -> Route {
     let (base_url, format) = address(target, credential);
     Route {
         provider: target.provider.clone(),
@@ -297,7 +297,7 @@ pub(super) fn route(target: &Target, credential: Option<&Credential>) -> Route {
 }
 
 /// Limits from the config; those of the model before those of the provider.
-pub(super) fn limits(target: &Target, within: Option<Duration>) -> TimeoutOverride {
+pub(super) fn limits(target: &RouteTarget, within: Option<Duration>) -> TimeoutOverride {
     let provider = target.own.as_ref().map(|own| own.timeouts);
     let provider = provider.unwrap_or_default();
     let model = target.model_override().map(|model| model.timeouts);
@@ -308,14 +308,14 @@ pub(super) fn limits(target: &Target, within: Option<Duration>) -> TimeoutOverri
     }
 }
 
-/// Own endpoints: nobody else knows what they serve.
-fn is_own(target: &Target) -> bool {
+/// Custom endpoints: what they serve is unknown.
+fn is_own(target: &RouteTarget) -> bool {
     target
         .builtin
         .is_none_or(|provider| provider.id == "custom" || provider.local.is_some())
 }
 
-fn address(target: &Target, credential: Option<&Credential>) -> (String, WireFormat) {
+fn address(target: &RouteTarget, credential: Option<&Credential>) -> (String, WireFormat) {
     let here = (target.base_url.clone(), target.format);
     let (Some(credential), false) = (credential, target.moved) else {
         return here;

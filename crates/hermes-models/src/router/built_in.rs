@@ -3,29 +3,29 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_core::model::{ModelClient, ModelInfo, RouteError};
+use hermes_http::HttpSettings;
 
 use super::Router;
-use super::target::{Explicit, Target};
+use super::target::{ExplicitRoute, RouteTarget};
 use crate::client::ClientParts;
-use crate::http::HttpSettings;
 use crate::local::client::LocalClient;
-use crate::local::server::Service;
+use crate::local::server::LocalService;
 use crate::local::table;
-use crate::local::weights::{Facts, Weights};
-use crate::local::{self, Settings};
+use crate::local::weights::{ModelWeights, WeightsInfo};
+use crate::local::{self, LocalModelSettings};
 
-/// Models of it that one process uses side by side; rarely more than one.
-const KEPT: usize = 4;
+/// Built-in models that one process uses at the same time; rarely more than one.
+const MAX_KEPT: usize = 4;
 
-/// The servers that this router's clients share, and what their files say.
+/// The servers shared by this router's clients, and what their files contain.
 #[derive(Default)]
-pub(super) struct BuiltIn {
-    services: Mutex<Vec<(Weights, Arc<Service>)>>,
-    facts: Mutex<Vec<(Weights, Option<Facts>)>>,
+pub(super) struct BuiltInModels {
+    services: Mutex<Vec<(ModelWeights, Arc<LocalService>)>>,
+    facts: Mutex<Vec<(ModelWeights, Option<WeightsInfo>)>>,
 }
 
 /// Whether the target is the built-in model.
-pub(super) fn is(target: &Target) -> bool {
+pub(super) fn is(target: &RouteTarget) -> bool {
     !target.moved
         && target
             .builtin
@@ -34,22 +34,22 @@ pub(super) fn is(target: &Target) -> bool {
 
 impl Router {
     /// What the home says about the built-in model.
-    pub fn local_settings(&self) -> Settings {
-        Settings::new(&self.deps.home, &self.deps.config)
+    pub fn local_settings(&self) -> LocalModelSettings {
+        LocalModelSettings::new(&self.deps.home, &self.deps.config)
     }
 
     /// Proxies and trusted roots for fetching weights, as for every other call.
     pub fn web_settings(&self) -> Result<HttpSettings, RouteError> {
-        let explicit = Explicit {
+        let explicit = ExplicitRoute {
             provider: Some(local::PROVIDER.to_owned()),
-            ..Explicit::default()
+            ..ExplicitRoute::default()
         };
         let target = self.resolver().choose(Some("-"), &explicit)?;
         Ok(self.http.settings(&target))
     }
 
-    /// What the file says, or the table where there is no file yet.
-    pub(super) fn built_in_info(&self, target: &Target) -> ModelInfo {
+    /// From the file, or from the table if there is no file yet.
+    pub(super) fn built_in_info(&self, target: &RouteTarget) -> ModelInfo {
         let settings = self.local_settings();
         let weights = weights_of(&settings, target).ok();
         let facts = weights.as_ref().and_then(|weights| self.facts(weights));
@@ -71,7 +71,7 @@ impl Router {
             context_source: "local",
             max_output: None,
             images: false,
-            // What nobody has tried is not promised.
+            // Untested capabilities are not promised.
             tools: tools.unwrap_or(false),
             prices: None,
             local: true,
@@ -79,7 +79,7 @@ impl Router {
         }
     }
 
-    fn facts(&self, weights: &Weights) -> Option<Facts> {
+    fn facts(&self, weights: &ModelWeights) -> Option<WeightsInfo> {
         let lock = || {
             let facts = self.built_in.facts.lock();
             facts.unwrap_or_else(PoisonError::into_inner)
@@ -88,10 +88,10 @@ impl Router {
             return known.clone();
         }
         let read = weights.facts().ok();
-        // A file that is not there yet may come.
+        // A missing file may be downloaded later.
         if read.is_some() {
             let mut all = lock();
-            if all.len() >= KEPT {
+            if all.len() >= MAX_KEPT {
                 all.clear();
             }
             all.push((weights.clone(), read.clone()));
@@ -101,7 +101,7 @@ impl Router {
 
     pub(super) fn built_in_client(
         &self,
-        target: &Target,
+        target: &RouteTarget,
         parts: ClientParts,
     ) -> Result<Arc<dyn ModelClient>, RouteError> {
         let settings = self.local_settings();
@@ -112,10 +112,10 @@ impl Router {
         let service = if let Some((_, service)) = known {
             Arc::clone(service)
         } else {
-            if services.len() >= KEPT {
+            if services.len() >= MAX_KEPT {
                 services.clear();
             }
-            let service = Service::new(settings, weights.clone())
+            let service = LocalService::new(settings, weights.clone())
                 .map_err(|error| RouteError::Invalid(error.to_string()))?;
             let service = Arc::new(service);
             services.push((weights, Arc::clone(&service)));
@@ -125,7 +125,10 @@ impl Router {
     }
 }
 
-fn weights_of(settings: &Settings, target: &Target) -> Result<Weights, RouteError> {
+fn weights_of(
+    settings: &LocalModelSettings,
+    target: &RouteTarget,
+) -> Result<ModelWeights, RouteError> {
     settings
         .weights(&target.model)
         .map_err(|unknown| RouteError::Invalid(unknown.to_string()))

@@ -10,10 +10,10 @@ use hermes_core::model::{
 use tokio_util::sync::CancellationToken;
 
 use super::build::{limits, route};
-use super::target::Target;
+use super::target::RouteTarget;
 use super::{Router, built_in};
 use crate::client::{ClientParts, HttpModelClient, PhaseTimeouts};
-use crate::context::ContextBook;
+use crate::context::ContextCache;
 use crate::credentials::Credential;
 use crate::providers::custom::TimeoutOverride;
 
@@ -21,7 +21,7 @@ impl Router {
     /// A client for the target with this key. `within` limits the whole call.
     pub(super) fn connect(
         &self,
-        target: &Target,
+        target: &RouteTarget,
         credential: Option<&Credential>,
         within: Option<Duration>,
     ) -> Result<Arc<dyn ModelClient>, RouteError> {
@@ -45,13 +45,13 @@ impl Router {
         } else {
             Arc::new(HttpModelClient::new(parts))
         };
-        Ok(Arc::new(Learning {
+        Ok(Arc::new(LearningClient {
             client,
             book: Arc::clone(&self.book),
         }))
     }
 
-    /// The usual limits, with those of the config in their place.
+    /// The default timeouts, overridden by the config.
     fn timeouts(&self, info: &ModelInfo, model: &str, set: TimeoutOverride) -> PhaseTimeouts {
         let mut timeouts = PhaseTimeouts::for_model(info.local, model);
         let local_silence = self.deps.config.agent.local_stream_stale_timeout;
@@ -72,13 +72,13 @@ impl Router {
     }
 }
 
-/// A client that keeps the limits which errors state.
-struct Learning {
+/// A client that stores the limits stated in errors.
+struct LearningClient {
     client: Arc<dyn ModelClient>,
-    book: Arc<ContextBook>,
+    book: Arc<ContextCache>,
 }
 
-impl ModelClient for Learning {
+impl ModelClient for LearningClient {
     fn route(&self) -> &Route {
         self.client.route()
     }

@@ -1,19 +1,19 @@
-//! The keys of a target, from everywhere they may be.
+//! The keys of a target, from all sources.
 
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::Router;
 use super::resolve::Resolver;
-use super::state::Slot;
-use super::target::Target;
+use super::state::KeySlot;
+use super::target::RouteTarget;
 use crate::credentials::store::StoredPool;
-use crate::credentials::{Credential, Pool, Strategy, is_usable_for};
+use crate::credentials::{Credential, KeyPool, RotationStrategy, is_usable_for};
 use crate::providers::{PROVIDERS, Provider, endpoint};
 
 impl Router {
-    /// Collects the keys: given for this target, written in the config, kept in auth.json, in the
+    /// Collects the keys: given for this target, from the config, from auth.json, from the
     /// environment. Each secret once.
-    pub(super) fn open_pool(&self, target: &Target) -> Slot {
+    pub(super) fn open_pool(&self, target: &RouteTarget) -> KeySlot {
         let resolver = self.resolver();
         let stored = self
             .store
@@ -40,29 +40,29 @@ impl Router {
                 key.stored = true;
             }
         }
-        Slot {
-            pool: Pool::new(self.strategy(&target.pool_key()), keys),
+        KeySlot {
+            pool: KeyPool::new(self.strategy(&target.pool_key()), keys),
             path,
         }
     }
 
-    fn strategy(&self, pool: &str) -> Strategy {
+    fn strategy(&self, pool: &str) -> RotationStrategy {
         let strategies = &self.deps.config.credential_pool_strategies;
         let Some(word) = strategies.get(pool) else {
-            return Strategy::default();
+            return RotationStrategy::default();
         };
-        Strategy::parse(word).unwrap_or_else(|| {
+        RotationStrategy::parse(word).unwrap_or_else(|| {
             tracing::warn!(
                 provider = pool,
                 strategy = word.as_str(),
                 "unknown strategy for keys; fill_first is used"
             );
-            Strategy::default()
+            RotationStrategy::default()
         })
     }
 
     /// Keys of the `model` section and of the provider's own entry.
-    fn configured_keys(&self, target: &Target, resolver: &Resolver<'_>) -> Vec<Credential> {
+    fn configured_keys(&self, target: &RouteTarget, resolver: &Resolver<'_>) -> Vec<Credential> {
         let mut keys = Vec::new();
         let model = &self.deps.config.model;
         if target.from_model_section {
@@ -86,7 +86,7 @@ impl Router {
     }
 }
 
-fn given(target: &Target, resolver: &Resolver<'_>) -> Vec<Credential> {
+fn given(target: &RouteTarget, resolver: &Resolver<'_>) -> Vec<Credential> {
     let key = target
         .explicit_key
         .as_ref()
@@ -99,9 +99,10 @@ fn given(target: &Target, resolver: &Resolver<'_>) -> Vec<Credential> {
     key.into_iter().chain(named).collect()
 }
 
-/// A provider's key goes to its own hosts, and to an address that the user gave this very provider,
-/// unless that address belongs to another one. An own endpoint gets only keys of its host.
-fn environment(target: &Target, resolver: &Resolver<'_>) -> Vec<Credential> {
+/// A provider's key is sent to its own hosts, and to an address that the user configured for this
+/// provider, unless that address belongs to another one. A custom endpoint only gets keys of its
+/// host.
+fn environment(target: &RouteTarget, resolver: &Resolver<'_>) -> Vec<Credential> {
     let url = &target.base_url;
     let takes = |provider: &Provider| {
         provider.local.is_none()
@@ -132,7 +133,7 @@ fn add(keys: &mut Vec<Credential>, more: Vec<Credential>) {
         if keys.iter().any(|known| known.same_secret(&key.secret)) {
             continue;
         }
-        // A label stands for its key in routes, so it must not stand for two.
+        // A label identifies its key in routes, so it must be unique.
         if keys.iter().any(|known| known.label == key.label) {
             key.label = format!("{}#{}", key.label, key.id);
         }

@@ -1,28 +1,28 @@
-//! What follows from the names of a route alone. It never changes, and finding it means reading
-//! lists from end to end: done once per route, not for every conversation.
+//! What follows from the names of a route alone. It never changes, and finding it means scanning
+//! whole lists: done once per route, not for every conversation.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hermes_core::model::{Route, WireFormat};
 
-use crate::catalogue::{self, Entry, ListPrice};
+use crate::catalogue::{self, CatalogueEntry, ListPrice};
 use crate::providers::{endpoint, profile};
 use crate::quirks::Quirks;
 
-/// Routes that are kept; a process that switches models all day stays small.
-const MOST: usize = 64;
+/// Maximum number of cached routes, to bound memory.
+const MAX_ROUTES: usize = 64;
 
-pub(super) struct Known {
-    pub(super) listed: Option<Entry>,
+pub(super) struct RouteFacts {
+    pub(super) listed: Option<CatalogueEntry>,
     pub(super) price: Option<ListPrice>,
-    /// Before the config has its say.
+    /// Before the config is applied.
     pub(super) quirks: Quirks,
     pub(super) local: bool,
 }
 
 #[derive(PartialEq, Eq, Hash)]
-struct Names {
+struct RouteNames {
     provider: String,
     model: String,
     base_url: String,
@@ -30,11 +30,11 @@ struct Names {
 }
 
 #[derive(Default)]
-pub(super) struct Book(Mutex<HashMap<Names, Arc<Known>>>);
+pub(super) struct RouteFactsCache(Mutex<HashMap<RouteNames, Arc<RouteFacts>>>);
 
-impl Book {
-    pub(super) fn of(&self, route: &Route) -> Arc<Known> {
-        let names = Names {
+impl RouteFactsCache {
+    pub(super) fn of(&self, route: &Route) -> Arc<RouteFacts> {
+        let names = RouteNames {
             provider: route.provider.clone(),
             model: route.model.clone(),
             base_url: route.base_url.clone(),
@@ -45,7 +45,7 @@ impl Book {
             return Arc::clone(known);
         }
         let known = Arc::new(look_up(route));
-        if book.len() >= MOST {
+        if book.len() >= MAX_ROUTES {
             book.clear();
         }
         book.insert(names, Arc::clone(&known));
@@ -53,9 +53,9 @@ impl Book {
     }
 }
 
-fn look_up(route: &Route) -> Known {
+fn look_up(route: &Route) -> RouteFacts {
     let (provider, base_url) = (route.provider.as_str(), route.base_url.as_str());
-    Known {
+    RouteFacts {
         listed: catalogue::lookup(&route.model),
         price: catalogue::price(provider, &route.model),
         quirks: profile::quirks(provider, base_url, &route.model, route.format).for_model(route),

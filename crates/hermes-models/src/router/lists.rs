@@ -1,38 +1,39 @@
-//! What could be used: providers with their keys, models of a provider, servers on this machine.
+//! Available choices: providers with their keys, models of a provider, servers on this machine.
 
 use std::time::Duration;
 
 use hermes_core::model::{Route, RouteError};
+use hermes_http::HttpSettings;
 use secrecy::SecretString;
 
 use super::Router;
 use super::build::route;
-use super::target::{Explicit, Target};
-use crate::http::{self, HttpSettings};
+use super::target::{ExplicitRoute, RouteTarget};
 use crate::live::{
-    self, CONNECT_TIMEOUT, Endpoint, ListError, Listed, LocalFound, PROBE_TIMEOUT, Probe,
+    self, CONNECT_TIMEOUT, ListError, ListedModel, LocalProbe, LocalServerInfo, ModelEndpoint,
+    PROBE_TIMEOUT,
 };
 use crate::providers::{self, Auth, LocalServer, PROVIDERS};
 
 /// A provider and whether it can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderStatus {
-    /// What `--provider` takes.
+    /// The value for `--provider`.
     pub id: String,
     pub name: String,
     pub base_url: String,
-    /// The label of its key, where it has one.
+    /// The label of its key, if it has one.
     pub key: Option<String>,
-    /// The variable to set for a key, where one is needed.
+    /// The variable to set for a key, if one is needed.
     pub key_env: Option<&'static str>,
     pub default_model: Option<String>,
-    /// A server that people run themselves; no key is needed.
+    /// A self-hosted server; no key is needed.
     pub own: bool,
-    /// The one that is used now.
+    /// The one in use.
     pub current: bool,
 }
 
-/// No list of models could be had.
+/// No list of models is available.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     #[error(transparent)]
@@ -46,17 +47,17 @@ pub enum LiveError {
 }
 
 impl Router {
-    /// The route that a model and a provider mean, whether there is a key or not.
+    /// The route of a model and a provider, whether there is a key or not.
     pub fn resolve(
         &self,
         model: Option<&str>,
         provider: Option<&str>,
         base_url: Option<&str>,
     ) -> Result<Route, RouteError> {
-        let explicit = Explicit {
+        let explicit = ExplicitRoute {
             provider: provider.map(str::to_owned),
             base_url: base_url.map(str::to_owned),
-            ..Explicit::default()
+            ..ExplicitRoute::default()
         };
         let target = self.resolver().choose(model, &explicit)?;
         Ok(route(&target, None))
@@ -108,17 +109,17 @@ impl Router {
         own.chain(builtin).collect()
     }
 
-    /// Asks a provider (the current one without a name) for its models.
+    /// Queries a provider (the current one by default) for its models.
     pub async fn live_models(
         &self,
         provider: Option<&str>,
         within: Duration,
-    ) -> Result<Vec<Listed>, LiveError> {
-        let explicit = Explicit {
+    ) -> Result<Vec<ListedModel>, LiveError> {
+        let explicit = ExplicitRoute {
             provider: provider.map(str::to_owned),
-            ..Explicit::default()
+            ..ExplicitRoute::default()
         };
-        // The list does not depend on a model, so one that is not named must not stop it.
+        // The list does not depend on a model, so a missing model name must not prevent it.
         let target = match provider {
             None => self.primary_target()?,
             Some(_) => self.resolver().choose(Some("-"), &explicit)?,
@@ -131,20 +132,20 @@ impl Router {
         self.list_of(target, within).await
     }
 
-    /// Asks a provider for its models with this very key, to see whether the key is taken. An own
-    /// address goes with the provider's format.
+    /// Queries a provider for its models with this key, to check whether the key is accepted. A
+    /// custom address is used with the provider's format.
     pub async fn models_with_key(
         &self,
         provider: &str,
         base_url: Option<&str>,
         key: SecretString,
         within: Duration,
-    ) -> Result<Vec<Listed>, LiveError> {
-        let explicit = Explicit {
+    ) -> Result<Vec<ListedModel>, LiveError> {
+        let explicit = ExplicitRoute {
             provider: Some(provider.to_owned()),
             base_url: base_url.map(str::to_owned),
             api_key: Some(key),
-            ..Explicit::default()
+            ..ExplicitRoute::default()
         };
         let target = self.resolver().choose(Some("-"), &explicit)?;
         if let Some(provider) = target.builtin.filter(|p| !p.lists_models && !target.moved) {
@@ -157,15 +158,19 @@ impl Router {
 
     /// Where auth.json keeps the keys of a provider, and the address they are for.
     pub fn pool_of(&self, provider: &str) -> Result<(String, String), RouteError> {
-        let explicit = Explicit {
+        let explicit = ExplicitRoute {
             provider: Some(provider.to_owned()),
-            ..Explicit::default()
+            ..ExplicitRoute::default()
         };
         let target = self.resolver().choose(Some("-"), &explicit)?;
         Ok((target.pool_key(), target.base_url))
     }
 
-    async fn list_of(&self, target: Target, within: Duration) -> Result<Vec<Listed>, LiveError> {
+    async fn list_of(
+        &self,
+        target: RouteTarget,
+        within: Duration,
+    ) -> Result<Vec<ListedModel>, LiveError> {
         let credential = self.credential(&target)?;
         let route = route(&target, credential.as_ref());
         let quirks = providers::profile::quirks(
@@ -174,7 +179,7 @@ impl Router {
             &target.model,
             route.format,
         );
-        let endpoint = Endpoint {
+        let endpoint = ModelEndpoint {
             base_url: route.base_url,
             format: route.format,
             auth: quirks.auth,
@@ -186,23 +191,23 @@ impl Router {
     }
 
     /// Model servers that answer on this machine.
-    pub async fn local_servers(&self) -> Vec<LocalFound> {
+    pub async fn local_servers(&self) -> Vec<LocalServerInfo> {
         self.local_servers_within(PROBE_TIMEOUT).await
     }
 
-    /// Model servers that answer on this machine before so much time has passed.
-    pub async fn local_servers_within(&self, within: Duration) -> Vec<LocalFound> {
+    /// Model servers that answer on this machine within this time.
+    pub async fn local_servers_within(&self, within: Duration) -> Vec<LocalServerInfo> {
         let settings = HttpSettings {
             connect_timeout: CONNECT_TIMEOUT,
             ..HttpSettings::default()
         };
-        let Ok(client) = http::client(&settings) else {
+        let Ok(client) = hermes_http::client(&settings) else {
             return Vec::new();
         };
         live::discover(&client, self.local_candidates(), within).await
     }
 
-    /// Where such servers are looked for.
+    /// The addresses of such servers.
     pub fn local_candidates(&self) -> Vec<(LocalServer, String)> {
         live::candidates(self.resolver().ollama_host().as_deref())
     }
@@ -213,12 +218,12 @@ impl Router {
         server: LocalServer,
         base_url: &str,
         model: &str,
-    ) -> Option<Probe> {
+    ) -> Option<LocalProbe> {
         let settings = HttpSettings {
             connect_timeout: CONNECT_TIMEOUT,
             ..HttpSettings::default()
         };
-        let client = http::client(&settings).ok()?;
+        let client = hermes_http::client(&settings).ok()?;
         live::probe(&client, Some(server), base_url, model, None).await
     }
 }

@@ -1,7 +1,8 @@
-//! Which client a call goes through: the primary route, other keys, the fallback chain, helpers.
+//! Chooses the client of a call: the primary route, other keys, the fallback chain, auxiliary
+//! models.
 //!
-//! Nothing here waits for the network, except for one short question to a local server whose
-//! window nobody knows (see [`crate::context`]).
+//! Nothing here waits for the network, except for one short query to a local server whose window is
+//! unknown (see [`crate::context`]).
 
 mod auxiliary;
 mod build;
@@ -27,26 +28,26 @@ use hermes_core::clock::{Clock, Rng};
 use hermes_core::model::{ErrorClass, ModelClient, ModelError, ModelRouter, Route, RouteError};
 use secrecy::SecretString;
 
-use crate::context::ContextBook;
+use crate::context::ContextCache;
 use crate::credentials::store::AuthStore;
-use crate::credentials::{Credential, Failure};
-use crate::optional::FieldBook;
+use crate::credentials::{Credential, KeyFailure};
+use crate::optional::FieldRuleCache;
 use crate::providers::custom::{CustomProviders, set};
 use crate::providers::{Auth, endpoint};
 use resolve::Resolver;
-use state::State;
-use target::{Explicit, Extras, Target};
+use state::RouterState;
+use target::{ExplicitRoute, RequestExtras, RouteTarget};
 
 pub use lists::{LiveError, ProviderStatus};
 
-/// How long the primary route rests after it was refused for its rate or its bill.
+/// How long the primary route is paused after a rate limit or billing error.
 const COOLDOWN: TimeDelta = TimeDelta::seconds(60);
-/// How long it rests when the whole chain failed.
+/// How long it is paused if the whole chain failed.
 const CHAIN_COOLDOWN: TimeDelta = TimeDelta::seconds(5);
-/// How long helpers avoid a provider that wants money.
-const SHUN: TimeDelta = TimeDelta::seconds(600);
+/// How long auxiliary calls avoid a provider with billing problems.
+const BILLING_COOLDOWN: TimeDelta = TimeDelta::seconds(600);
 
-/// What a router is made of.
+/// Dependencies of a router.
 pub struct RouterDeps {
     pub config: Arc<Config>,
     pub env: Arc<Env>,
@@ -55,7 +56,7 @@ pub struct RouterDeps {
     pub rng: Arc<dyn Rng>,
 }
 
-/// What the command line fixed.
+/// Overrides from the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// `model` or `provider/model`.
@@ -71,12 +72,12 @@ pub struct Router {
     overrides: Overrides,
     custom: CustomProviders,
     store: AuthStore,
-    book: Arc<ContextBook>,
-    fields: Arc<FieldBook>,
-    http: build::Clients,
-    built_in: built_in::BuiltIn,
-    known: known::Book,
-    state: Mutex<State>,
+    book: Arc<ContextCache>,
+    fields: Arc<FieldRuleCache>,
+    http: build::RouteHttpClients,
+    built_in: built_in::BuiltInModels,
+    known: known::RouteFactsCache,
+    state: Mutex<RouterState>,
 }
 
 impl Router {
@@ -85,11 +86,11 @@ impl Router {
         Self {
             custom: CustomProviders::read(&deps.config),
             store: AuthStore::new(&deps.home),
-            book: Arc::new(ContextBook::new(&deps.home)),
-            fields: Arc::new(FieldBook::new(&deps.home)),
-            http: build::Clients::new(&deps.config, &deps.env),
-            built_in: built_in::BuiltIn::default(),
-            known: known::Book::default(),
+            book: Arc::new(ContextCache::new(&deps.home)),
+            fields: Arc::new(FieldRuleCache::new(&deps.home)),
+            http: build::RouteHttpClients::new(&deps.config, &deps.env),
+            built_in: built_in::BuiltInModels::default(),
+            known: known::RouteFactsCache::default(),
             state: Mutex::default(),
             deps,
             overrides,
@@ -101,8 +102,8 @@ impl Router {
         &self.custom.problems
     }
 
-    /// The route a turn would start on. Fails as the turn would when nothing is configured or the
-    /// key is missing; no key is chosen yet.
+    /// The route a turn would start on. Fails as the turn would if nothing is configured or the key
+    /// is missing; no key is chosen yet.
     pub fn describe(&self) -> Result<Route, RouteError> {
         let target = self.primary_target()?;
         let no_key = {
@@ -118,7 +119,7 @@ impl Router {
         Ok(build::route(&target, None))
     }
 
-    /// `error`, unless the stored keys cannot be read: then that is what is wrong.
+    /// `error`, unless the stored keys cannot be read, which is then the real problem.
     fn unless_unreadable(&self, error: RouteError) -> RouteError {
         match self.store.active_provider() {
             Ok(_) => error,
@@ -136,21 +137,21 @@ impl Router {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RouterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Resolved once; `switch` replaces it.
-    fn primary_target(&self) -> Result<Target, RouteError> {
+    fn primary_target(&self) -> Result<RouteTarget, RouteError> {
         if let Some(target) = &self.state().primary {
             return Ok(target.clone());
         }
         let overrides = &self.overrides;
-        let explicit = Explicit {
+        let explicit = ExplicitRoute {
             provider: overrides.provider.clone(),
             base_url: overrides.base_url.clone(),
             api_key: overrides.api_key.clone(),
-            ..Explicit::default()
+            ..ExplicitRoute::default()
         };
         let from_env = self.deps.env.get("HERMES_INFERENCE_MODEL").and_then(set);
         let model = overrides.model.clone().or(from_env);
@@ -166,18 +167,18 @@ impl Router {
     }
 
     /// The usable steps of the fallback chain. A step that cannot be resolved is reported once per
-    /// call and left out.
-    fn chain(&self) -> Vec<Target> {
+    /// call and skipped.
+    fn chain(&self) -> Vec<RouteTarget> {
         let resolver = self.resolver();
         let resolve = |step: &hermes_config::schema::Fallback| {
             let key = step.api_key.expose();
-            let explicit = Explicit {
+            let explicit = ExplicitRoute {
                 provider: set(&step.provider),
                 base_url: set(&step.base_url),
                 api_key: (!key.is_empty()).then(|| SecretString::from(key.to_owned())),
                 key_env: set(&step.key_env),
                 api_mode: set(&step.api_mode),
-                extras: Extras {
+                extras: RequestExtras {
                     context_length: step.context_length,
                     max_tokens: step.max_tokens,
                     headers: step
@@ -205,15 +206,15 @@ impl Router {
             .collect()
     }
 
-    /// A client for the target with the key that is its turn.
-    fn client(&self, target: &Target) -> Result<Arc<dyn ModelClient>, RouteError> {
+    /// A client for the target with the next key.
+    fn client(&self, target: &RouteTarget) -> Result<Arc<dyn ModelClient>, RouteError> {
         self.client_within(target, None)
     }
 
     /// The same with a limit on the whole call.
     fn client_within(
         &self,
-        target: &Target,
+        target: &RouteTarget,
         within: Option<Duration>,
     ) -> Result<Arc<dyn ModelClient>, RouteError> {
         let credential = self.credential(target)?;
@@ -221,7 +222,7 @@ impl Router {
     }
 
     /// The next key of the target's pool. `Ok(None)`: it works without one.
-    fn credential(&self, target: &Target) -> Result<Option<Credential>, RouteError> {
+    fn credential(&self, target: &RouteTarget) -> Result<Option<Credential>, RouteError> {
         let now = self.deps.clock.now();
         let mut state = self.state();
         let slot = state.slot(&target.slot_key(), || self.open_pool(target));
@@ -236,8 +237,8 @@ impl Router {
         }
     }
 
-    /// Rests the key that failed, here and in auth.json.
-    fn mark(&self, target: &Target, label: &str, failure: &Failure) {
+    /// Pauses the key that failed, here and in auth.json.
+    fn mark(&self, target: &RouteTarget, label: &str, failure: &KeyFailure) {
         let now = self.deps.clock.now();
         let (credential, path) = {
             let mut state = self.state();
@@ -259,29 +260,29 @@ impl Router {
     }
 
     /// The target a route came from.
-    fn target_of(&self, route: &Route) -> Option<Target> {
+    fn target_of(&self, route: &Route) -> Option<RouteTarget> {
         self.state().used(route)
     }
 
-    fn note_failure(&self, target: &Target, error: &ModelError) {
+    fn note_failure(&self, target: &RouteTarget, error: &ModelError) {
         let now = self.deps.clock.now();
         let mut state = self.state();
         if matches!(error.class, ErrorClass::RateLimit | ErrorClass::Billing) {
             state.rest(target, now + COOLDOWN);
         }
         if error.class == ErrorClass::Billing {
-            state.shun(&target.provider, now + SHUN);
+            state.avoid(&target.provider, now + BILLING_COOLDOWN);
         }
     }
 }
 
-fn needs_key(target: &Target) -> bool {
+fn needs_key(target: &RouteTarget) -> bool {
     target.builtin.is_some_and(|provider| {
         provider.auth != Auth::OptionalKey && !endpoint::is_local(&target.base_url)
     })
 }
 
-fn missing_key(target: &Target) -> RouteError {
+fn missing_key(target: &RouteTarget) -> RouteError {
     let builtin = target
         .builtin
         .and_then(|provider| provider.key_envs.first());
@@ -300,11 +301,11 @@ impl ModelRouter for Router {
     fn primary(&self) -> Result<Arc<dyn ModelClient>, RouteError> {
         let target = self.primary_target()?;
         let now = self.deps.clock.now();
-        if self.state().rests(&target, now) {
+        if self.state().is_cooling_down(&target, now) {
             let awake = self
                 .chain()
                 .into_iter()
-                .filter(|step| !self.state().rests(step, now));
+                .filter(|step| !self.state().is_cooling_down(step, now));
             for step in awake {
                 if let Ok(client) = self.client(&step) {
                     return Ok(client);
@@ -317,10 +318,10 @@ impl ModelRouter for Router {
     fn rotate(&self, failed: &Route, error: &ModelError) -> Option<Arc<dyn ModelClient>> {
         let target = self.target_of(failed)?;
         let now = self.deps.clock.now();
-        let failure = Failure::of(error, now)?;
+        let failure = KeyFailure::from_error(error, now)?;
         let label = failed.credential.as_deref()?;
         if error.class == ErrorClass::Billing {
-            self.state().shun(&target.provider, now + SHUN);
+            self.state().avoid(&target.provider, now + BILLING_COOLDOWN);
         }
         self.mark(&target, label, &failure);
         let next = {
@@ -343,7 +344,7 @@ impl ModelRouter for Router {
         let now = self.deps.clock.now();
         let chain = self.chain();
         let is_failed =
-            |step: &Target| step.is_same(&target.provider, &target.model, &target.base_url);
+            |step: &RouteTarget| step.is_same(&target.provider, &target.model, &target.base_url);
         let from = chain
             .iter()
             .position(is_failed)
@@ -353,7 +354,7 @@ impl ModelRouter for Router {
             let is_primary = primary.as_ref().is_some_and(|primary| {
                 primary.is_same(&step.provider, &step.model, &step.base_url)
             });
-            if is_failed(step) || is_primary || self.state().rests(step, now) {
+            if is_failed(step) || is_primary || self.state().is_cooling_down(step, now) {
                 continue;
             }
             match self.client(step) {
@@ -379,14 +380,14 @@ impl ModelRouter for Router {
         model: &str,
         provider: Option<&str>,
     ) -> Result<Arc<dyn ModelClient>, RouteError> {
-        let explicit = Explicit {
+        let explicit = ExplicitRoute {
             provider: provider.map(str::to_owned),
-            ..Explicit::default()
+            ..ExplicitRoute::default()
         };
         let target = self.resolver().choose(Some(model), &explicit)?;
         let client = self.client(&target)?;
         let mut state = self.state();
-        state.wake(&target);
+        state.end_cooldown(&target);
         state.primary = Some(target);
         Ok(client)
     }

@@ -1,12 +1,12 @@
-//! From names and settings to a [`Target`]: which provider, which model, at which address, with
-//! which keys. Nothing here touches the network.
+//! From names and settings to a [`RouteTarget`]: which provider, which model, at which address,
+//! with which keys. Nothing here accesses the network.
 
 use hermes_config::Config;
 use hermes_config::env::Env;
 use hermes_core::model::{RouteError, WireFormat};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::target::{Explicit, Target};
+use super::target::{ExplicitRoute, RouteTarget};
 use crate::credentials::store::AuthStore;
 use crate::credentials::{Credential, is_usable_for};
 use crate::local;
@@ -24,13 +24,13 @@ pub(super) struct Resolver<'a> {
 
 /// A provider as named: built in, from the config, or both.
 #[derive(Clone, Copy)]
-struct Found<'a> {
+struct FoundProvider<'a> {
     builtin: Option<&'static Provider>,
     own: Option<&'a CustomProvider>,
 }
 
-impl Found<'_> {
-    fn same(self, other: Found<'_>) -> bool {
+impl FoundProvider<'_> {
+    fn same(self, other: FoundProvider<'_>) -> bool {
         match (self.builtin, other.builtin) {
             (Some(a), Some(b)) => a.id == b.id,
             (None, None) => self.own.map(|own| &own.key) == other.own.map(|own| &own.key),
@@ -38,7 +38,7 @@ impl Found<'_> {
         }
     }
 
-    /// Names of models at this provider may contain slashes of their own.
+    /// Model names at this provider may contain slashes.
     fn keeps_slashes(self) -> bool {
         self.builtin
             .is_none_or(|provider| provider.aggregator || provider.auth == Auth::OptionalKey)
@@ -57,18 +57,18 @@ impl<'a> Resolver<'a> {
     pub(super) fn choose(
         &self,
         model: Option<&str>,
-        explicit: &Explicit,
-    ) -> Result<Target, RouteError> {
+        explicit: &ExplicitRoute,
+    ) -> Result<RouteTarget, RouteError> {
         self.choose_through(model, explicit, 0)
     }
 
-    /// `aliases`: how many names were expanded on the way.
+    /// `aliases`: how many aliases were expanded so far.
     fn choose_through(
         &self,
         model: Option<&str>,
-        explicit: &Explicit,
+        explicit: &ExplicitRoute,
         aliases: usize,
-    ) -> Result<Target, RouteError> {
+    ) -> Result<RouteTarget, RouteError> {
         let model = model.map(str::trim).filter(|model| !model.is_empty());
         if let Some(name) = explicit.provider.as_deref().filter(|name| !is_auto(name)) {
             let name = match explicit.base_url {
@@ -84,7 +84,7 @@ impl<'a> Resolver<'a> {
             return target;
         }
         let current = self.current()?;
-        // Without a provider beside it, the configured name may name one, too.
+        // Without a separate provider, the configured name may contain one, too.
         let written = set(&self.config.model.default)
             .filter(|_| current.is_some() && is_auto(&self.config.model.provider));
         let model = model.or(written.as_deref());
@@ -110,19 +110,24 @@ impl<'a> Resolver<'a> {
     }
 
     /// Whether `prefix/…` names a provider rather than being part of the model's name.
-    fn by_prefix(&self, prefix: &str, rest: &str, current: Option<Found<'a>>) -> Option<Found<'a>> {
+    fn by_prefix(
+        &self,
+        prefix: &str,
+        rest: &str,
+        current: Option<FoundProvider<'a>>,
+    ) -> Option<FoundProvider<'a>> {
         if let Some(own) = self
             .custom
             .find(prefix)
             .filter(|own| own.base_url.is_some())
         {
-            return Some(Found {
+            return Some(FoundProvider {
                 builtin: providers::by_id(prefix).filter(|found| found.id != local::PROVIDER),
                 own: Some(own),
             });
         }
         let builtin = providers::find(prefix)?;
-        let found = Found {
+        let found = FoundProvider {
             builtin: Some(builtin),
             own: self.custom.find(builtin.id),
         };
@@ -132,7 +137,7 @@ impl<'a> Resolver<'a> {
         if current.is(prefix) {
             return None;
         }
-        // `openai/gpt-oss-20b` is a model's full name at a reseller and on many own servers.
+        // `openai/gpt-oss-20b` is a model's full name at a reseller and on many custom servers.
         let part_of_name = names::is_vendor(prefix)
             && current.keeps_slashes()
             && !(builtin.aggregator && rest.contains('/'));
@@ -141,7 +146,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// A name of `model.aliases`.
-    fn alias(&self, model: &str, passed: usize) -> Option<Result<Target, RouteError>> {
+    fn alias(&self, model: &str, passed: usize) -> Option<Result<RouteTarget, RouteError>> {
         let aliases = self.config.model.aliases.as_ref()?;
         let (_, value) = aliases
             .iter()
@@ -153,17 +158,17 @@ impl<'a> Resolver<'a> {
                 .and_then(set)
         };
         let (named, explicit) = match value.as_str() {
-            Some(name) => (name.to_owned(), Explicit::default()),
+            Some(name) => (name.to_owned(), ExplicitRoute::default()),
             None => (
                 text("model")?,
-                Explicit {
+                ExplicitRoute {
                     provider: text("provider"),
                     base_url: text("base_url"),
-                    ..Explicit::default()
+                    ..ExplicitRoute::default()
                 },
             ),
         };
-        // Without a provider an alias that names itself says nothing.
+        // Without a provider, an alias that names itself is ignored.
         let placed = explicit.provider.is_some() || explicit.base_url.is_some();
         if named.eq_ignore_ascii_case(model) && !placed {
             return None;
@@ -176,8 +181,8 @@ impl<'a> Resolver<'a> {
         Some(self.choose_through(Some(&named), &explicit, passed + 1))
     }
 
-    /// The provider that applies when none is named. `None`: nothing is configured.
-    fn current(&self) -> Result<Option<Found<'a>>, RouteError> {
+    /// The provider used if none is named. `None`: nothing is configured.
+    fn current(&self) -> Result<Option<FoundProvider<'a>>, RouteError> {
         let configured = set(&self.config.model.provider)
             .or_else(|| self.env.get("HERMES_INFERENCE_PROVIDER").and_then(set))
             .filter(|name| !is_auto(name));
@@ -190,9 +195,9 @@ impl<'a> Resolver<'a> {
         Ok(self.automatic())
     }
 
-    /// What the keys that are there suggest, in the order of the original.
-    fn automatic(&self) -> Option<Found<'a>> {
-        let builtin = |provider: &'static Provider| Found {
+    /// What the available keys suggest, in the order of the original.
+    fn automatic(&self) -> Option<FoundProvider<'a>> {
+        let builtin = |provider: &'static Provider| FoundProvider {
             builtin: Some(provider),
             own: self.custom.find(provider.id),
         };
@@ -224,48 +229,48 @@ impl<'a> Resolver<'a> {
             .or_else(other)
             .or_else(login)
             .map(builtin)
-            .or_else(|| self.only_own())
+            .or_else(|| self.only_custom_endpoint())
     }
 
-    /// The one endpoint of the config that is ready to be used.
-    fn only_own(&self) -> Option<Found<'a>> {
+    /// The only configured endpoint that is ready to use.
+    fn only_custom_endpoint(&self) -> Option<FoundProvider<'a>> {
         let mut ready = self
             .custom
             .entries
             .iter()
             .filter(|own| own.base_url.is_some() && own.model.is_some());
         let own = ready.next()?;
-        ready.next().is_none().then_some(Found {
+        ready.next().is_none().then_some(FoundProvider {
             builtin: None,
             own: Some(own),
         })
     }
 
-    fn find(&self, name: &str) -> Result<Found<'a>, RouteError> {
+    fn find(&self, name: &str) -> Result<FoundProvider<'a>, RouteError> {
         let bare = name.trim();
         let own = self.custom.find(bare);
         if self.means_own_endpoint(bare) {
             let own = own.filter(|own| own.base_url.is_some());
-            return Ok(Found {
+            return Ok(FoundProvider {
                 builtin: own.is_none().then(|| providers::by_id("custom")).flatten(),
                 own,
             });
         }
         if let Some(builtin) = providers::by_id(bare) {
-            return Ok(Found {
+            return Ok(FoundProvider {
                 builtin: Some(builtin),
                 own,
             });
         }
-        // An own entry beats an alias: who names an endpoint "kimi" means that endpoint.
+        // A custom entry overrides an alias: an endpoint named "kimi" means that endpoint.
         if let Some(own) = own.filter(|own| own.base_url.is_some()) {
-            return Ok(Found {
+            return Ok(FoundProvider {
                 builtin: None,
                 own: Some(own),
             });
         }
         if let Some(builtin) = providers::find(bare) {
-            return Ok(Found {
+            return Ok(FoundProvider {
                 builtin: Some(builtin),
                 own: self.custom.find(builtin.id),
             });
@@ -282,8 +287,8 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// In the original `local` is another name for an own endpoint. Where an address goes with it,
-    /// that is still what it means.
+    /// In the original `local` is another name for a custom endpoint. With an address it still
+    /// means that.
     fn means_own_endpoint(&self, name: &str) -> bool {
         let here = |text: &str| text.trim().eq_ignore_ascii_case(local::PROVIDER);
         let entry = || self.custom.find(name)?.base_url.as_ref();
@@ -292,13 +297,13 @@ impl<'a> Resolver<'a> {
             && (entry().is_some() || (here(&section.provider) && set(&section.base_url).is_some()))
     }
 
-    /// Puts a provider and a model together.
+    /// Combines a provider and a model.
     fn at(
         &self,
-        found: Found<'a>,
+        found: FoundProvider<'a>,
         model: Option<&str>,
-        explicit: &Explicit,
-    ) -> Result<Target, RouteError> {
+        explicit: &ExplicitRoute,
+    ) -> Result<RouteTarget, RouteError> {
         let (provider, default_url) = match (found.builtin, found.own) {
             (Some(builtin), _) => (builtin.id.to_owned(), builtin.base_url),
             (None, Some(own)) => (format!("custom:{}", own.key), ""),
@@ -309,7 +314,7 @@ impl<'a> Resolver<'a> {
         let own = found.own.or_else(|| self.custom.at_url(&base_url));
         let format = self.format(found, own, explicit, in_model_section, &base_url)?;
         let model = self.model(found, own, model, in_model_section)?;
-        Ok(Target {
+        Ok(RouteTarget {
             provider,
             builtin: found.builtin,
             own: own.cloned(),
@@ -325,10 +330,10 @@ impl<'a> Resolver<'a> {
     }
 
     /// Whether this is the provider of the `model` section, whose other fields then apply to it.
-    fn is_configured(&self, found: Found<'_>) -> bool {
+    fn is_configured(&self, found: FoundProvider<'_>) -> bool {
         match set(&self.config.model.provider).filter(|name| !is_auto(name)) {
             Some(name) => self.find(&name).is_ok_and(|named| named.same(found)),
-            // The section then belongs to whatever is chosen without being named.
+            // The section then belongs to whatever is chosen by default.
             None if set(&self.config.model.base_url).is_some() => found
                 .builtin
                 .is_some_and(|provider| provider.id == "custom"),
@@ -336,11 +341,11 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The address, and whether it is another than the provider's own.
+    /// The address, and whether it differs from the provider's own.
     fn base_url(
         &self,
-        found: Found<'_>,
-        explicit: &Explicit,
+        found: FoundProvider<'_>,
+        explicit: &ExplicitRoute,
         in_model_section: bool,
         default_url: &str,
     ) -> Result<(String, bool), RouteError> {
@@ -385,9 +390,9 @@ impl<'a> Resolver<'a> {
 
     fn format(
         &self,
-        found: Found<'_>,
+        found: FoundProvider<'_>,
         own: Option<&CustomProvider>,
-        explicit: &Explicit,
+        explicit: &ExplicitRoute,
         in_model_section: bool,
         base_url: &str,
     ) -> Result<WireFormat, RouteError> {
@@ -413,8 +418,8 @@ impl<'a> Resolver<'a> {
             && found
                 .builtin
                 .is_none_or(|p| p.format != WireFormat::Responses);
-        // The responses format is spoken by few; a server that somebody points a variable at speaks
-        // chat completions.
+        // Few servers support the responses format; a server set by a variable uses chat
+        // completions.
         let of_provider = found.builtin.map(|builtin| {
             let elsewhere = builtin.format == WireFormat::Responses
                 && !endpoint::accepts_key_of(base_url, builtin);
@@ -434,7 +439,7 @@ impl<'a> Resolver<'a> {
 
     fn model(
         &self,
-        found: Found<'_>,
+        found: FoundProvider<'_>,
         own: Option<&CustomProvider>,
         model: Option<&str>,
         in_model_section: bool,
@@ -467,7 +472,7 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// Whether a key for the provider is anywhere.
+    /// Whether a key for the provider exists anywhere.
     pub(super) fn has_key(&self, provider: &Provider) -> bool {
         self.any_key(provider).is_some()
     }
@@ -495,7 +500,7 @@ impl<'a> Resolver<'a> {
         self.env.get("OLLAMA_HOST").and_then(ollama_url)
     }
 
-    /// The keys in the provider's variables that may travel to `url`.
+    /// The keys in the provider's variables that may be sent to `url`.
     pub(super) fn env_keys(&self, provider: &Provider, url: &str) -> Vec<Credential> {
         if !url.is_empty() && provider.local.is_none() && !endpoint::accepts_key_of(url, provider) {
             return Vec::new();
@@ -506,7 +511,7 @@ impl<'a> Resolver<'a> {
             .filter_map(|name| self.env_key(provider.id, name))
             .filter(|key| provider.id != "openai-api" || !is_openrouter_key(&key.secret))
             .collect();
-        // Older setups keep an OpenRouter key under the name of OpenAI's.
+        // Older setups store an OpenRouter key under the name of OpenAI's.
         if provider.id == "openrouter" {
             keys.extend(
                 self.env_key("openrouter", "OPENAI_API_KEY")
@@ -519,13 +524,13 @@ impl<'a> Resolver<'a> {
     pub(super) fn env_key(&self, provider: &str, name: &str) -> Option<Credential> {
         let (secret, _) = self.env.credential(name)?;
         let label = format!("env:{name}");
-        // What the person took away stays away, wherever it is still set.
+        // A source that the person removed stays disabled, even if it is still set.
         let usable = is_usable_for(provider, secret.expose_secret())
             && !self.store.suppressed(provider).contains(&label);
         usable.then(|| Credential::new(label, secret))
     }
 
-    /// The keys that an entry of the config gives.
+    /// The keys of a config entry.
     pub(super) fn own_keys(&self, own: &CustomProvider) -> Vec<Credential> {
         let written = own.api_key.expose();
         let inline = is_usable_for(&own.key, written).then(|| {
@@ -543,7 +548,7 @@ impl<'a> Resolver<'a> {
 }
 
 /// A `model.base_url` left over from another provider must not receive this one's key.
-fn is_stale(url: &str, found: Found<'_>) -> bool {
+fn is_stale(url: &str, found: FoundProvider<'_>) -> bool {
     let Some(builtin) = found
         .builtin
         .filter(|p| p.local.is_none() && p.id != "custom")

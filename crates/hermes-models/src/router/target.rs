@@ -8,52 +8,52 @@ use crate::credentials::fingerprint;
 use crate::providers::Provider;
 use crate::providers::custom::{CustomProvider, ModelOverride};
 
-/// What a caller fixed beside the model's name.
+/// What a caller specified besides the model's name.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Explicit {
+pub(super) struct ExplicitRoute {
     pub(super) provider: Option<String>,
     pub(super) base_url: Option<String>,
     pub(super) api_key: Option<SecretString>,
     pub(super) key_env: Option<String>,
     pub(super) api_mode: Option<String>,
-    pub(super) extras: Extras,
+    pub(super) extras: RequestExtras,
 }
 
-/// What a step of the chain or a helper adds to its calls.
+/// What a step of the chain or an auxiliary task adds to its calls.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Extras {
+pub(super) struct RequestExtras {
     pub(super) context_length: Option<u32>,
     pub(super) max_tokens: Option<u32>,
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: Map<String, Value>,
 }
 
-/// Where calls go, up to the key.
+/// The destination of calls, without the key.
 #[derive(Clone, Debug)]
-pub(super) struct Target {
-    /// Id of a built-in provider, `custom:<name>` of an own one, or `custom`.
+pub(super) struct RouteTarget {
+    /// Id of a built-in provider, `custom:<name>` of a custom one, or `custom`.
     pub(super) provider: String,
     pub(super) builtin: Option<&'static Provider>,
     pub(super) own: Option<CustomProvider>,
     pub(super) model: String,
     pub(super) base_url: String,
-    /// The address is not the provider's own: somebody set it.
+    /// The address is not the provider's own but was configured.
     pub(super) moved: bool,
     pub(super) format: WireFormat,
     /// The key and headers of the `model` section belong to this target.
     pub(super) from_model_section: bool,
     pub(super) explicit_key: Option<SecretString>,
     pub(super) explicit_key_env: Option<String>,
-    pub(super) extras: Extras,
+    pub(super) extras: RequestExtras,
 }
 
-impl Target {
-    /// What the config says of the very model.
+impl RouteTarget {
+    /// The configured values of this model.
     pub(super) fn model_override(&self) -> Option<&ModelOverride> {
         self.own.as_ref()?.models.get(&self.model)
     }
 
-    /// Under which name auth.json keeps the keys of this target.
+    /// The name under which auth.json stores the keys of this target.
     pub(super) fn pool_key(&self) -> String {
         match (&self.own, self.builtin) {
             (Some(own), None) => format!("custom:{}", own.key),
@@ -62,7 +62,7 @@ impl Target {
         }
     }
 
-    /// Which keys in memory belong to this target: auth.json's, and any that were given just for it.
+    /// Which keys in memory belong to this target: those of auth.json, and any given just for it.
     pub(super) fn slot_key(&self) -> String {
         let given = self
             .explicit_key

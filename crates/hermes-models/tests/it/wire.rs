@@ -22,8 +22,8 @@ use hermes_core::model::{
     WireFormat,
 };
 use hermes_core::usage::Usage;
+use hermes_http::HttpSettings;
 use hermes_models::client::{ClientParts, HttpModelClient, PhaseTimeouts};
-use hermes_models::http::{self, HttpSettings};
 use hermes_models::quirks::Quirks;
 use hermes_testkit::model_server::ModelServer;
 use secrecy::SecretString;
@@ -57,7 +57,7 @@ fn parts(base_url: &str, format: WireFormat) -> ClientParts {
         quirks: Quirks::new(format),
         other: None,
         credential: Some(SecretString::from("key-0123456789")),
-        http: http::client(&HttpSettings::default()).unwrap(),
+        http: hermes_http::client(&HttpSettings::default()).unwrap(),
         timeouts: PhaseTimeouts::for_model(false, "m"),
         clock: Arc::new(SystemClock),
         fields: Arc::default(),

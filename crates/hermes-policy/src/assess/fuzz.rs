@@ -1,9 +1,9 @@
-//! Any command: what is forbidden stays so, whatever stands around it.
+//! Fuzzing: forbidden commands stay forbidden in any context.
 
 use std::path::Path;
 
-use crate::assessment::{Assessment, Category, Class};
-use crate::request::{CommandRequest, Confinement, Kind};
+use crate::assessment::{Assessment, Category, CommandClass};
+use crate::request::{CommandRequest, Confinement, RequestKind};
 use crate::shell::text::quote;
 
 const HOME: &str = "/nowhere/home";
@@ -27,7 +27,7 @@ pub fn shell(data: &[u8]) {
     assert_eq!(assess(script, Confinement::Sandboxed), found, "twice");
     assert_confinement_only_helps(script, &found);
     let forbidden = FORBIDDEN[data.len() % FORBIDDEN.len()];
-    // The first line runs before the shell looks at the second.
+    // The first line runs before the shell parses the second.
     assert_forbidden(&format!("{forbidden}\n{script}"));
     if !is_understood(&found) || goes_on(script) {
         return;
@@ -37,14 +37,14 @@ pub fn shell(data: &[u8]) {
     for wrapped in wrapped(&followed) {
         assert_forbidden(&wrapped);
     }
-    if found.class == Class::Forbidden {
+    if found.class == CommandClass::Forbidden {
         for wrapped in wrapped(script) {
             assert_forbidden(&wrapped);
         }
     }
 }
 
-/// Whether the next line may belong to the script's last one.
+/// Whether the next line may continue the script's last one.
 fn goes_on(script: &str) -> bool {
     script.ends_with('\\') || script.contains("<<")
 }
@@ -55,18 +55,18 @@ fn assess(command: &str, confinement: Confinement) -> Assessment {
         cwd: WORKSPACE.into(),
         roots: vec![WORKSPACE.into()],
         confinement,
-        kind: Kind::Terminal,
+        kind: RequestKind::Terminal,
     };
     super::assess(&request, HOME.into(), Path::new(HOME).join(".hermes"))
 }
 
-/// A sandbox never makes a command worse, and never makes a forbidden one better.
+/// A sandbox never makes a command worse, and never a forbidden one better.
 fn assert_confinement_only_helps(script: &str, sandboxed: &Assessment) {
     let isolated = assess(script, Confinement::Isolated);
-    assert!(sandboxed.class <= isolated.class.max(Class::Ask));
+    assert!(sandboxed.class <= isolated.class.max(CommandClass::Ask));
     assert_eq!(
-        sandboxed.class == Class::Forbidden,
-        isolated.class == Class::Forbidden
+        sandboxed.class == CommandClass::Forbidden,
+        isolated.class == CommandClass::Forbidden
     );
 }
 
@@ -74,13 +74,13 @@ fn assert_forbidden(script: &str) {
     let found = assess(script, Confinement::Sandboxed);
     assert_eq!(
         found.class,
-        Class::Forbidden,
+        CommandClass::Forbidden,
         "{script:?}: {:?}",
         found.reasons()
     );
 }
 
-/// Whether the script ends where its text ends: no open quote, here document or bracket.
+/// Whether the script is complete: no open quote, here document or bracket.
 fn is_understood(found: &Assessment) -> bool {
     let doubts = [Category::UNPARSED, Category::TOO_DEEP, Category::HIDDEN];
     let mut categories = found.findings.iter().map(|finding| finding.category);

@@ -1,6 +1,6 @@
-//! The names of what is asked about.
+//! Categories of findings.
 //!
-//! Those that the original has keep its names: `command_allowlist` of an older home holds them.
+//! Categories that Hermes Agent has keep its names: `command_allowlist` of an older home contains them.
 
 use std::fmt;
 
@@ -14,17 +14,17 @@ impl Category {
         self.0
     }
 
-    /// A category of the original by its name.
+    /// A category of Hermes Agent by its name.
     pub fn of_original(name: &str) -> Option<Self> {
         ORIGINAL.iter().copied().find(|known| known.0 == name)
     }
 
-    /// No model decides about these.
+    /// A model must not decide about these.
     pub fn needs_person(self) -> bool {
         PERSONAL.contains(&self)
     }
 
-    /// No prefix covers these: only a rule for exactly that command.
+    /// Not covered by prefix rules: only by a rule for exactly that command.
     pub fn beyond_prefix(self) -> bool {
         BEYOND_PREFIX.contains(&self)
     }

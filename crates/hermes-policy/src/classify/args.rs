@@ -1,11 +1,10 @@
 //! Options and operands.
 
-use crate::shell::Word;
+use crate::shell::ShellWord;
 
-/// Whether one of `options` (names separated by blanks) stands among `args`. Long ones may be
-/// abbreviated and carry a value; short ones may stand in a cluster. A name that starts with `=` must
-/// stand alone, exactly.
-pub(super) fn has(args: &[Word], options: &str) -> bool {
+/// Whether one of `options` (names separated by spaces) is among `args`. Long options may be abbreviated and
+/// carry a value; short ones may be combined. A name that starts with `=` must match exactly.
+pub(super) fn has(args: &[ShellWord], options: &str) -> bool {
     let mut rest = args.iter();
     rest.by_ref()
         .take_while(|word| word.text != "--")
@@ -33,9 +32,9 @@ fn is_option(word: &str, option: &str) -> bool {
     word.len() > 1 && word.starts_with('-') && !word.starts_with("--") && word[1..].contains(short)
 }
 
-/// What an option is given: `-o x`, `-ox`, `--output x`, `--output=x`.
-pub(super) fn value<'w>(args: &'w [Word], options: &str) -> Option<Word> {
-    let cut = |word: &'w Word, from: usize| Word {
+/// The value of an option: `-o x`, `-ox`, `--output x`, `--output=x`.
+pub(super) fn value<'w>(args: &'w [ShellWord], options: &str) -> Option<ShellWord> {
+    let cut = |word: &'w ShellWord, from: usize| ShellWord {
         text: word.text[from..].to_owned(),
         ..word.clone()
     };
@@ -57,7 +56,7 @@ pub(super) fn value<'w>(args: &'w [Word], options: &str) -> Option<Word> {
             if letter.len() != 1 || !text.starts_with('-') || text.starts_with("--") {
                 continue;
             }
-            // In a cluster the letter takes what follows it, else the next word.
+            // In a cluster the letter takes the rest, else the next word.
             if let Some(found) = text[1..].find(letter) {
                 let end = 1 + found + letter.len();
                 return if text.len() > end {
@@ -71,8 +70,8 @@ pub(super) fn value<'w>(args: &'w [Word], options: &str) -> Option<Word> {
     None
 }
 
-/// Words that are no options. `with_value` names the options that take the next word.
-pub(super) fn operands<'w>(args: &'w [Word], with_value: &str) -> Vec<&'w Word> {
+/// Words that are not options. `with_value` names the options that take the next word.
+pub(super) fn operands<'w>(args: &'w [ShellWord], with_value: &str) -> Vec<&'w ShellWord> {
     let mut out = Vec::new();
     let mut words = args.iter();
     while let Some(word) = words.next() {
@@ -100,9 +99,9 @@ pub(super) fn operands<'w>(args: &'w [Word], with_value: &str) -> Vec<&'w Word> 
     out
 }
 
-/// Whether `args` begin with options that are neither among `known` nor carry their value: then the
-/// subcommand may be another word than it seems.
-pub(super) fn unsure(args: &[Word], known: &str) -> bool {
+/// Whether `args` begin with options that are neither among `known` nor carry their value: then the subcommand
+/// may be another word.
+pub(super) fn unsure(args: &[ShellWord], known: &str) -> bool {
     let mut at = 0;
     while let Some(word) = args.get(at) {
         let text = word.text.as_str();
@@ -121,8 +120,11 @@ pub(super) fn unsure(args: &[Word], known: &str) -> bool {
     false
 }
 
-/// The first word that is no option: the subcommand, and what follows it.
-pub(super) fn subcommand<'w>(args: &'w [Word], with_value: &str) -> Option<(&'w str, &'w [Word])> {
+/// The first word that is not an option: the subcommand, and what follows it.
+pub(super) fn subcommand<'w>(
+    args: &'w [ShellWord],
+    with_value: &str,
+) -> Option<(&'w str, &'w [ShellWord])> {
     let mut at = 0;
     while let Some(word) = args.get(at) {
         let text = word.text.as_str();

@@ -1,16 +1,16 @@
 //! Clouds, clusters, containers, databases.
 
 use super::args::{has, operands, subcommand, value};
-use super::place::Verb;
-use super::{Call, Look};
+use super::place::WriteKind;
+use super::{Classifier, ProgramCall};
 use crate::assessment::Category;
 
-/// Verbs that only look.
-const LOOKS: &str = "get list ls describe show logs log status version help top explain api-resources api-versions \
+/// Verbs that only read.
+const READ_VERBS: &str = "get list ls describe show logs log status version help top explain api-resources api-versions \
     cluster-info auth diff view search validate fmt output providers graph plan history template lint read info \
     search inspect whoami wait events check exists head env current-context get-contexts dashboard blame";
-/// Verbs after which something is gone.
-const DESTROYS: [&str; 24] = [
+/// Verbs that destroy something.
+const DESTROY_VERBS: [&str; 24] = [
     "delete",
     "destroy",
     "terminate",
@@ -38,7 +38,7 @@ const DESTROYS: [&str; 24] = [
 ];
 
 /// Verbs that change something without destroying it.
-const CHANGES: &str = "create update set add deploy start stop restart run apply import export attach put modify \
+const CHANGE_VERBS: &str = "create update set add deploy start stop restart run apply import export attach put modify \
     enable resize scale ssh invoke submit edit patch replace rollout restore rotate push publish promote move copy \
     login logout init exec call send upload sign activate use";
 
@@ -48,32 +48,32 @@ fn is_verb(word: &str) -> bool {
         list.split_whitespace()
             .any(|verb| verb == stem || verb == word)
     };
-    known(LOOKS) || known(CHANGES) || DESTROYS.contains(&stem)
+    known(READ_VERBS) || known(CHANGE_VERBS) || DESTROY_VERBS.contains(&stem)
 }
 
-enum Act {
-    Look,
+enum CloudAction {
+    Read,
     Change,
     Destroy,
 }
 
-fn act(word: &str) -> Act {
+fn act(word: &str) -> CloudAction {
     let word = word.to_lowercase();
     let stem = word.split(['-', ':']).next().unwrap_or(&word);
-    if DESTROYS.contains(&word.as_str()) || DESTROYS.contains(&stem) {
-        Act::Destroy
-    } else if LOOKS
+    if DESTROY_VERBS.contains(&word.as_str()) || DESTROY_VERBS.contains(&stem) {
+        CloudAction::Destroy
+    } else if READ_VERBS
         .split_whitespace()
         .any(|look| look == word || look == stem)
     {
-        Act::Look
+        CloudAction::Read
     } else {
-        Act::Change
+        CloudAction::Change
     }
 }
 
-impl Look<'_> {
-    pub(super) fn cloud(&mut self, call: Call<'_>) -> bool {
+impl Classifier<'_> {
+    pub(super) fn cloud(&mut self, call: ProgramCall<'_>) -> bool {
         match call.name {
             "kubectl" | "oc" | "k" | "helm" | "terraform" | "tofu" | "terragrunt" | "pulumi"
             | "eksctl" | "kops" | "flux" | "argocd" | "vault" | "consul" | "nomad"
@@ -98,23 +98,23 @@ impl Look<'_> {
         true
     }
 
-    fn cluster(&mut self, call: Call<'_>) {
+    fn cluster(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
         self.facts.network = true;
         let options = "-n --namespace --context --kubeconfig -f --filename -l --selector -o --output --cluster --user -s --server";
         let Some((verb, rest)) = subcommand(args, options) else {
             return;
         };
-        self.sure(args, options);
+        self.require_known_options(args, options);
         match (call.name, verb) {
             ("kubectl" | "oc" | "k", "exec" | "run" | "debug" | "attach") => {
-                self.firm(
+                self.add_firm(
                     Category::CLOUD_CHANGE,
                     format!("{} {verb} runs something in the cluster", call.name),
                 );
                 if let Some(at) = rest.iter().position(|word| word.text == "--") {
                     let words = &rest[at + 1..];
-                    self.run(Call { words, ..call });
+                    self.run(ProgramCall { words, ..call });
                 }
             }
             ("kubectl" | "oc" | "k", "scale")
@@ -126,13 +126,13 @@ impl Look<'_> {
                 if rest.iter().any(|word| word.text.starts_with("secret")) =>
             {
                 self.facts.secret = true;
-                self.firm(Category::SECRET_READ, "reads secrets of the cluster");
+                self.add_firm(Category::SECRET_READ, "reads secrets of the cluster");
             }
             ("kubectl" | "oc" | "k", "config" | "rollout")
             | ("helm", "repo" | "dependency")
             | ("terraform" | "tofu" | "terragrunt" | "pulumi", "state" | "workspace" | "stack") => {
                 let inner = subcommand(rest, options).map_or("", |(verb, _)| verb);
-                self.judge_verb(call.name, inner);
+                self.classify_verb(call.name, inner);
             }
             ("terraform" | "tofu" | "terragrunt", "apply")
                 if rest
@@ -142,34 +142,34 @@ impl Look<'_> {
                 self.gone(call.name, verb);
             }
             ("terraform" | "tofu" | "terragrunt", "init" | "fmt") => {
-                self.soft(Category::PROGRAM, format!("runs {} {verb}", call.name));
+                self.add_soft(Category::PROGRAM, format!("runs {} {verb}", call.name));
             }
-            ("vault", "read" | "kv") => self.firm(Category::SECRET_READ, "reads secrets"),
-            _ => self.judge_verb(call.name, verb),
+            ("vault", "read" | "kv") => self.add_firm(Category::SECRET_READ, "reads secrets"),
+            _ => self.classify_verb(call.name, verb),
         }
-        self.certain(args);
+        self.require_known_arguments(args);
     }
 
-    fn judge_verb(&mut self, name: &str, verb: &str) {
+    fn classify_verb(&mut self, name: &str, verb: &str) {
         match act(verb) {
-            Act::Look => {}
-            Act::Change => self.firm(
+            CloudAction::Read => {}
+            CloudAction::Change => self.add_firm(
                 Category::CLOUD_CHANGE,
                 format!("{name} {verb} changes cloud or cluster resources"),
             ),
-            Act::Destroy => self.gone(name, verb),
+            CloudAction::Destroy => self.gone(name, verb),
         }
     }
 
     fn gone(&mut self, name: &str, verb: &str) {
-        self.firm(
+        self.add_firm(
             Category::CLOUD_DESTROY,
             format!("{name} {verb} destroys cloud or cluster resources"),
         );
     }
 
-    /// `aws ec2 terminate-instances`: the verb stands somewhere behind the service.
-    fn provider(&mut self, call: Call<'_>) {
+    /// `aws ec2 terminate-instances`: the verb follows the service.
+    fn provider(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
         self.facts.network = true;
         let words = operands(
@@ -184,7 +184,11 @@ impl Look<'_> {
         if verbs.is_empty() {
             return;
         }
-        if verbs.iter().any(|verb| matches!(act(verb), Act::Destroy)) || has(args, "--delete") {
+        if verbs
+            .iter()
+            .any(|verb| matches!(act(verb), CloudAction::Destroy))
+            || has(args, "--delete")
+        {
             self.gone(call.name, &verbs.join(" "));
             return;
         }
@@ -196,7 +200,7 @@ impl Look<'_> {
         });
         if secret {
             self.facts.secret = true;
-            self.firm(
+            self.add_firm(
                 Category::SECRET_READ,
                 "reads credentials or secrets of the cloud",
             );
@@ -210,30 +214,30 @@ impl Look<'_> {
                 .copied()
                 .find(|verb| is_verb(verb)),
         };
-        let looks = verb.is_some_and(|verb| matches!(act(verb), Act::Look));
+        let looks = verb.is_some_and(|verb| matches!(act(verb), CloudAction::Read));
         let copies = verbs
             .iter()
             .any(|verb| matches!(*verb, "cp" | "sync" | "mv" | "put" | "upload"));
         if looks && !copies {
-            self.certain(args);
+            self.require_known_arguments(args);
         } else {
-            self.firm(
+            self.add_firm(
                 Category::CLOUD_CHANGE,
                 format!("{} {} changes cloud resources", call.name, verbs.join(" ")),
             );
         }
     }
 
-    fn forge(&mut self, call: Call<'_>) {
+    fn forge(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
         self.facts.network = true;
-        self.certain(args);
-        self.sure(args, "-R --repo =--version =--help");
+        self.require_known_arguments(args);
+        self.require_known_options(args, "-R --repo =--version =--help");
         if args
             .get(1)
             .is_some_and(|word| word.text.starts_with('-') && word.text != "--help")
         {
-            self.firm(
+            self.add_firm(
                 Category::UNPARSED,
                 "options stand where the verb is expected",
             );
@@ -249,12 +253,13 @@ impl Look<'_> {
                 match method.as_deref() {
                     Some("DELETE") => self.gone(call.name, "api DELETE"),
                     Some("GET") | None if !has(args, "-f -F --field --raw-field --input") => {}
-                    _ => self.firm(Category::CLOUD_CHANGE, "changes something on the forge"),
+                    _ => self.add_firm(Category::CLOUD_CHANGE, "changes something on the forge"),
                 }
             }
-            ["auth", "token", ..] => self.firm(Category::SECRET_READ, "prints an access token"),
+            ["auth", "token", ..] => self.add_firm(Category::SECRET_READ, "prints an access token"),
             [_, verb, ..]
-                if matches!(act(verb), Act::Destroy) || matches!(*verb, "archive" | "close") =>
+                if matches!(act(verb), CloudAction::Destroy)
+                    || matches!(*verb, "archive" | "close") =>
             {
                 self.gone(call.name, &verbs[..2].join(" "));
             }
@@ -266,7 +271,7 @@ impl Look<'_> {
             | ["search" | "status" | "browse" | "version" | "help", ..]
             | [] => {}
             [_, "clone" | "checkout" | "download", ..] => self.writes = true,
-            _ => self.firm(
+            _ => self.add_firm(
                 Category::CLOUD_CHANGE,
                 format!(
                     "{} {} changes something on the forge",
@@ -277,14 +282,14 @@ impl Look<'_> {
         }
     }
 
-    fn container(&mut self, call: Call<'_>) {
+    fn container(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
         let options =
             "-H --host --context -c --config -l --log-level -f --file -p --project-name --profile";
         let Some((verb, rest)) = subcommand(args, options) else {
             return;
         };
-        self.sure(args, &format!("{options} =--debug =-D"));
+        self.require_known_options(args, &format!("{options} =--debug =-D"));
         let (verb, rest, compose) = match verb {
             "compose" => match subcommand(rest, options) {
                 Some((verb, rest)) => (verb, rest, true),
@@ -300,40 +305,40 @@ impl Look<'_> {
         };
         match verb {
             "restart" | "stop" | "kill" | "down" if compose => {
-                self.firm(Category::COMPOSE_LIFECYCLE, "stops or restarts containers");
+                self.add_firm(Category::COMPOSE_LIFECYCLE, "stops or restarts containers");
             }
             "restart" | "stop" | "kill" => {
-                self.firm(Category::DOCKER_LIFECYCLE, "stops or restarts containers");
+                self.add_firm(Category::DOCKER_LIFECYCLE, "stops or restarts containers");
             }
             "rm" | "rmi" | "prune" | "remove" | "delete" | "destroy" | "undefine" => {
-                self.firm(
+                self.add_firm(
                     Category::CLOUD_DESTROY,
                     "removes containers, images or volumes",
                 );
             }
             "ps" | "images" | "logs" | "inspect" | "ls" | "list" | "version" | "info" | "stats"
             | "top" | "port" | "diff" | "history" | "events" | "df" | "config" => {
-                self.certain(args);
+                self.require_known_arguments(args);
             }
-            "login" | "push" => self.firm(
+            "login" | "push" => self.add_firm(
                 Category::NETWORK_SEND,
                 format!("{} {verb} talks to a registry", call.name),
             ),
             _ => {
-                self.firm(
+                self.add_firm(
                     Category::CONTAINER,
                     format!(
                         "{} {verb} runs something with reach into the host",
                         call.name
                     ),
                 );
-                // What runs inside may still see the host through its mounts.
+                // A command inside may still see the host through mounts.
                 for at in 0..rest.len().min(24) {
                     let words = &rest[at..];
                     let name = crate::shell::text::basename(&words[0].text).to_lowercase();
                     let mounted = has(rest, "-v --volume --mount --privileged --pid");
                     if mounted {
-                        self.hardline(Call {
+                        self.hardline(ProgramCall {
                             name: &name,
                             words,
                             ..call
@@ -344,10 +349,10 @@ impl Look<'_> {
         }
     }
 
-    fn database(&mut self, call: Call<'_>) {
+    fn database(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
         if matches!(call.name, "dropdb") {
-            self.firm(Category::SQL_DROP, "drops a database");
+            self.add_firm(Category::SQL_DROP, "drops a database");
             return;
         }
         let text: Vec<&str> = args.iter().map(|word| word.text.as_str()).collect();
@@ -381,7 +386,7 @@ impl Look<'_> {
             ".SYSTEM",
         ];
         if clears.iter().any(|word| upper.contains(word)) {
-            self.firm(
+            self.add_firm(
                 Category::DATABASE,
                 "destroys data or runs programs from a database client",
             );
@@ -403,9 +408,9 @@ impl Look<'_> {
             {
                 return;
             }
-            self.write(file, Verb::Create);
+            self.write(file, WriteKind::Create);
         }
-        self.soft(
+        self.add_soft(
             Category::DATABASE,
             format!("{} may change a database", call.name),
         );

@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::args::{has, operands, subcommand};
-use super::{Call, Look};
+use super::{Classifier, ProgramCall};
 use crate::assessment::Category;
-use crate::shell::{UNKNOWN, Word};
+use crate::shell::{ShellWord, UNKNOWN};
 
 /// Interpreter families, the options that carry program text, and options with values.
 const INTERPRETERS: [(&str, &str, &str); 12] = [
@@ -29,7 +29,7 @@ const INTERPRETERS: [(&str, &str, &str); 12] = [
     ("osascript", "-e", ""),
 ];
 
-/// Programs that build, test and run projects: whatever the project says.
+/// Programs that build, test and run projects: they do whatever the project specifies.
 const PROJECT: &str = "make gmake cmake ninja meson bazel cargo rustc rustup go gofmt npm npx pnpm yarn bun deno \
     pip pip3 pipx uv uvx poetry pdm hatch tox nox pytest ruff black isort mypy flake8 pylint eslint prettier tsc \
     vite webpack jest vitest mocha mvn gradle gradlew ant sbt mix elixir erl rake bundle gem composer dotnet \
@@ -63,8 +63,8 @@ fn family(name: &str) -> Option<&'static (&'static str, &'static str, &'static s
     INTERPRETERS.iter().find(|(family, ..)| *family == stem)
 }
 
-impl Look<'_> {
-    pub(super) fn code(&mut self, call: Call<'_>) -> bool {
+impl Classifier<'_> {
+    pub(super) fn code(&mut self, call: ProgramCall<'_>) -> bool {
         if let Some((family, inline, options)) = family(call.name) {
             self.interpreter(call, family, inline, options);
             return true;
@@ -83,7 +83,7 @@ impl Look<'_> {
         true
     }
 
-    fn interpreter(&mut self, call: Call<'_>, family: &str, inline: &str, options: &str) {
+    fn interpreter(&mut self, call: ProgramCall<'_>, family: &str, inline: &str, options: &str) {
         let args = call.args();
         if args.len() == 1 && has(args, "--version --help =-V =-v =-h") {
             return;
@@ -91,7 +91,7 @@ impl Look<'_> {
         if matches!(family, "perl" | "ruby") && has(args, "-i") {
             let files = operands(args, "-e -E -I -M -m -r");
             for file in files {
-                self.write(file, super::Verb::Edit);
+                self.write(file, super::WriteKind::Edit);
             }
         }
         let text = match family {
@@ -102,12 +102,12 @@ impl Look<'_> {
         };
         if let Some(text) = text {
             if !text.known() {
-                self.soft(
+                self.add_soft(
                     Category::DYNAMIC_ARGUMENT,
                     "the program text is only known when it runs",
                 );
             }
-            self.soft(
+            self.add_soft(
                 Category::SCRIPT_FLAG,
                 format!("runs {family} code given in the command"),
             );
@@ -115,7 +115,7 @@ impl Look<'_> {
             return;
         }
         if let Some(input) = &call.command.input {
-            self.soft(
+            self.add_soft(
                 Category::SCRIPT_HEREDOC,
                 format!("runs {family} code from a here document"),
             );
@@ -130,18 +130,18 @@ impl Look<'_> {
                         .iter()
                         .any(super::flow::fetches)
                 {
-                    self.firm(
+                    self.add_firm(
                         Category::REMOTE_SUBSTITUTION,
                         "runs what was fetched from the network",
                     );
                 }
-                self.program_file(file);
+                self.classify_program_file(file);
             }
-            None => self.soft(Category::PROGRAM, format!("runs {family}")),
+            None => self.add_soft(Category::PROGRAM, format!("runs {family}")),
         }
     }
 
-    /// What a program in another language says about the shell and about files.
+    /// Checks program text in another language for shell and file access.
     pub(crate) fn program_text(&mut self, text: &str) {
         self.shell_calls(text);
         for call in PERL_BACKTICKS
@@ -161,11 +161,11 @@ impl Look<'_> {
                 Some(rest) => format!("{}{rest}", self.around.user_home.display()),
                 None => path.to_owned(),
             };
-            match self.precious(&Word::plain(path.as_str())) {
+            match self.irreplaceable(&ShellWord::plain(path.as_str())) {
                 Some(category) => {
-                    self.forbid(category, format!("deletes {path} and everything in it"));
+                    self.add_forbidden(category, format!("deletes {path} and everything in it"));
                 }
-                None => self.firm(
+                None => self.add_firm(
                     Category::RECURSIVE_DELETE,
                     format!("deletes {path} and everything in it"),
                 ),
@@ -184,7 +184,7 @@ impl Look<'_> {
             })
             .collect();
         for string in strings.iter().take(500) {
-            self.read(&Word::plain(string.as_str()));
+            self.read(&ShellWord::plain(string.as_str()));
         }
         let lower = text.to_lowercase();
         let connects = [
@@ -209,12 +209,12 @@ impl Look<'_> {
             || (lower.contains("socket")
                 && (lower.contains("/bin/sh") || lower.contains("/bin/bash")))
         {
-            self.firm(Category::REVERSE_SHELL, "connects a shell to the network");
+            self.add_firm(Category::REVERSE_SHELL, "connects a shell to the network");
         }
         self.sql(text);
     }
 
-    /// Commands that a program gives to a shell or starts itself.
+    /// Commands that a program passes to a shell or starts itself.
     fn shell_calls(&mut self, text: &str) {
         for calls in SHELL_CALL
             .iter()
@@ -229,14 +229,14 @@ impl Look<'_> {
                 .collect();
             self.script(words.join(" ").trim());
             if words.len() > 1 {
-                // A list: every string is one word, also one that is a script for a shell.
+                // A list: every string is one word, possibly a shell script.
                 let quoted: Vec<String> = words.iter().map(|word| quoted(word)).collect();
                 self.script(&quoted.join(" "));
             }
         }
     }
 
-    fn windows(&mut self, call: Call<'_>) {
+    fn windows(&mut self, call: ProgramCall<'_>) {
         let line: Vec<String> = call
             .args()
             .iter()
@@ -245,20 +245,20 @@ impl Look<'_> {
         let line = line.join(" ");
         let deletes = ["remove-item", "rmdir", "erase", "del ", "rd ", "ri ", "rm "];
         if line.contains("-enc") || line.split(' ').any(|word| word == "-e") {
-            self.firm(Category::POWERSHELL_ENCODED, "runs an encoded command");
+            self.add_firm(Category::POWERSHELL_ENCODED, "runs an encoded command");
         } else if deletes.iter().any(|word| line.contains(word)) {
             let category = if call.name.starts_with("cmd") {
                 Category::WINDOWS_DELETE
             } else {
                 Category::POWERSHELL_DELETE
             };
-            self.firm(category, "deletes files");
+            self.add_firm(category, "deletes files");
         } else {
-            self.soft(Category::PROGRAM, format!("runs {}", call.name));
+            self.add_soft(Category::PROGRAM, format!("runs {}", call.name));
         }
     }
 
-    fn project(&mut self, call: Call<'_>) {
+    fn project(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
         if args.len() == 1 && has(args, "--version --help =-V =-v =-h =version") {
             return;
@@ -286,7 +286,7 @@ impl Look<'_> {
                 )
             );
             if publishes {
-                self.firm(
+                self.add_firm(
                     Category::NETWORK_SEND,
                     format!("{} {verb} changes something for others", call.name),
                 );
@@ -300,7 +300,7 @@ impl Look<'_> {
                 || (call.name == "cargo" && matches!(verb, "install" | "uninstall"))
                 || call.name == "rustup"
             {
-                self.firm(
+                self.add_firm(
                     Category::PACKAGES,
                     "installs or removes software for the whole user or system",
                 );
@@ -317,7 +317,7 @@ impl Look<'_> {
                 return;
             }
         }
-        self.soft(
+        self.add_soft(
             Category::PROGRAM,
             format!("runs {}, which does what the project says", call.name),
         );
@@ -330,21 +330,21 @@ impl Look<'_> {
         let line = squeezed.join(" ");
         for what in ["TABLE", "DATABASE", "SCHEMA", "COLLECTION"] {
             if line.contains(&format!("DROP {what}")) {
-                self.firm(Category::SQL_DROP, "drops a table or database");
+                self.add_firm(Category::SQL_DROP, "drops a table or database");
             }
         }
         if line.contains("TRUNCATE TABLE") {
-            self.firm(Category::SQL_TRUNCATE, "empties a table");
+            self.add_firm(Category::SQL_TRUNCATE, "empties a table");
         }
         for statement in line.split(';') {
             if statement.contains("DELETE FROM") && !statement.contains(" WHERE ") {
-                self.firm(Category::SQL_DELETE, "deletes every row of a table");
+                self.add_firm(Category::SQL_DELETE, "deletes every row of a table");
             }
         }
     }
 }
 
-/// A literal of another language as the text that it stands for, as far as shells care.
+/// The text of a string literal, as far as it matters to shells.
 fn unescaped(literal: &str) -> String {
     let mut text = String::new();
     let mut letters = literal.chars();
@@ -366,9 +366,9 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// The text of `-c` or `-e`: as a word of its own, or the rest of a cluster such as `-pe`. `options`
-/// take the next word.
-fn inline_text(args: &[Word], inline: &str, options: &str) -> Option<Word> {
+/// The text of `-c` or `-e`: a separate word, or the rest of a cluster such as `-pe`. `options` take the next
+/// word.
+fn inline_text(args: &[ShellWord], inline: &str, options: &str) -> Option<ShellWord> {
     let mut at = 0;
     while let Some(word) = args.get(at) {
         let text = word.text.as_str();
@@ -387,7 +387,7 @@ fn inline_text(args: &[Word], inline: &str, options: &str) -> Option<Word> {
                 option.to_owned()
             };
             if let Some(rest) = text.strip_prefix(&joined) {
-                return Some(Word {
+                return Some(ShellWord {
                     text: rest.to_owned(),
                     ..word.clone()
                 });

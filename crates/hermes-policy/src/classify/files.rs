@@ -1,42 +1,50 @@
 //! Programs that change files.
 
 use super::args::{has, operands, value};
-use super::place::{Spot, Verb, lexical};
-use super::{Call, Look};
+use super::place::{PathKind, WriteKind, lexical};
+use super::{Classifier, ProgramCall};
 use crate::assessment::Category;
 use crate::proof::is_harmless_sed;
-use crate::shell::Word;
+use crate::shell::ShellWord;
 
-impl Look<'_> {
-    pub(super) fn files(&mut self, call: Call<'_>) -> bool {
+impl Classifier<'_> {
+    pub(super) fn files(&mut self, call: ProgramCall<'_>) -> bool {
         let args = call.args();
         match call.name {
             "rm" | "unlink" | "trash" => self.remove(args),
-            "rmdir" => self.write_all(&operands(args, ""), Verb::Delete),
-            "mkdir" | "mkfifo" => self.write_all(&operands(args, "-m --mode"), Verb::Create),
-            "touch" => self.write_all(&operands(args, "-d --date -r --reference -t"), Verb::Create),
+            "rmdir" => self.write_all(&operands(args, ""), WriteKind::Delete),
+            "mkdir" | "mkfifo" => self.write_all(&operands(args, "-m --mode"), WriteKind::Create),
+            "touch" => self.write_all(
+                &operands(args, "-d --date -r --reference -t"),
+                WriteKind::Create,
+            ),
             "mktemp" => {
                 self.writes = true;
                 if let Some(dir) = value(args, "-p --tmpdir") {
-                    self.write(&dir, Verb::Create);
+                    self.write(&dir, WriteKind::Create);
                 }
-                self.write_all(&operands(args, "-p --tmpdir --suffix"), Verb::Create);
+                self.write_all(&operands(args, "-p --tmpdir --suffix"), WriteKind::Create);
             }
             "cp" | "mv" | "install" | "ln" | "link" => self.copy(call),
-            "tee" | "sponge" => self.write_all(&operands(args, ""), Verb::Tee),
+            "tee" | "sponge" => self.write_all(&operands(args, ""), WriteKind::Tee),
             "truncate" => {
-                self.write_all(&operands(args, "-s --size -r --reference"), Verb::Create);
-                self.firm(Category::OVERWRITE, "cuts files off");
+                self.write_all(
+                    &operands(args, "-s --size -r --reference"),
+                    WriteKind::Create,
+                );
+                self.add_firm(Category::OVERWRITE, "cuts files off");
             }
-            "shred" | "srm" | "wipe" => self.firm(Category::OVERWRITE, "destroys files for good"),
+            "shred" | "srm" | "wipe" => {
+                self.add_firm(Category::OVERWRITE, "destroys files for good")
+            }
             "chmod" | "chown" | "chgrp" | "chattr" | "setfacl" => self.rights(call),
             "dd" => self.dd(args),
             "sed" | "gsed" => self.sed(args),
             "patch" => {
-                self.certain(args);
+                self.require_known_arguments(args);
                 self.writes = true;
                 if let Some(dir) = value(args, "-d --directory") {
-                    self.write(&dir, Verb::Create);
+                    self.write(&dir, WriteKind::Create);
                 }
             }
             "tar" | "bsdtar" | "gtar" => self.tar(call),
@@ -46,19 +54,19 @@ impl Look<'_> {
             "rsync" => self.rsync(args),
             "find" | "gfind" => self.find_files(call),
             "fd" | "fdfind" => self.fd(call),
-            "mknod" => self.firm(Category::SYSTEM_CHANGE, "creates a device"),
+            "mknod" => self.add_firm(Category::SYSTEM_CHANGE, "creates a device"),
             _ => return false,
         }
         true
     }
 
-    fn write_all(&mut self, words: &[&Word], verb: Verb) {
+    fn write_all(&mut self, words: &[&ShellWord], verb: WriteKind) {
         for word in words {
             self.write(word, verb);
         }
     }
 
-    fn remove(&mut self, args: &[Word]) {
+    fn remove(&mut self, args: &[ShellWord]) {
         let targets = operands(args, "");
         if has(args, "-r -R --recursive") {
             let category = if args.iter().any(|word| word.text.starts_with("--rec")) {
@@ -66,40 +74,41 @@ impl Look<'_> {
             } else {
                 Category::RECURSIVE_DELETE
             };
-            self.firm(category, "deletes directories with everything in them");
+            self.add_firm(category, "deletes directories with everything in them");
         }
-        self.write_all(&targets, Verb::Delete);
-        self.certain(args);
+        self.write_all(&targets, WriteKind::Delete);
+        self.require_known_arguments(args);
     }
 
-    fn copy(&mut self, call: Call<'_>) {
+    fn copy(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
-        self.certain(args);
+        self.require_known_arguments(args);
         let words = operands(
             args,
             "-t --target-directory -S --suffix -m --mode -o --owner -g --group",
         );
-        let (sources, target): (&[&Word], Option<&Word>) =
+        let (sources, target): (&[&ShellWord], Option<&ShellWord>) =
             match value(args, "-t --target-directory") {
                 Some(dir) => {
-                    self.write(&dir, Verb::Copy);
+                    self.write(&dir, WriteKind::Copy);
                     (&words, None)
                 }
                 None if words.len() > 1 => (&words[..words.len() - 1], words.last().copied()),
                 None => (&words, None),
             };
         match target {
-            Some(target) => self.write(target, Verb::Copy),
+            Some(target) => self.write(target, WriteKind::Copy),
             None => self.writes = true,
         }
         match call.name {
-            "mv" => self.write_all(sources, Verb::Delete),
+            "mv" => self.write_all(sources, WriteKind::Delete),
             "ln" | "link" => {
                 let leaves = sources.iter().any(|word| {
-                    word.text.starts_with('/') && !matches!(self.spot(word), Spot::Workspace)
+                    word.text.starts_with('/')
+                        && !matches!(self.path_kind(word), PathKind::Workspace)
                 });
                 if leaves {
-                    self.soft(
+                    self.add_soft(
                         Category::OUTSIDE_WRITE,
                         "makes a link that leads out of the workspace",
                     );
@@ -108,11 +117,11 @@ impl Look<'_> {
             _ => {}
         }
         if matches!(call.name, "install") && has(args, "-o -g --owner --group") {
-            self.firm(Category::PRIVILEGE, "gives a file to another user");
+            self.add_firm(Category::PRIVILEGE, "gives a file to another user");
         }
     }
 
-    fn rights(&mut self, call: Call<'_>) {
+    fn rights(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
         let words = operands(args, "--reference -m -x");
         let Some((mode, targets)) = words.split_first() else {
@@ -125,7 +134,7 @@ impl Look<'_> {
             } else {
                 Category::SYSTEM_CHANGE
             };
-            self.firm(category, "changes whose files these are");
+            self.add_firm(category, "changes whose files these are");
             return;
         }
         if opens_to_everybody(&mode.text) {
@@ -134,10 +143,10 @@ impl Look<'_> {
             } else {
                 Category::WORLD_WRITABLE
             };
-            self.firm(category, "lets everybody on the machine change the files");
+            self.add_firm(category, "lets everybody on the machine change the files");
         }
         if elevates(&mode.text) {
-            self.firm(
+            self.add_firm(
                 Category::PRIVILEGE,
                 "makes a program run with the rights of its owner",
             );
@@ -146,7 +155,7 @@ impl Look<'_> {
             for target in targets {
                 let paths = self.resolve(&target.text);
                 if self.is_fetched(target) {
-                    self.firm(
+                    self.add_firm(
                         Category::DOWNLOAD_RUN,
                         "makes a file executable that was just downloaded",
                     );
@@ -154,32 +163,32 @@ impl Look<'_> {
                 self.facts.executable.extend(paths);
             }
         }
-        self.write_all(targets, Verb::Create);
-        self.certain(args);
+        self.write_all(targets, WriteKind::Create);
+        self.require_known_arguments(args);
     }
 
-    fn dd(&mut self, args: &[Word]) {
+    fn dd(&mut self, args: &[ShellWord]) {
         for word in args {
             if let Some(path) = word.text.strip_prefix("of=") {
-                let target = Word {
+                let target = ShellWord {
                     text: path.to_owned(),
                     ..word.clone()
                 };
-                self.write(&target, Verb::Create);
+                self.write(&target, WriteKind::Create);
             }
             if let Some(path) = word.text.strip_prefix("if=") {
-                let source = Word {
+                let source = ShellWord {
                     text: path.to_owned(),
                     ..word.clone()
                 };
                 self.read(&source);
-                self.firm(Category::DISK_COPY, "copies raw data");
+                self.add_firm(Category::DISK_COPY, "copies raw data");
             }
         }
         self.writes = true;
     }
 
-    fn sed(&mut self, args: &[Word]) {
+    fn sed(&mut self, args: &[ShellWord]) {
         let in_place = has(args, "-i --in-place");
         let mut words = operands(args, "-e --expression -f --file -l");
         let mut scripts: Vec<String> = value(args, "-e --expression")
@@ -191,7 +200,7 @@ impl Look<'_> {
             scripts.push(words.remove(0).text.clone());
         }
         if has(args, "-f --file") || (given && several_scripts(args)) {
-            self.soft(
+            self.add_soft(
                 Category::PROGRAM_CODE,
                 "runs a sed script that is not looked at",
             );
@@ -209,19 +218,19 @@ impl Look<'_> {
             }
             if !is_harmless_sed(&script) {
                 self.sed_commands(&script);
-                self.soft(
+                self.add_soft(
                     Category::PROGRAM_CODE,
                     "the sed script may write files or run commands",
                 );
             }
         }
         if in_place {
-            self.write_all(&words, Verb::Edit);
-            self.certain(args);
+            self.write_all(&words, WriteKind::Edit);
+            self.require_known_arguments(args);
         }
     }
 
-    /// Commands that a sed script runs: `e command`, and replacements that are run.
+    /// Commands that a sed script runs: `e command`, and replacements with the `e` flag.
     fn sed_commands(&mut self, script: &str) {
         for part in script.split([';', '\n', '{', '}']).take(50) {
             let part =
@@ -239,13 +248,13 @@ impl Look<'_> {
         }
     }
 
-    fn tar(&mut self, call: Call<'_>) {
+    fn tar(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
         let runs = "--to-command --checkpoint-action --use-compress-program -I --rsh-command --info-script --new-volume-script -F";
         if has(args, runs) {
-            self.firm(Category::EXEC_FLAG, "tar is set to run a program");
+            self.add_firm(Category::EXEC_FLAG, "tar is set to run a program");
         }
-        self.certain(args);
+        self.require_known_arguments(args);
         let first = call.arg(0);
         let mode = |letter: char, long: &str| {
             has(args, &format!("-{letter} {long}"))
@@ -260,14 +269,14 @@ impl Look<'_> {
             && file.text.contains(':')
         {
             self.facts.network = true;
-            self.firm(
+            self.add_firm(
                 Category::REMOTE_HOST,
                 "writes an archive on another machine",
             );
         }
         if mode('c', "--create") || mode('r', "--append") || mode('u', "--update") {
             if let Some(file) = file.filter(|file| file.text != "-") {
-                self.write(&file, Verb::Create);
+                self.write(&file, WriteKind::Create);
             }
             for word in operands(args, "-f --file -C --directory -X") {
                 if self.holds_secrets(word) {
@@ -275,62 +284,62 @@ impl Look<'_> {
                 }
             }
         } else if mode('x', "--extract") || has(args, "--get") {
-            let dir = value(args, "-C --directory").unwrap_or_else(|| Word::plain("."));
+            let dir = value(args, "-C --directory").unwrap_or_else(|| ShellWord::plain("."));
             if has(args, "-P --absolute-names") {
-                self.firm(
+                self.add_firm(
                     Category::OUTSIDE_WRITE,
                     "unpacks to wherever the archive says",
                 );
             }
-            self.write(&dir, Verb::Create);
+            self.write(&dir, WriteKind::Create);
         } else if !mode('t', "--list") && !has(args, "--version --help") {
-            self.soft(Category::PROGRAM, "tar changes an archive");
+            self.add_soft(Category::PROGRAM, "tar changes an archive");
         }
     }
 
-    fn pack(&mut self, call: Call<'_>) {
+    fn pack(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
-        self.certain(args);
+        self.require_known_arguments(args);
         if call.name == "zip" && has(args, "-T -TT") {
-            self.firm(Category::EXEC_FLAG, "zip is set to run a program");
+            self.add_firm(Category::EXEC_FLAG, "zip is set to run a program");
         }
         match call.name {
             "unzip" => {
                 if !has(args, "=-l =-t =-v =-Z =-p =-lv =-ql =-lq =-qqp") {
-                    let dir = value(args, "-d").unwrap_or_else(|| Word::plain("."));
-                    self.write(&dir, Verb::Create);
+                    let dir = value(args, "-d").unwrap_or_else(|| ShellWord::plain("."));
+                    self.write(&dir, WriteKind::Create);
                 }
             }
             "zip" | "7z" | "7za" => {
                 for word in operands(args, "-x -i").into_iter().take(2) {
                     if word.text.contains('.') {
-                        self.write(word, Verb::Create);
+                        self.write(word, WriteKind::Create);
                     }
                 }
                 for word in args.iter().filter(|word| word.text.starts_with("-o")) {
-                    let dir = Word {
+                    let dir = ShellWord {
                         text: word.text[2..].to_owned(),
                         ..word.clone()
                     };
-                    self.write(&dir, Verb::Create);
+                    self.write(&dir, WriteKind::Create);
                 }
                 self.writes = true;
             }
             "split" | "csplit" | "cpio" | "unrar" => {
                 if call.name == "cpio" {
-                    self.soft(
+                    self.add_soft(
                         Category::OUTSIDE_WRITE,
                         "unpacks to wherever the archive says",
                     );
                 }
                 if has(args, "--filter") {
-                    self.firm(Category::EXEC_FLAG, "split is set to run a program");
+                    self.add_firm(Category::EXEC_FLAG, "split is set to run a program");
                 }
                 for word in operands(args, "-l -b -n -C -a -f").iter().skip(1) {
-                    self.write(word, Verb::Create);
+                    self.write(word, WriteKind::Create);
                 }
                 if let Some(prefix) = value(args, "-f --prefix") {
-                    self.write(&prefix, Verb::Create);
+                    self.write(&prefix, WriteKind::Create);
                 }
                 self.writes = true;
             }
@@ -339,42 +348,45 @@ impl Look<'_> {
                     args,
                     "=-c =--stdout =-l =--list =-t =--test =-dc =-cd =-kc =-ck =-tv",
                 ) {
-                    self.write_all(&operands(args, "-S --suffix -T --threads"), Verb::Create);
+                    self.write_all(
+                        &operands(args, "-S --suffix -T --threads"),
+                        WriteKind::Create,
+                    );
                 }
             }
         }
     }
 
-    fn rsync(&mut self, args: &[Word]) {
+    fn rsync(&mut self, args: &[ShellWord]) {
         let words = operands(
             args,
             "-e --rsh -f --filter --exclude --include --exclude-from --files-from --log-file",
         );
         if has(args, "-e --rsh --rsync-path") {
-            self.firm(Category::EXEC_FLAG, "rsync is set to run a program");
+            self.add_firm(Category::EXEC_FLAG, "rsync is set to run a program");
         }
         if words.iter().any(|word| word.text.contains(':')) {
             self.facts.network = true;
-            self.firm(Category::REMOTE_HOST, "copies to or from another machine");
+            self.add_firm(Category::REMOTE_HOST, "copies to or from another machine");
         }
         if has(
             args,
             "--delete --delete-before --delete-after --delete-during --delete-excluded --remove-source-files =--del",
         ) {
-            self.firm(Category::OVERWRITE, "deletes what is not on the other side");
+            self.add_firm(Category::OVERWRITE, "deletes what is not on the other side");
         }
         if let Some(target) = words.last() {
-            self.write(target, Verb::Copy);
+            self.write(target, WriteKind::Copy);
         }
-        self.certain(args);
+        self.require_known_arguments(args);
     }
 
-    fn find_files(&mut self, call: Call<'_>) {
+    fn find_files(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
-        self.certain(args);
+        self.require_known_arguments(args);
         for (at, word) in args.iter().enumerate() {
             match word.text.as_str() {
-                "-delete" => self.firm(Category::FIND_DELETE, "deletes what it finds"),
+                "-delete" => self.add_firm(Category::FIND_DELETE, "deletes what it finds"),
                 "-exec" | "-execdir" | "-ok" | "-okdir" => {
                     let end = args[at + 1..]
                         .iter()
@@ -385,7 +397,7 @@ impl Look<'_> {
                         .first()
                         .is_some_and(|word| crate::shell::text::basename(&word.text) == "rm")
                     {
-                        self.firm(Category::FIND_EXEC_RM, "deletes what it finds");
+                        self.add_firm(Category::FIND_EXEC_RM, "deletes what it finds");
                     }
                     for word in &mut words {
                         if word.text.contains("{}") {
@@ -393,14 +405,14 @@ impl Look<'_> {
                             word.dynamic = true;
                         }
                     }
-                    self.run(Call {
+                    self.run(ProgramCall {
                         words: &words,
                         ..call
                     });
                 }
                 "-fprint" | "-fprintf" | "-fls" | "-fprint0" => {
                     if let Some(target) = args.get(at + 1) {
-                        self.write(target, Verb::Create);
+                        self.write(target, WriteKind::Create);
                     }
                 }
                 _ => {}
@@ -408,9 +420,9 @@ impl Look<'_> {
         }
     }
 
-    fn fd(&mut self, call: Call<'_>) {
+    fn fd(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
-        self.certain(args);
+        self.require_known_arguments(args);
         let Some(at) = args.iter().position(|word| {
             matches!(word.text.as_str(), "-x" | "-X" | "--exec" | "--exec-batch")
                 || word.text.starts_with("--exec")
@@ -418,22 +430,22 @@ impl Look<'_> {
             return;
         };
         let mut words = args[at + 1..].to_vec();
-        words.push(Word {
+        words.push(ShellWord {
             text: crate::shell::UNKNOWN.to_string(),
             dynamic: true,
-            ..Word::default()
+            ..ShellWord::default()
         });
         if words.first().is_some_and(|word| word.text == "rm") {
-            self.firm(Category::FIND_EXEC_RM, "deletes what it finds");
+            self.add_firm(Category::FIND_EXEC_RM, "deletes what it finds");
         }
-        self.run(Call {
+        self.run(ProgramCall {
             words: &words,
             ..call
         });
     }
 
-    /// A file that is fetched, so that running it later is noticed.
-    pub(super) fn fetched(&mut self, word: &Word) {
+    /// Records a downloaded file, so that executing it later is noticed.
+    pub(super) fn fetched(&mut self, word: &ShellWord) {
         let paths: Vec<_> = self
             .resolve(&word.text)
             .into_iter()
@@ -443,7 +455,7 @@ impl Look<'_> {
     }
 }
 
-/// A mode that lets others write: `777`, `0666`, `o+w`, `a+rwx`, `+w` (with umask in between, `ugo+w`).
+/// A mode that allows others to write: `777`, `0666`, `o+w`, `a+rwx`, `+w` (`ugo+w` without the umask).
 fn opens_to_everybody(mode: &str) -> bool {
     if mode.chars().all(|c| c.is_digit(8)) {
         return mode
@@ -460,7 +472,7 @@ fn opens_to_everybody(mode: &str) -> bool {
     })
 }
 
-/// Set-user-id and friends.
+/// Set-user-id and similar bits.
 fn elevates(mode: &str) -> bool {
     if mode.chars().all(|c| c.is_digit(8)) {
         return mode.trim_start_matches('0').len() == 4
@@ -478,8 +490,8 @@ fn executable(mode: &str) -> bool {
         .any(|clause| clause.contains(['+', '=']) && clause.contains(['x', 'X']))
 }
 
-/// More than one script is given to sed.
-fn several_scripts(args: &[Word]) -> bool {
+/// Whether sed gets more than one script.
+fn several_scripts(args: &[ShellWord]) -> bool {
     let scripts = args.iter().filter(|word| {
         let text = word.text.as_str();
         text.starts_with("--e")

@@ -1,25 +1,25 @@
-//! What commands mean together: what flows into a shell, secrets that leave, files that are fetched
-//! and run.
+//! Findings about commands in combination: input of a shell, secrets that are sent away, files that are
+//! downloaded and executed.
 
 use super::wrap::SHELLS;
-use super::{Look, code};
+use super::{Classifier, code};
 use crate::assessment::Category;
 use crate::shell::text::{basename, output_of};
-use crate::shell::{Script, Simple, Word};
+use crate::shell::{ShellScript, ShellWord, SimpleCommand};
 
 const FETCHERS: [&str; 9] = [
     "curl", "wget", "fetch", "aria2c", "http", "https", "lynx", "nc", "ftp",
 ];
 
-fn name(command: &Simple) -> &str {
+fn name(command: &SimpleCommand) -> &str {
     command
         .words
         .first()
         .map_or("", |word| basename(&word.text))
 }
 
-/// Brings something from the network.
-pub(super) fn fetches(command: &Simple) -> bool {
+/// Whether it downloads something.
+pub(super) fn fetches(command: &SimpleCommand) -> bool {
     command
         .words
         .iter()
@@ -27,14 +27,14 @@ pub(super) fn fetches(command: &Simple) -> bool {
         .any(|word| FETCHERS.contains(&basename(&word.text)))
 }
 
-/// A pipeline's last words: does this one run what it reads?
-fn runs_input(command: &Simple) -> bool {
+/// Whether the last stage of a pipeline executes its input.
+fn runs_input(command: &SimpleCommand) -> bool {
     let words: Vec<&str> = command
         .words
         .iter()
         .map(|word| word.text.as_str())
         .collect();
-    // Wrappers may stand before the shell.
+    // Wrappers may precede the shell.
     let Some(at) = words.iter().take(6).position(|word| {
         let word = basename(word);
         SHELLS.contains(&word) || code::is_interpreter(word)
@@ -53,9 +53,9 @@ fn runs_input(command: &Simple) -> bool {
     !inline && (!file || rest.contains(&"-s") || rest.contains(&"-"))
 }
 
-/// The stages of the same pipelines that come before `command`.
-fn stages_before<'s>(script: &'s Script, command: &Simple) -> Vec<&'s Simple> {
-    let before = |other: &&Simple| {
+/// The earlier stages of the pipelines of `command`.
+fn stages_before<'s>(script: &'s ShellScript, command: &SimpleCommand) -> Vec<&'s SimpleCommand> {
+    let before = |other: &&SimpleCommand| {
         command.pipes.iter().any(|(pipe, at)| {
             other
                 .pipes
@@ -66,9 +66,9 @@ fn stages_before<'s>(script: &'s Script, command: &Simple) -> Vec<&'s Simple> {
     script.commands.iter().filter(before).collect()
 }
 
-impl Look<'_> {
-    /// Looks at `command` beside the others of its script.
-    pub(super) fn flow(&mut self, script: &Script, command: &Simple) {
+impl Classifier<'_> {
+    /// Classifies `command` together with the others of its script.
+    pub(super) fn flow(&mut self, script: &ShellScript, command: &SimpleCommand) {
         if !command.pipes.is_empty() && runs_input(command) {
             self.fed_to_shell(script, command);
         }
@@ -79,7 +79,7 @@ impl Look<'_> {
         for word in &command.words {
             let Some(inner) = &word.inner else { continue };
             if evaluates && script.commands[inner.clone()].iter().any(fetches) {
-                self.firm(
+                self.add_firm(
                     Category::REMOTE_EVAL,
                     "runs what was fetched from the network",
                 );
@@ -91,7 +91,7 @@ impl Look<'_> {
                 .iter()
                 .any(|finding| finding.category == Category::EXFILTRATION);
             if !known {
-                self.firm(
+                self.add_firm(
                     Category::EXFILTRATION,
                     "reads secrets and talks to the network in one command",
                 );
@@ -99,9 +99,9 @@ impl Look<'_> {
         }
     }
 
-    /// `echo / | xargs rm -rf`: what is fed is part of the command.
-    fn fed_to_xargs(&mut self, script: &Script, command: &Simple) {
-        let before: Vec<Simple> = stages_before(script, command)
+    /// `echo / | xargs rm -rf`: the input is part of the command.
+    fn fed_to_xargs(&mut self, script: &ShellScript, command: &SimpleCommand) {
+        let before: Vec<SimpleCommand> = stages_before(script, command)
             .into_iter()
             .cloned()
             .collect();
@@ -125,37 +125,37 @@ impl Look<'_> {
         }
     }
 
-    fn fed_to_shell(&mut self, script: &Script, command: &Simple) {
+    fn fed_to_shell(&mut self, script: &ShellScript, command: &SimpleCommand) {
         let before = stages_before(script, command);
         if before.is_empty() {
             return;
         }
         let decodes = |names: &[&str]| before.iter().any(|other| names.contains(&name(other)));
         if before.iter().any(|other| fetches(other)) {
-            self.firm(
+            self.add_firm(
                 Category::REMOTE_TO_SHELL,
                 "runs what was fetched from the network",
             );
         } else if decodes(&[
             "base64", "base32", "base16", "basenc", "gunzip", "zcat", "uudecode",
         ]) {
-            self.firm(Category::DECODED_TO_SHELL, "runs a text that was encoded");
+            self.add_firm(Category::DECODED_TO_SHELL, "runs a text that was encoded");
         } else if decodes(&["xxd", "od", "hexdump"]) {
-            self.firm(Category::XXD_TO_SHELL, "runs a text that was encoded");
+            self.add_firm(Category::XXD_TO_SHELL, "runs a text that was encoded");
         } else if decodes(&["tr", "rev", "sed", "awk"]) {
-            self.firm(
+            self.add_firm(
                 Category::TR_TO_SHELL,
                 "runs a text that was rewritten on the way",
             );
         } else if decodes(&["openssl", "gpg"]) {
-            self.firm(Category::OPENSSL_TO_SHELL, "runs a text that was encoded");
+            self.add_firm(Category::OPENSSL_TO_SHELL, "runs a text that was encoded");
         } else {
-            self.firm(
+            self.add_firm(
                 Category::DYNAMIC_COMMAND,
                 "runs what another command prints",
             );
         }
-        let known: Vec<Simple> = before.into_iter().cloned().collect();
+        let known: Vec<SimpleCommand> = before.into_iter().cloned().collect();
         if let Some(text) = output_of(&known) {
             let shell = SHELLS.iter().any(|shell| {
                 command
@@ -164,7 +164,7 @@ impl Look<'_> {
                     .any(|word| basename(&word.text) == *shell)
             });
             if shell {
-                self.nested(&Word::plain(text));
+                self.nested(&ShellWord::plain(text));
             } else {
                 self.program_text(&text);
             }

@@ -1,10 +1,10 @@
 //! git.
 
 use super::args::{has, operands, subcommand, value};
-use super::place::Verb;
-use super::{Call, Look};
+use super::place::WriteKind;
+use super::{Classifier, ProgramCall};
 use crate::assessment::Category;
-use crate::shell::Word;
+use crate::shell::ShellWord;
 
 const READS: &str = "status log diff show rev-parse ls-files ls-tree blame annotate describe shortlog cat-file grep \
     name-rev merge-base rev-list diff-tree diff-index diff-files var version help count-objects for-each-ref \
@@ -12,7 +12,7 @@ const READS: &str = "status log diff show rev-parse ls-files ls-tree blame annot
     merge-tree get-tar-commit-id --version --help";
 const WORKS: &str = "add commit init mv merge cherry-pick revert apply am format-patch notes sparse-checkout \
     maintenance rerere switch fetch pull submodule lfs";
-/// Settings that make git run something, or that are about more than looks.
+/// Settings that make git run something, or that are not merely cosmetic.
 const LOOKS: [&str; 9] = [
     "color.",
     "user.",
@@ -25,8 +25,8 @@ const LOOKS: [&str; 9] = [
     "commit.gpgsign",
 ];
 
-impl Look<'_> {
-    pub(super) fn git(&mut self, call: Call<'_>) -> bool {
+impl Classifier<'_> {
+    pub(super) fn git(&mut self, call: ProgramCall<'_>) -> bool {
         if call.name != "git" {
             return false;
         }
@@ -37,13 +37,13 @@ impl Look<'_> {
             return true;
         };
         let flags = "=--no-pager =-P =-p =--paginate =--bare =--no-optional-locks =--literal-pathspecs =--no-replace-objects =--glob-pathspecs";
-        self.sure(args, &format!("{options} {flags}"));
+        self.require_known_options(args, &format!("{options} {flags}"));
         let own = &args[..args.len() - rest.len() - 1];
         self.git_options(own);
         if let Some(dir) = value(own, "-C") {
             self.enter(&dir);
         }
-        self.certain(args);
+        self.require_known_arguments(args);
         match verb {
             verb if READS.split_whitespace().any(|read| read == verb) => self.git_read(rest),
             "push" => self.git_push(rest),
@@ -52,7 +52,7 @@ impl Look<'_> {
             "restore" if has(rest, "=--staged =-S") && !has(rest, "--worktree -W") => {
                 self.writes = true;
             }
-            "restore" => self.firm(
+            "restore" => self.add_firm(
                 Category::GIT_DISCARD,
                 "overwrites changes that were not committed",
             ),
@@ -61,7 +61,7 @@ impl Look<'_> {
                     rest,
                     "=-n =--dry-run =-nd =-dn =-ndx =-nfd =-fdn =-fdxn =-nfdx",
                 ) => {}
-            "clean" => self.firm(Category::GIT_CLEAN, "deletes files that git does not know"),
+            "clean" => self.add_firm(Category::GIT_CLEAN, "deletes files that git does not know"),
             "branch" => self.git_branch(rest),
             "tag" => self.git_tag(rest),
             "stash" => self.git_stash(rest),
@@ -72,7 +72,7 @@ impl Look<'_> {
             }
             "rm" => {
                 if has(rest, "-r -f --force") && !has(rest, "--cached") {
-                    self.firm(Category::RECURSIVE_DELETE, "deletes files");
+                    self.add_firm(Category::RECURSIVE_DELETE, "deletes files");
                 }
                 self.writes = true;
             }
@@ -80,26 +80,26 @@ impl Look<'_> {
             "clone" => {
                 self.git_url(rest);
                 if let Some(target) = operands(rest, "-b --branch -o --origin -u --upload-pack --depth -c --config --reference --template -j --jobs --filter").get(1) {
-                    self.write(target, Verb::Create);
+                    self.write(target, WriteKind::Create);
                 }
                 self.writes = true;
             }
             "filter-branch" | "filter-repo" | "gc" | "prune" | "replace" | "repack" => {
-                self.firm(Category::GIT_DISCARD, "rewrites or removes history");
+                self.add_firm(Category::GIT_DISCARD, "rewrites or removes history");
             }
             "send-email" | "request-pull" | "daemon" | "instaweb" | "svn" | "p4" => {
-                self.firm(
+                self.add_firm(
                     Category::NETWORK_SEND,
                     format!("git {verb} talks to others"),
                 );
             }
             verb if WORKS.split_whitespace().any(|work| work == verb) => self.git_work(verb, rest),
-            _ => self.soft(Category::PROGRAM, format!("runs git {verb}")),
+            _ => self.add_soft(Category::PROGRAM, format!("runs git {verb}")),
         }
         true
     }
 
-    fn git_options(&mut self, own: &[Word]) {
+    fn git_options(&mut self, own: &[ShellWord]) {
         for (at, word) in own.iter().enumerate() {
             let text = word.text.as_str();
             if text == "-c" || text == "--config-env" {
@@ -112,32 +112,32 @@ impl Look<'_> {
                     self.script(command);
                 }
                 if !pager && !LOOKS.iter().any(|look| setting.starts_with(look)) {
-                    self.firm(
+                    self.add_firm(
                         Category::EXEC_FLAG,
                         "sets an option of git that may run a program",
                     );
                 }
             } else if text.starts_with("--git-dir") || text.starts_with("--work-tree") {
-                self.soft(Category::ENVIRONMENT, "takes git's settings from elsewhere");
+                self.add_soft(Category::ENVIRONMENT, "takes git's settings from elsewhere");
             } else if text.starts_with("--exec-path=") || text.starts_with("--config-env=") {
-                self.firm(Category::EXEC_FLAG, "makes git run other programs");
+                self.add_firm(Category::EXEC_FLAG, "makes git run other programs");
             }
         }
     }
 
-    fn git_read(&mut self, rest: &[Word]) {
+    fn git_read(&mut self, rest: &[ShellWord]) {
         if let Some(target) = value(rest, "--output") {
-            self.write(&target, Verb::Create);
+            self.write(&target, WriteKind::Create);
         }
         if has(
             rest,
             "--ext-diff --textconv -O --open-files-in-pager --upload-pack",
         ) {
-            self.soft(Category::EXEC_FLAG, "makes git run another program");
+            self.add_soft(Category::EXEC_FLAG, "makes git run another program");
         }
     }
 
-    fn git_push(&mut self, rest: &[Word]) {
+    fn git_push(&mut self, rest: &[ShellWord]) {
         let long = has(
             rest,
             "--force --force-with-lease --force-if-includes --mirror --prune",
@@ -150,12 +150,12 @@ impl Look<'_> {
             .iter()
             .any(|word| word.text.starts_with('+'));
         if long {
-            self.firm(
+            self.add_firm(
                 Category::GIT_FORCE_PUSH,
                 "overwrites the history of a remote repository",
             );
         } else if short || refspec {
-            self.firm(
+            self.add_firm(
                 Category::GIT_FORCE_PUSH_SHORT,
                 "overwrites the history of a remote repository",
             );
@@ -168,17 +168,17 @@ impl Look<'_> {
             "publishes commits"
         };
         self.facts.network = true;
-        self.firm(Category::GIT_REMOTE, what);
+        self.add_firm(Category::GIT_REMOTE, what);
         self.git_url(rest);
     }
 
-    fn git_reset(&mut self, rest: &[Word]) {
+    fn git_reset(&mut self, rest: &[ShellWord]) {
         if rest.iter().any(|word| {
             word.text.len() > 2 && "--hard".starts_with(word.text.as_str())
                 || word.text == "--merge"
                 || word.text == "--keep"
         }) {
-            self.firm(
+            self.add_firm(
                 Category::GIT_RESET,
                 "throws away changes that were not committed",
             );
@@ -186,7 +186,7 @@ impl Look<'_> {
         self.writes = true;
     }
 
-    fn git_checkout(&mut self, rest: &[Word]) {
+    fn git_checkout(&mut self, rest: &[ShellWord]) {
         let words = operands(rest, "-b -B --orphan --conflict");
         let separated = rest.iter().any(|word| word.text == "--");
         let paths = words
@@ -197,7 +197,7 @@ impl Look<'_> {
             || paths
             || words.len() > 1 && !has(rest, "-b -B -t --track --orphan")
         {
-            self.firm(
+            self.add_firm(
                 Category::GIT_DISCARD,
                 "throws away changes that were not committed",
             );
@@ -205,17 +205,17 @@ impl Look<'_> {
         self.writes = true;
     }
 
-    fn git_branch(&mut self, rest: &[Word]) {
+    fn git_branch(&mut self, rest: &[ShellWord]) {
         let force = has(rest, "-f --force");
         if rest.iter().any(|word| {
             word.text.starts_with('-') && !word.text.starts_with("--") && word.text.contains('D')
         }) {
-            self.firm(
+            self.add_firm(
                 Category::GIT_BRANCH_DELETE,
                 "deletes a branch with its commits",
             );
         } else if has(rest, "-d --delete") && force {
-            self.firm(
+            self.add_firm(
                 Category::GIT_BRANCH_DELETE_LONG,
                 "deletes a branch with its commits",
             );
@@ -224,7 +224,7 @@ impl Look<'_> {
                 .iter()
                 .any(|word| matches!(word.text.as_str(), "-M" | "-C"))
         {
-            self.firm(Category::GIT_DISCARD, "overwrites a branch");
+            self.add_firm(Category::GIT_DISCARD, "overwrites a branch");
         }
         let lists = has(
             rest,
@@ -235,9 +235,9 @@ impl Look<'_> {
         }
     }
 
-    fn git_tag(&mut self, rest: &[Word]) {
+    fn git_tag(&mut self, rest: &[ShellWord]) {
         if has(rest, "-d --delete -f --force") {
-            self.firm(Category::GIT_DISCARD, "deletes or moves a tag");
+            self.add_firm(Category::GIT_DISCARD, "deletes or moves a tag");
         } else if !rest.is_empty()
             && !has(
                 rest,
@@ -248,17 +248,17 @@ impl Look<'_> {
         }
     }
 
-    fn git_stash(&mut self, rest: &[Word]) {
+    fn git_stash(&mut self, rest: &[ShellWord]) {
         match rest.first().map(|word| word.text.as_str()) {
             Some("list" | "show") => {}
             Some("drop" | "clear") => {
-                self.firm(Category::GIT_DISCARD, "throws away stashed changes");
+                self.add_firm(Category::GIT_DISCARD, "throws away stashed changes");
             }
             _ => self.writes = true,
         }
     }
 
-    fn git_remote(&mut self, rest: &[Word]) {
+    fn git_remote(&mut self, rest: &[ShellWord]) {
         match subcommand(rest, "").map(|(verb, _)| verb) {
             None | Some("show" | "get-url") => {}
             _ => {
@@ -268,7 +268,7 @@ impl Look<'_> {
         }
     }
 
-    fn git_config(&mut self, rest: &[Word]) {
+    fn git_config(&mut self, rest: &[ShellWord]) {
         let words = operands(rest, "-f --file --blob --type");
         if has(
             rest,
@@ -295,12 +295,12 @@ impl Look<'_> {
         };
         let looks = LOOKS.iter().any(|look| key.starts_with(look));
         if wide && !looks {
-            self.firm(
+            self.add_firm(
                 Category::PERSISTENCE,
                 "changes git's settings for every project",
             );
         } else if wide {
-            self.firm(
+            self.add_firm(
                 Category::SYSTEM_CHANGE,
                 "changes git's settings for every project",
             );
@@ -324,7 +324,7 @@ impl Look<'_> {
             .iter()
             .any(|part| key.starts_with(part))
         {
-            self.firm(
+            self.add_firm(
                 Category::PERSISTENCE,
                 format!("{key} may make git run something later"),
             );
@@ -332,13 +332,13 @@ impl Look<'_> {
         self.writes = true;
     }
 
-    fn git_other(&mut self, verb: &str, rest: &[Word]) {
+    fn git_other(&mut self, verb: &str, rest: &[ShellWord]) {
         let first = rest.first().map_or("", |word| word.text.as_str());
         match (verb, first) {
             ("reflog", "" | "show") | ("worktree", "list") => {}
             ("symbolic-ref", _) if operands(rest, "-m").len() < 2 && !has(rest, "-d --delete") => {}
             ("reflog" | "update-ref", _) => {
-                self.firm(Category::GIT_DISCARD, "changes or removes references");
+                self.add_firm(Category::GIT_DISCARD, "changes or removes references");
             }
             ("bisect", "run") => {
                 let line: Vec<&str> = rest[1..].iter().map(|word| word.text.as_str()).collect();
@@ -352,24 +352,24 @@ impl Look<'_> {
                 self.writes = true;
             }
             ("worktree", "remove" | "prune") => {
-                self.firm(Category::GIT_DISCARD, "removes a working tree");
+                self.add_firm(Category::GIT_DISCARD, "removes a working tree");
             }
             ("worktree", "add") => {
                 if let Some(target) = operands(&rest[1..], "-b -B --reason").first() {
-                    self.write(target, Verb::Create);
+                    self.write(target, WriteKind::Create);
                 }
             }
             _ => self.writes = true,
         }
     }
 
-    fn git_work(&mut self, verb: &str, rest: &[Word]) {
+    fn git_work(&mut self, verb: &str, rest: &[ShellWord]) {
         if verb == "submodule" && rest.first().is_some_and(|word| word.text == "foreach") {
             let line: Vec<&str> = rest[1..].iter().map(|word| word.text.as_str()).collect();
             self.script(&line.join(" "));
         }
         if verb == "switch" && has(rest, "-f --force --discard-changes") {
-            self.firm(
+            self.add_firm(
                 Category::GIT_DISCARD,
                 "throws away changes that were not committed",
             );
@@ -377,20 +377,20 @@ impl Look<'_> {
         if matches!(verb, "fetch" | "pull" | "submodule") {
             self.git_url(rest);
             if has(rest, "--upload-pack") {
-                self.firm(Category::EXEC_FLAG, "makes git run another program");
+                self.add_firm(Category::EXEC_FLAG, "makes git run another program");
             }
         }
         if verb == "init"
             && let Some(target) =
                 operands(rest, "-b --initial-branch --template --separate-git-dir").first()
         {
-            self.write(target, Verb::Create);
+            self.write(target, WriteKind::Create);
         }
         self.writes = true;
     }
 
-    /// Addresses that make git run a program.
-    fn git_url(&mut self, rest: &[Word]) {
+    /// URLs that make git run a program.
+    fn git_url(&mut self, rest: &[ShellWord]) {
         self.facts.network = true;
         let runs = rest
             .iter()
@@ -401,7 +401,7 @@ impl Look<'_> {
                 "--upload-pack --receive-pack --exec --template --config =-c",
             )
         {
-            self.firm(Category::EXEC_FLAG, "makes git run another program");
+            self.add_firm(Category::EXEC_FLAG, "makes git run another program");
         }
     }
 }

@@ -1,25 +1,25 @@
-//! What never runs, whatever is configured: there is no way back from it.
+//! Commands that never run, whatever is configured, because they are irreversible.
 
 use super::args::{has, operands};
 use super::place::is_block_device;
-use super::{Call, Look};
+use super::{Classifier, ProgramCall};
 use crate::assessment::Category;
-use crate::shell::Word;
+use crate::shell::ShellWord;
 use crate::shell::text::basename;
 
-/// Programs that end or restart the machine.
+/// Programs that shut down or restart the machine.
 const POWER: [&str; 5] = ["shutdown", "reboot", "halt", "poweroff", "kexec"];
 
-/// Programs that run others, for text that is not understood.
+/// Programs that run others, for unparsed text.
 const ROUGH_WRAPS: [&str; 21] = [
     "sudo", "doas", "env", "timeout", "nice", "nohup", "setsid", "exec", "command", "builtin",
     "time", "stdbuf", "xargs", "busybox", "sh", "bash", "zsh", "dash", "ksh", "eval", "ionice",
 ];
-/// Words of a piece of such text that are looked at.
+/// Maximum number of words checked in a piece of such text.
 const ROUGH_WORDS: usize = 16;
 
-impl Look<'_> {
-    pub(super) fn hardline(&mut self, call: Call<'_>) {
+impl Classifier<'_> {
+    pub(super) fn hardline(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
         let asks = has(args, "--help --version =-h =-V") && args.len() == 1;
         self.power(call, asks);
@@ -31,10 +31,13 @@ impl Look<'_> {
             "chmod" | "chown" | "chgrp" if has(args, "-R --recursive") => {
                 // The mode or owner comes first.
                 let targets = operands(args, "--reference");
-                if let Some(category) = targets.iter().skip(1).find_map(|word| self.precious(word))
+                if let Some(category) = targets
+                    .iter()
+                    .skip(1)
+                    .find_map(|word| self.irreplaceable(word))
                     && category == Category::ROOT_DELETE
                 {
-                    self.forbid(category, "changes the rights of every file there is");
+                    self.add_forbidden(category, "changes the rights of every file there is");
                 }
             }
             "mv" => {
@@ -43,33 +46,33 @@ impl Look<'_> {
                 if let Some(category) = targets
                     .iter()
                     .take(sources)
-                    .find_map(|word| self.precious(word))
+                    .find_map(|word| self.irreplaceable(word))
                 {
-                    self.forbid(
+                    self.add_forbidden(
                         category,
                         "moves a directory away that the system or the user cannot do without",
                     );
                 }
             }
             "sudo" if has(args, "-S --stdin") && sudo_flag(args, 'S') => {
-                self.forbid(Category::SUDO_GUESS, "gives sudo a password to try; Hermes asks the person for it where that is set up");
+                self.add_forbidden(Category::SUDO_GUESS, "gives sudo a password to try; Hermes asks the person for it where that is set up");
             }
             _ => {}
         }
     }
 
-    /// What ends the machine.
-    fn power(&mut self, call: Call<'_>, asks: bool) {
+    /// Shutdown and restart.
+    fn power(&mut self, call: ProgramCall<'_>, asks: bool) {
         let args = call.args();
         match call.name {
             name if POWER.contains(&name) && !asks && !(name == "shutdown" && has(args, "=-c")) => {
-                self.forbid(Category::SHUTDOWN, "ends or restarts the machine");
+                self.add_forbidden(Category::SHUTDOWN, "ends or restarts the machine");
             }
             "init" if matches!(call.arg(0), "0" | "6") => {
-                self.forbid(Category::INIT_SHUTDOWN, "ends or restarts the machine");
+                self.add_forbidden(Category::INIT_SHUTDOWN, "ends or restarts the machine");
             }
             "telinit" if matches!(call.arg(0), "0" | "6") => {
-                self.forbid(Category::TELINIT, "ends or restarts the machine");
+                self.add_forbidden(Category::TELINIT, "ends or restarts the machine");
             }
             "systemctl" | "loginctl" => {
                 let verbs = ["poweroff", "reboot", "halt", "kexec", "soft-reboot"];
@@ -82,15 +85,15 @@ impl Look<'_> {
                 if args.iter().any(|word| {
                     verbs.contains(&word.text.as_str()) || targets.contains(&word.text.as_str())
                 }) {
-                    self.forbid(Category::SYSTEMCTL_POWER, "ends or restarts the machine");
+                    self.add_forbidden(Category::SYSTEMCTL_POWER, "ends or restarts the machine");
                 }
             }
             _ => {}
         }
     }
 
-    /// What erases a disk.
-    fn disks(&mut self, call: Call<'_>, asks: bool) {
+    /// Erasing a disk.
+    fn disks(&mut self, call: ProgramCall<'_>, asks: bool) {
         let args = call.args();
         match call.name {
             name if (name == "mkfs"
@@ -99,10 +102,10 @@ impl Look<'_> {
                 || name == "blkdiscard")
                 && !asks =>
             {
-                self.forbid(Category::MKFS, "erases a file system");
+                self.add_forbidden(Category::MKFS, "erases a file system");
             }
             "mke2fs" | "mkswap" | "mkntfs" | "newfs" if !asks => {
-                self.forbid(Category::MKFS, "erases a file system");
+                self.add_forbidden(Category::MKFS, "erases a file system");
             }
             "diskutil"
                 if matches!(
@@ -110,28 +113,28 @@ impl Look<'_> {
                     "erasedisk" | "erasevolume" | "partitiondisk" | "zerodisk"
                 ) =>
             {
-                self.forbid(Category::MKFS, "erases a disk");
+                self.add_forbidden(Category::MKFS, "erases a disk");
             }
             "dd" if args
                 .iter()
                 .any(|word| word.text.strip_prefix("of=").is_some_and(is_block_device)) =>
             {
-                self.forbid(Category::DD_DEVICE, "overwrites a disk");
+                self.add_forbidden(Category::DD_DEVICE, "overwrites a disk");
             }
             "shred" | "cp" | "mv" | "tee" | "truncate" | "install"
                 if args.iter().any(|word| is_block_device(&word.text)) =>
             {
                 let last = args.last().is_some_and(|word| is_block_device(&word.text));
                 if last || !matches!(call.name, "cp" | "mv" | "install") {
-                    self.forbid(Category::DEVICE_WRITE, "overwrites a disk");
+                    self.add_forbidden(Category::DEVICE_WRITE, "overwrites a disk");
                 }
             }
             _ => {}
         }
     }
 
-    fn kill(&mut self, args: &[Word]) {
-        // `-1` as the first word is a signal; after a signal or `--` it is everybody.
+    fn kill(&mut self, args: &[ShellWord]) {
+        // `-1` as the first word is a signal; after a signal or `--` it means all processes.
         let mut words = args.iter().map(|word| word.text.as_str());
         let mut signal = false;
         while let Some(word) = words.next() {
@@ -142,7 +145,7 @@ impl Look<'_> {
                 }
                 "--" => signal = true,
                 "-1" if signal || args.len() == 1 => {
-                    self.forbid(Category::KILL_ALL, "ends every process");
+                    self.add_forbidden(Category::KILL_ALL, "ends every process");
                     return;
                 }
                 word if word.starts_with('-') => signal = true,
@@ -151,14 +154,14 @@ impl Look<'_> {
         }
     }
 
-    /// `rm -r` of what nobody can do without.
-    fn delete(&mut self, args: &[Word]) {
+    /// `rm -r` of irreplaceable directories.
+    fn delete(&mut self, args: &[ShellWord]) {
         let recursive = has(args, "-r -R --recursive");
         for word in operands(args, "") {
-            if let Some(category) = self.precious(word)
+            if let Some(category) = self.irreplaceable(word)
                 && (recursive || word.text.ends_with('*'))
             {
-                self.forbid(
+                self.add_forbidden(
                     category,
                     format!("deletes {} and everything in it", word.text),
                 );
@@ -166,8 +169,8 @@ impl Look<'_> {
         }
     }
 
-    /// `find / -delete`, without anything that narrows it.
-    fn find_delete(&mut self, args: &[Word]) {
+    /// `find / -delete` without anything that narrows it.
+    fn find_delete(&mut self, args: &[ShellWord]) {
         let deletes = args.iter().any(|word| word.text == "-delete")
             || args
                 .windows(2)
@@ -202,17 +205,17 @@ impl Look<'_> {
         let starts = args
             .iter()
             .take_while(|word| !word.text.starts_with(['-', '(', '!']));
-        let precious: Vec<Category> = starts.filter_map(|word| self.precious(word)).collect();
+        let precious: Vec<Category> = starts.filter_map(|word| self.irreplaceable(word)).collect();
         if let Some(category) = precious.first() {
-            self.forbid(*category, "deletes everything below");
+            self.add_forbidden(*category, "deletes everything below");
         }
     }
 
-    /// For text that the grammar does not understand: bash runs what comes before the mistake.
-    pub(super) fn rough(&mut self, source: &str) {
+    /// For text that the grammar does not accept: bash runs what precedes the error.
+    pub(super) fn scan_unparsed(&mut self, source: &str) {
         const PIECES: usize = 20_000;
         if defines_fork_bomb(source) {
-            self.forbid(
+            self.add_forbidden(
                 Category::FORK_BOMB,
                 "a function that starts itself without end",
             );
@@ -220,17 +223,17 @@ impl Look<'_> {
         let pieces = source.split(['\n', ';', '|', '&', '(', ')', '`', '{', '}']);
         for (number, piece) in pieces.enumerate() {
             if number > PIECES {
-                self.forbid(
+                self.add_forbidden(
                     Category::PARSER_LIMIT,
                     "it has too many parts to be looked at; write a script file",
                 );
                 return;
             }
             let blanks = |c: char| c.is_whitespace() || c == ',';
-            let words: Vec<Word> = piece
+            let words: Vec<ShellWord> = piece
                 .split(blanks)
                 .filter(|word| !word.is_empty())
-                .map(|word| Word::plain(word.replace(['"', '\'', '\\'], "")))
+                .map(|word| ShellWord::plain(word.replace(['"', '\'', '\\'], "")))
                 .skip_while(|word| {
                     matches!(
                         word.text.as_str(),
@@ -250,9 +253,9 @@ impl Look<'_> {
                 continue;
             }
             piece.trim().clone_into(&mut self.excerpt);
-            let script = crate::shell::Script::default();
-            let command = crate::shell::Simple::default();
-            self.rough_run(Call {
+            let script = crate::shell::ShellScript::default();
+            let command = crate::shell::SimpleCommand::default();
+            self.scan_unparsed_run(ProgramCall {
                 name: "",
                 words: &words,
                 command: &command,
@@ -265,18 +268,18 @@ impl Look<'_> {
                     .next()
                     .unwrap_or_default();
                 if is_block_device(target) {
-                    self.forbid(Category::REDIRECT_DEVICE, "writes to a disk itself");
+                    self.add_forbidden(Category::REDIRECT_DEVICE, "writes to a disk itself");
                 }
             }
         }
     }
 
-    fn rough_run(&mut self, call: Call<'_>) {
+    fn scan_unparsed_run(&mut self, call: ProgramCall<'_>) {
         let Some(first) = call.words.first() else {
             return;
         };
         let name = basename(&first.text).to_lowercase();
-        self.hardline(Call {
+        self.hardline(ProgramCall {
             name: &name,
             ..call
         });
@@ -287,7 +290,7 @@ impl Look<'_> {
         for at in 1..call.words.len().min(ROUGH_WORDS) {
             let words = &call.words[at..];
             let name = basename(&words[0].text).to_lowercase();
-            self.hardline(Call {
+            self.hardline(ProgramCall {
                 name: &name,
                 words,
                 ..call
@@ -296,7 +299,7 @@ impl Look<'_> {
     }
 }
 
-/// Whether a function pipes into itself or starts itself in the background, by its letters alone.
+/// Whether a function pipes into itself or starts itself in the background, by its text alone.
 fn defines_fork_bomb(source: &str) -> bool {
     let tight: String = source.chars().filter(|c| !c.is_whitespace()).collect();
     let mut rest = tight.as_str();
@@ -304,7 +307,7 @@ fn defines_fork_bomb(source: &str) -> bool {
         let is_separator = |c: char| matches!(c, ';' | '|' | '&' | '(' | ')' | '{' | '}');
         let name = before.rsplit(is_separator).next().unwrap_or_default();
         let body = after.split('}').next().unwrap_or_default();
-        // Without its blanks, words before the name are part of it.
+        // Without spaces, words before the name are part of it.
         let starts_itself = |body: &str, name: &str| {
             body.contains(&format!("|{name}")) || body.contains(&format!("{name}&"))
         };
@@ -317,8 +320,8 @@ fn defines_fork_bomb(source: &str) -> bool {
     false
 }
 
-/// A short option of sudo itself, not of what it runs.
-fn sudo_flag(args: &[Word], flag: char) -> bool {
+/// A short option of sudo itself, not of the command it runs.
+fn sudo_flag(args: &[ShellWord], flag: char) -> bool {
     let takes = "-u --user -g --group -h --host -p --prompt -C -D -R -T -U -r -t";
     let mut at = 0;
     while let Some(word) = args.get(at) {
@@ -358,7 +361,8 @@ mod tests {
 
     #[test]
     fn options_of_sudo_end_where_its_command_begins() {
-        let words = |text: &str| -> Vec<Word> { text.split(' ').map(Word::plain).collect() };
+        let words =
+            |text: &str| -> Vec<ShellWord> { text.split(' ').map(ShellWord::plain).collect() };
         assert!(sudo_flag(&words("-u root -S whoami"), 'S'));
         assert!(!sudo_flag(&words("-u root ls -S"), 'S'));
     }

@@ -1,4 +1,4 @@
-//! Where a path leads, by its text alone, and what it means to read or write there.
+//! Classifies paths by their text, and reads and writes of them.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -7,13 +7,13 @@ use hermes_core::private::{
     runs_later_in_home,
 };
 
-use super::Look;
+use super::Classifier;
 use crate::assessment::Category;
-use crate::shell::Word;
+use crate::shell::ShellWord;
 
 /// How a path is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(super) enum WriteKind {
     Redirect,
     Tee,
     Copy,
@@ -23,19 +23,19 @@ pub(super) enum Verb {
     Delete,
 }
 
-/// What lies at a path; where it may be several, the first one here counts.
+/// The kind of a path; if several apply, the first one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spot {
+pub(super) enum PathKind {
     /// `/dev/null` and friends.
-    Nowhere,
+    Discard,
     /// `/dev/tcp/…`
     Socket,
     BlockDevice,
-    /// Wherever: the text does not say.
+    /// Unknown: the text does not say.
     Unknown,
     /// Keys and passwords.
     Credential,
-    /// What runs by itself: shell start files, autostart, timers, hooks.
+    /// Files that are executed automatically: shell start files, autostart, timers, hooks.
     Startup,
     /// Hermes' configuration and keys.
     Hermes,
@@ -60,7 +60,7 @@ const NOWHERE: [&str; 9] = [
 const BLOCK_DEVICES: [&str; 10] = [
     "sd", "nvme", "hd", "mmcblk", "vd", "xvd", "disk", "rdisk", "mapper/", "md",
 ];
-/// Directories whose loss ends the system. `/` is among them by itself.
+/// Directories whose loss destroys the system, besides `/`.
 const SYSTEM_DIRS: [&str; 24] = [
     "bin",
     "boot",
@@ -131,7 +131,7 @@ const SYSTEM_STARTUP: [&str; 9] = [
     "/Library/Launch",
     "/etc/ld.so.preload",
 ];
-/// Files of Hermes' home that decide what it may do or hold keys.
+/// Files of the Hermes home that contain keys or control its permissions.
 const HERMES_FILES: [&str; 7] = [
     "config.yaml",
     ".env",
@@ -142,7 +142,7 @@ const HERMES_FILES: [&str; 7] = [
     "hooks",
 ];
 
-/// `.` and `..` taken out, without looking at the disk.
+/// Removes `.` and `..` without accessing the disk.
 pub(super) fn lexical(path: &Path) -> PathBuf {
     let mut out = PathBuf::from("/");
     for part in path.components() {
@@ -161,17 +161,17 @@ fn is_public_key(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|end| end == "pub")
 }
 
-impl Look<'_> {
+impl Classifier<'_> {
     pub(crate) fn user_home(&self) -> &Path {
         &self.around.user_home
     }
 
-    /// The working directory is not known any more.
-    pub(crate) fn is_lost(&self) -> bool {
+    /// The working directory is no longer known.
+    pub(crate) fn is_cwd_unknown(&self) -> bool {
         self.lost
     }
 
-    /// The working directory, where there is only one that it may be.
+    /// The working directory, if only one is possible.
     pub(crate) fn only_directory(&self) -> Option<&Path> {
         match self.cwds.as_slice() {
             [only] if !self.lost => Some(only),
@@ -179,7 +179,7 @@ impl Look<'_> {
         }
     }
 
-    /// Where keys and passwords of the person and of Hermes lie.
+    /// Locations of keys and passwords of the user and of Hermes.
     pub(crate) fn credential_places(&self) -> Vec<PathBuf> {
         let own = [
             ".env",
@@ -205,23 +205,23 @@ impl Look<'_> {
             .collect()
     }
 
-    /// Whether writing to `word` stays in the workspace: `Some(false)` where nothing is written,
-    /// `None` where it may lie elsewhere or is protected.
-    pub(crate) fn writes_inside(&self, word: &Word) -> Option<bool> {
-        match self.spot(word) {
-            Spot::Nowhere => Some(false),
-            Spot::Workspace => Some(true),
+    /// Whether writing to `word` stays in the workspace: `Some(false)` if nothing is written, `None` if it may
+    /// be elsewhere or is protected.
+    pub(crate) fn writes_inside(&self, word: &ShellWord) -> Option<bool> {
+        match self.path_kind(word) {
+            PathKind::Discard => Some(false),
+            PathKind::Workspace => Some(true),
             _ => None,
         }
     }
 
-    /// Directories in which it may be.
+    /// Possible working directories.
     pub(crate) fn directories(&self) -> &[PathBuf] {
         &self.cwds
     }
 
-    /// `real` as the workspace names it: a root of it may lie behind a link.
-    pub(crate) fn as_seen_from_roots(&self, real: &Path) -> Vec<PathBuf> {
+    /// `real` as the workspace names it: one of its roots may be behind a link.
+    pub(crate) fn relative_to_roots(&self, real: &Path) -> Vec<PathBuf> {
         let temporary = ["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from);
         let behind = self.roots.iter().chain(&temporary).filter_map(|root| {
             let rest = real.strip_prefix(root.canonicalize().ok()?).ok()?;
@@ -238,32 +238,32 @@ impl Look<'_> {
             .collect()
     }
 
-    pub(super) fn spot(&self, word: &Word) -> Spot {
+    pub(super) fn path_kind(&self, word: &ShellWord) -> PathKind {
         let text = word.text.as_str();
         if NOWHERE.contains(&text) || text.starts_with("/dev/fd/") || text.starts_with("/dev/pts/")
         {
-            return Spot::Nowhere;
+            return PathKind::Discard;
         }
         if text.starts_with("/dev/tcp/") || text.starts_with("/dev/udp/") {
-            return Spot::Socket;
+            return PathKind::Socket;
         }
         if is_block_device(text) {
-            return Spot::BlockDevice;
+            return PathKind::BlockDevice;
         }
         let certain = word.known() && (text.starts_with('/') || !self.lost);
         let worst = self
             .resolve(text)
             .into_iter()
-            .map(|path| self.spot_of(&path))
+            .map(|path| self.kind_of_path(&path))
             .min_by_key(|spot| *spot as u8);
         match worst {
-            Some(Spot::Workspace | Spot::Outside) if !certain => Spot::Unknown,
+            Some(PathKind::Workspace | PathKind::Outside) if !certain => PathKind::Unknown,
             Some(spot) => spot,
-            None => Spot::Unknown,
+            None => PathKind::Unknown,
         }
     }
 
-    fn spot_of(&self, path: &Path) -> Spot {
+    fn kind_of_path(&self, path: &Path) -> PathKind {
         let text = path.to_string_lossy();
         let text = text.as_ref();
         let name = path
@@ -278,27 +278,27 @@ impl Look<'_> {
             if first
                 .is_none_or(|first| HERMES_FILES.contains(&first.as_ref()) || first.contains('*'))
             {
-                return Spot::Hermes;
+                return PathKind::Hermes;
             }
         }
         if let Ok(rest) = path.strip_prefix(&self.around.user_home) {
             if is_personal(&rest.to_string_lossy()) {
-                return Spot::Credential;
+                return PathKind::Credential;
             }
             if STARTUP.iter().any(|place| rest.starts_with(place)) {
-                return Spot::Startup;
+                return PathKind::Startup;
             }
             if rest.starts_with(".hermes") && HERMES_FILES.contains(&name.as_ref()) {
-                return Spot::Hermes;
+                return PathKind::Hermes;
             }
         }
-        // git runs what its own directory says. A file named HEAD makes any directory one of git's.
+        // Git executes what its own directory configures. A file named HEAD makes any directory one of git's.
         let git = path.components().any(|part| part.as_os_str() == ".git");
         if git || name == "HEAD" || self.runs_later(path) {
-            return Spot::Startup;
+            return PathKind::Startup;
         }
         if SYSTEM_STARTUP.iter().any(|place| text.starts_with(place)) {
-            return Spot::Startup;
+            return PathKind::Startup;
         }
         if text == "/etc"
             || text.starts_with("/etc/")
@@ -306,20 +306,20 @@ impl Look<'_> {
             || text.starts_with("/proc/sys")
             || text.starts_with("/sys/")
         {
-            return Spot::SystemConfig;
+            return PathKind::SystemConfig;
         }
         if (name.starts_with(".env") && is_secret_name(&name)) || name == "config.yaml" {
-            return Spot::ProjectConfig;
+            return PathKind::ProjectConfig;
         }
         let inside = self.is_inside(path);
         if inside {
-            Spot::Workspace
+            PathKind::Workspace
         } else {
-            Spot::Outside
+            PathKind::Outside
         }
     }
 
-    /// Whether a shell, an editor or another agent runs it when a person works there.
+    /// Whether a shell, an editor or another agent executes it when a user works there.
     fn runs_later(&self, path: &Path) -> bool {
         let below = |root: &Path| {
             let rest = path.strip_prefix(lexical(root)).ok()?;
@@ -329,7 +329,7 @@ impl Look<'_> {
             let top = rest.split('/').next().unwrap_or_default();
             !top.is_empty() && runs_later_in_home(top)
         });
-        // In a home a project has hidden files of its own; one that lies in it is judged by itself.
+        // A project in a home has hidden files of its own; it is judged separately.
         let is_project = self
             .roots
             .iter()
@@ -341,7 +341,7 @@ impl Look<'_> {
             || (in_home && !is_project)
     }
 
-    /// Whether `path` lies in the workspace or a temporary directory.
+    /// Whether `path` is in the workspace or a temporary directory.
     pub(crate) fn is_inside(&self, path: &Path) -> bool {
         let temporary = ["/tmp", "/var/tmp", "/private/tmp", "/dev/shm"].map(Path::new);
         self.roots
@@ -353,71 +353,71 @@ impl Look<'_> {
     }
 
     /// Writing to `word`.
-    pub(super) fn write(&mut self, word: &Word, verb: Verb) {
+    pub(super) fn write(&mut self, word: &ShellWord, verb: WriteKind) {
         let path = shown(word);
-        match self.spot(word) {
-            Spot::Nowhere => {}
-            Spot::Socket => self.firm(
+        match self.path_kind(word) {
+            PathKind::Discard => {}
+            PathKind::Socket => self.add_firm(
                 Category::REVERSE_SHELL,
                 format!("opens a network connection ({path})"),
             ),
-            Spot::BlockDevice => self.forbid(
-                if verb == Verb::Redirect {
+            PathKind::BlockDevice => self.add_forbidden(
+                if verb == WriteKind::Redirect {
                     Category::REDIRECT_DEVICE
                 } else {
                     Category::DEVICE_WRITE
                 },
                 format!("writes to the disk {path} itself"),
             ),
-            Spot::Workspace => self.writes = true,
-            Spot::Unknown => self.soft(
+            PathKind::Workspace => self.writes = true,
+            PathKind::Unknown => self.add_soft(
                 Category::OUTSIDE_WRITE,
                 format!("writes to {path}, which is not known before it runs"),
             ),
-            Spot::Outside => self.firm(
+            PathKind::Outside => self.add_firm(
                 outside(verb),
                 format!("writes to {path}, outside the workspace"),
             ),
-            Spot::Credential => self.firm(
+            PathKind::Credential => self.add_firm(
                 sensitive(verb),
                 format!("changes {path}, which holds keys or passwords"),
             ),
-            Spot::Startup => {
-                self.firm(sensitive(verb), format!("changes {path}"));
-                self.firm(
+            PathKind::Startup => {
+                self.add_firm(sensitive(verb), format!("changes {path}"));
+                self.add_firm(
                     Category::PERSISTENCE,
                     format!("{path} runs automatically later"),
                 );
             }
-            Spot::Hermes => {
-                let category = if verb == Verb::Edit {
+            PathKind::Hermes => {
+                let category = if verb == WriteKind::Edit {
                     Category::EDIT_HERMES
                 } else {
                     Category::HERMES_SETTINGS
                 };
-                self.firm(
+                self.add_firm(
                     category,
                     format!("changes {path}, which decides what Hermes may do"),
                 );
             }
-            Spot::SystemConfig => {
+            PathKind::SystemConfig => {
                 if word.text.starts_with("/proc/sysrq") {
-                    self.forbid(Category::SHUTDOWN, "triggers the kernel directly");
+                    self.add_forbidden(Category::SHUTDOWN, "triggers the kernel directly");
                 }
-                self.firm(
+                self.add_firm(
                     system_config(verb),
                     format!("changes {path}, which configures the system"),
                 );
             }
-            Spot::ProjectConfig => {
-                self.firm(
+            PathKind::ProjectConfig => {
+                self.add_firm(
                     project(verb),
                     format!("changes {path}, the project's own settings"),
                 );
             }
         }
         if word.text.starts_with("/proc/sysrq-trigger") {
-            self.forbid(
+            self.add_forbidden(
                 Category::SHUTDOWN,
                 "makes the kernel stop or restart the machine",
             );
@@ -425,24 +425,24 @@ impl Look<'_> {
     }
 
     /// Reading from `word`.
-    pub(super) fn read(&mut self, word: &Word) {
+    pub(super) fn read(&mut self, word: &ShellWord) {
         if word.text.starts_with("/dev/tcp/") || word.text.starts_with("/dev/udp/") {
             self.facts.network = true;
-            self.firm(
+            self.add_firm(
                 Category::REVERSE_SHELL,
                 format!("opens a network connection ({})", shown(word)),
             );
         }
         if self.is_secret(word) {
             self.facts.secret = true;
-            self.firm(
+            self.add_firm(
                 Category::SECRET_READ,
                 format!("reads {}, which holds secrets", shown(word)),
             );
         }
     }
 
-    pub(crate) fn is_secret(&self, word: &Word) -> bool {
+    pub(crate) fn is_secret(&self, word: &ShellWord) -> bool {
         let text = word.text.as_str();
         let name = text.rsplit('/').next().unwrap_or(text);
         if is_secret_name(name) {
@@ -469,7 +469,7 @@ impl Look<'_> {
                 .strip_prefix(&self.around.user_home)
                 .is_ok_and(|rest| is_personal(&rest.to_string_lossy()))
                 || below_some_home(&path.to_string_lossy()).is_some_and(is_personal);
-            // Those of other people and other homes too.
+            // Those of other users and other homes too.
             let private = path.components().any(|part| {
                 PRIVATE_DIRECTORIES
                     .iter()
@@ -479,25 +479,25 @@ impl Look<'_> {
         })
     }
 
-    /// A directory that has secrets below it: the user's or Hermes' own.
-    pub(super) fn holds_secrets(&self, word: &Word) -> bool {
+    /// A directory that contains secrets: the user's or Hermes' own.
+    pub(super) fn holds_secrets(&self, word: &ShellWord) -> bool {
         self.is_secret(word)
             || self.resolve(&word.text).iter().any(|path| {
                 self.around.user_home.starts_with(path) || self.around.hermes_home.starts_with(path)
             })
     }
 
-    /// Which irreplaceable directory a recursive deletion of `word` would hit.
-    pub(super) fn precious(&self, word: &Word) -> Option<Category> {
+    /// The irreplaceable directory that a recursive deletion of `word` would hit.
+    pub(super) fn irreplaceable(&self, word: &ShellWord) -> Option<Category> {
         if !word.known() {
             return None;
         }
         self.resolve(&word.text)
             .iter()
-            .find_map(|path| self.precious_path(path))
+            .find_map(|path| self.irreplaceable_path(path))
     }
 
-    fn precious_path(&self, path: &Path) -> Option<Category> {
+    fn irreplaceable_path(&self, path: &Path) -> Option<Category> {
         let mut parts: Vec<String> = path
             .components()
             .filter_map(|part| match part {
@@ -529,20 +529,20 @@ impl Look<'_> {
         }
     }
 
-    pub(super) fn is_fetched(&self, word: &Word) -> bool {
+    pub(super) fn is_fetched(&self, word: &ShellWord) -> bool {
         self.resolve(&word.text)
             .iter()
             .any(|path| self.facts.fetched.contains(path))
     }
 
-    pub(super) fn is_made_executable(&self, word: &Word) -> bool {
+    pub(super) fn is_made_executable(&self, word: &ShellWord) -> bool {
         self.resolve(&word.text)
             .iter()
             .any(|path| self.facts.executable.contains(path))
     }
 
     /// `cd`: relative paths may start there from now on.
-    pub(super) fn enter(&mut self, word: &Word) {
+    pub(super) fn enter(&mut self, word: &ShellWord) {
         if !word.known() || word.text == "-" {
             self.lost = true;
             return;
@@ -570,41 +570,41 @@ pub(super) fn is_block_device(text: &str) -> bool {
         .is_some_and(|device| BLOCK_DEVICES.iter().any(|kind| device.starts_with(kind)))
 }
 
-pub(super) fn shown(word: &Word) -> String {
+pub(super) fn shown(word: &ShellWord) -> String {
     word.text.replace(crate::shell::UNKNOWN, "…")
 }
 
-fn outside(verb: Verb) -> Category {
+fn outside(verb: WriteKind) -> Category {
     match verb {
-        Verb::Delete => Category::DELETE_IN_ROOT,
+        WriteKind::Delete => Category::DELETE_IN_ROOT,
         _ => Category::OUTSIDE_WRITE,
     }
 }
 
-fn sensitive(verb: Verb) -> Category {
+fn sensitive(verb: WriteKind) -> Category {
     match verb {
-        Verb::Redirect => Category::REDIRECT_SYSTEM,
-        Verb::Tee => Category::TEE_SYSTEM,
-        Verb::Edit => Category::EDIT_SENSITIVE,
-        Verb::Delete => Category::DELETE_IN_ROOT,
-        Verb::Copy | Verb::Create => Category::COPY_TO_SENSITIVE,
+        WriteKind::Redirect => Category::REDIRECT_SYSTEM,
+        WriteKind::Tee => Category::TEE_SYSTEM,
+        WriteKind::Edit => Category::EDIT_SENSITIVE,
+        WriteKind::Delete => Category::DELETE_IN_ROOT,
+        WriteKind::Copy | WriteKind::Create => Category::COPY_TO_SENSITIVE,
     }
 }
 
-fn system_config(verb: Verb) -> Category {
+fn system_config(verb: WriteKind) -> Category {
     match verb {
-        Verb::Redirect => Category::SYSTEM_CONFIG,
-        Verb::Tee => Category::TEE_SYSTEM,
-        Verb::Edit => Category::EDIT_SYSTEM,
-        Verb::Delete => Category::DELETE_IN_ROOT,
-        Verb::Copy | Verb::Create => Category::COPY_TO_SYSTEM,
+        WriteKind::Redirect => Category::SYSTEM_CONFIG,
+        WriteKind::Tee => Category::TEE_SYSTEM,
+        WriteKind::Edit => Category::EDIT_SYSTEM,
+        WriteKind::Delete => Category::DELETE_IN_ROOT,
+        WriteKind::Copy | WriteKind::Create => Category::COPY_TO_SYSTEM,
     }
 }
 
-fn project(verb: Verb) -> Category {
+fn project(verb: WriteKind) -> Category {
     match verb {
-        Verb::Redirect => Category::REDIRECT_PROJECT,
-        Verb::Tee => Category::TEE_PROJECT,
+        WriteKind::Redirect => Category::REDIRECT_PROJECT,
+        WriteKind::Tee => Category::TEE_PROJECT,
         _ => Category::COPY_TO_PROJECT,
     }
 }

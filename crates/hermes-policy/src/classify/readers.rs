@@ -1,10 +1,10 @@
 //! Programs that only read, and the options that make them do more.
 
 use super::args::{has, operands, value};
-use super::place::Verb;
-use super::{Call, Look};
+use super::place::WriteKind;
+use super::{Classifier, ProgramCall};
 use crate::assessment::Category;
-use crate::shell::Word;
+use crate::shell::ShellWord;
 
 /// Harmless whatever the arguments.
 const ANY: &str = "ls dir vdir cat head tail wc stat pwd echo printf basename dirname realpath readlink whoami id groups \
@@ -37,8 +37,8 @@ const UNLESS: [(&str, &str); 16] = [
 const NAMES_ONLY: &str = "ls dir stat test [ [[ echo printf basename dirname realpath readlink cd pushd du tree mkdir \
     touch chmod rmdir which type find git export declare local file pwd";
 
-impl Look<'_> {
-    pub(super) fn readers(&mut self, call: Call<'_>) -> bool {
+impl Classifier<'_> {
+    pub(super) fn readers(&mut self, call: ProgramCall<'_>) -> bool {
         let args = call.args();
         if ANY.split_whitespace().any(|name| name == call.name) {
             if call.name == "bat" || call.name == "batcat" || call.name == "delta" {
@@ -52,14 +52,14 @@ impl Look<'_> {
                     args,
                     "--compress-program --pre --hostname-bin --pager --shell",
                 ) {
-                    self.firm(
+                    self.add_firm(
                         Category::EXEC_FLAG,
                         format!("{} is set to run a program", call.name),
                     );
                 }
                 match value(args, "-o --output -O --log-file") {
-                    Some(target) => self.write(&target, Verb::Create),
-                    None => self.soft(
+                    Some(target) => self.write(&target, WriteKind::Create),
+                    None => self.add_soft(
                         Category::PROGRAM,
                         format!("{} with options that do more than read", call.name),
                     ),
@@ -68,14 +68,14 @@ impl Look<'_> {
             if call.name == "less" {
                 self.keys(args);
             }
-            self.certain(args);
+            self.require_known_arguments(args);
             return true;
         }
         match call.name {
             "uniq" | "xxd" => {
-                self.certain(args);
+                self.require_known_arguments(args);
                 if let Some(target) = operands(args, "-f -s -w -n -l -c -g -o").get(1) {
-                    self.write(target, Verb::Create);
+                    self.write(target, WriteKind::Create);
                 }
             }
             "awk" | "gawk" | "mawk" | "nawk" => self.awk(args),
@@ -83,10 +83,10 @@ impl Look<'_> {
                 self.pager(args);
                 self.keys(args);
                 if has(args, "-H --html") {
-                    self.firm(Category::EXEC_FLAG, "is set to run a program");
+                    self.add_firm(Category::EXEC_FLAG, "is set to run a program");
                 }
             }
-            "top" | "htop" | "btop" => self.certain(args),
+            "top" | "htop" | "btop" => self.require_known_arguments(args),
             "openssl" => self.openssl(args),
             "vim" | "vi" | "nvim" | "emacs" | "nano" | "ed" | "ex" | "view" => self.editor(call),
             _ => return false,
@@ -94,33 +94,33 @@ impl Look<'_> {
         true
     }
 
-    /// `less +!sh`: keys that a pager is given to press.
-    fn keys(&mut self, args: &[Word]) {
+    /// `less +!sh`: initial commands of a pager.
+    fn keys(&mut self, args: &[ShellWord]) {
         for word in args.iter().filter(|word| word.text.starts_with('+')) {
             if let Some((_, command)) = word.text.split_once(['!', '|']) {
-                self.firm(Category::EXEC_FLAG, "a pager is set to run a program");
+                self.add_firm(Category::EXEC_FLAG, "a pager is set to run a program");
                 self.script(command);
             }
         }
     }
 
-    fn pager(&mut self, args: &[Word]) {
-        self.certain(args);
+    fn pager(&mut self, args: &[ShellWord]) {
+        self.require_known_arguments(args);
         if has(args, "-P --pager --html -H")
             && value(args, "--pager -P")
                 .is_some_and(|pager| pager.text != "cat" && pager.text != "never")
         {
-            self.firm(Category::EXEC_FLAG, "is set to run a program");
+            self.add_firm(Category::EXEC_FLAG, "is set to run a program");
         }
     }
 
-    fn awk(&mut self, args: &[Word]) {
+    fn awk(&mut self, args: &[ShellWord]) {
         let words = operands(
             args,
             "-F --field-separator -v --assign -f --file -i --include",
         );
         if has(args, "-f --file -i --include -E --exec -l --load") {
-            self.soft(
+            self.add_soft(
                 Category::PROGRAM_CODE,
                 "runs an awk program that is not looked at",
             );
@@ -129,13 +129,13 @@ impl Look<'_> {
         let text = program.text.as_str();
         let acts = ["system", "getline", "|", ">", "ARGV", "@"];
         if program.dynamic || acts.iter().any(|act| text.contains(act)) {
-            self.soft(
+            self.add_soft(
                 Category::PROGRAM_CODE,
                 "the awk program may write files or run commands",
             );
         }
         if text.contains("system") || text.contains('|') {
-            // The commands in it are looked at like any others.
+            // The commands in it are classified like any others.
             self.program_text(text);
             let commands: Vec<&str> = text.split('"').skip(1).step_by(2).collect();
             for command in commands.into_iter().take(20) {
@@ -144,39 +144,39 @@ impl Look<'_> {
         }
     }
 
-    fn openssl(&mut self, args: &[Word]) {
+    fn openssl(&mut self, args: &[ShellWord]) {
         let verb = args.first().map_or("", |word| word.text.as_str());
         match verb {
             "s_client" | "s_server" | "s_time" => {
                 self.facts.network = true;
-                self.firm(Category::NETWORK_SEND, "openssl opens a connection");
+                self.add_firm(Category::NETWORK_SEND, "openssl opens a connection");
             }
             "version" | "dgst" | "rand" | "x509" | "base64"
                 if !has(args, "=-out =-writerand =-engine =-provider =-signkey =-CA") =>
             {
-                self.certain(args);
+                self.require_known_arguments(args);
             }
-            _ => self.soft(Category::PROGRAM, format!("runs openssl {verb}")),
+            _ => self.add_soft(Category::PROGRAM, format!("runs openssl {verb}")),
         }
     }
 
-    fn editor(&mut self, call: Call<'_>) {
+    fn editor(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
-        self.soft(Category::PROGRAM, format!("runs the editor {}", call.name));
+        self.add_soft(Category::PROGRAM, format!("runs the editor {}", call.name));
         for word in args {
             let text = word.text.trim_start_matches('+').trim_start_matches(':');
             if let Some(command) = text.strip_prefix('!') {
-                self.firm(Category::EXEC_FLAG, "an editor is set to run a program");
+                self.add_firm(Category::EXEC_FLAG, "an editor is set to run a program");
                 self.script(command);
             }
         }
         for word in operands(args, "-c --cmd -u -S -s --eval -f -l") {
-            self.write(word, Verb::Edit);
+            self.write(word, WriteKind::Edit);
         }
     }
 
     /// Secrets among the arguments of a program that reads files.
-    pub(super) fn secrets(&mut self, call: Call<'_>) {
+    pub(super) fn secrets(&mut self, call: ProgramCall<'_>) {
         self.kills_found(call);
         let compares = call.name == "git" && has(call.args(), "--no-index");
         if !compares && NAMES_ONLY.split_whitespace().any(|name| name == call.name) {

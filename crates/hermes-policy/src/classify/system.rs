@@ -1,9 +1,9 @@
 //! Services, processes, packages, timers, accounts, and Hermes itself.
 
 use super::args::{has, operands, subcommand, value};
-use super::{Call, Look};
+use super::{Classifier, ProgramCall};
 use crate::assessment::Category;
-use crate::shell::Word;
+use crate::shell::ShellWord;
 
 const PACKAGE_TOOLS: &str = "apt apt-get aptitude dpkg dnf yum rpm zypper pacman yay paru apk emerge brew port snap \
     flatpak nix-env nix-channel nixos-rebuild pkg softwareupdate winget choco scoop gdebi";
@@ -15,16 +15,16 @@ const SYSTEM_TOOLS: &str = "mount umount swapon swapoff fdisk sfdisk gdisk parte
     dconf defaults launchctl csrutil spctl nvram scutil networksetup pmset ip ifconfig route nmcli iw tc ethtool \
     rfkill resolvectl ldconfig depmod dracut mkinitcpio init telinit initctl rc-service rc-update sv chkconfig update-rc.d";
 
-impl Look<'_> {
+impl Classifier<'_> {
     /// Builtins of the shell.
-    pub(super) fn builtin(&mut self, call: Call<'_>) -> bool {
+    pub(super) fn builtin(&mut self, call: ProgramCall<'_>) -> bool {
         let args = call.args();
         match call.name {
             "cd" | "pushd" => {
                 if let Some(dir) = operands(args, "").first() {
                     self.enter(dir);
                 } else {
-                    let home = Word::plain(self.around.user_home.to_string_lossy());
+                    let home = ShellWord::plain(self.around.user_home.to_string_lossy());
                     self.enter(&home);
                 }
             }
@@ -43,13 +43,13 @@ impl Look<'_> {
             | "}" | "{" | "!" => {}
             "shopt" => {
                 if args.iter().any(|word| word.text == "expand_aliases") {
-                    self.firm(
+                    self.add_firm(
                         Category::DYNAMIC_COMMAND,
                         "lets names stand for other commands",
                     );
                 }
             }
-            "enable" | "bind" | "complete" => self.soft(
+            "enable" | "bind" | "complete" => self.add_soft(
                 Category::ENVIRONMENT,
                 format!("{} changes the shell", call.name),
             ),
@@ -58,15 +58,15 @@ impl Look<'_> {
         true
     }
 
-    fn aliases(&mut self, args: &[Word]) {
+    fn aliases(&mut self, args: &[ShellWord]) {
         for word in args {
             if let Some((name, body)) = word.text.split_once('=') {
-                self.soft(
+                self.add_soft(
                     Category::ENVIRONMENT,
                     format!("{name} is an alias of another command from now on"),
                 );
                 self.facts.aliases.push((name.to_owned(), body.to_owned()));
-                let body = Word {
+                let body = ShellWord {
                     text: body.to_owned(),
                     ..word.clone()
                 };
@@ -75,7 +75,7 @@ impl Look<'_> {
         }
     }
 
-    pub(super) fn system(&mut self, call: Call<'_>) -> bool {
+    pub(super) fn system(&mut self, call: ProgramCall<'_>) -> bool {
         let args = call.args();
         match call.name {
             "systemctl" | "service" | "launchctl" => self.service(call),
@@ -84,28 +84,30 @@ impl Look<'_> {
                     args,
                     "--vacuum-size --vacuum-time --vacuum-files --rotate --flush --sync --relinquish-var",
                 ) {
-                    self.firm(Category::SYSTEM_CHANGE, "removes logs");
+                    self.add_firm(Category::SYSTEM_CHANGE, "removes logs");
                 }
             }
             "crontab" => self.crontab(call),
             "at" | "batch" | "atrm" | "anacron" => {
                 if call.name != "atrm" && call.arg(0) != "-l" {
-                    self.firm(Category::PERSISTENCE, "runs something automatically later");
+                    self.add_firm(Category::PERSISTENCE, "runs something automatically later");
                 }
             }
-            "kill" => self.soft(Category::PROCESSES, "stops processes"),
+            "kill" => self.add_soft(Category::PROCESSES, "stops processes"),
             "pkill" | "killall" | "skill" | "xkill" | "fuser" => self.kill_by_name(call),
             "hermes" => self.hermes(args),
             "date" if has(args, "-s --set") || sets_clock(args) => {
-                self.firm(Category::SYSTEM_CHANGE, "sets the clock");
+                self.add_firm(Category::SYSTEM_CHANGE, "sets the clock");
             }
             "hostname" if !operands(args, "").is_empty() || has(args, "-F --file -b --boot") => {
-                self.firm(Category::SYSTEM_CHANGE, "renames the machine");
+                self.add_firm(Category::SYSTEM_CHANGE, "renames the machine");
             }
             "dmesg" if has(args, "-c -C --clear --read-clear") => {
-                self.firm(Category::SYSTEM_CHANGE, "removes logs");
+                self.add_firm(Category::SYSTEM_CHANGE, "removes logs");
             }
-            "ip" if reads_network(args) && !has(args, "-b --batch") => self.certain(args),
+            "ip" if reads_network(args) && !has(args, "-b --batch") => {
+                self.require_known_arguments(args)
+            }
             "mount" if args.is_empty() => {}
             "sysctl"
                 if !has(args, "-w --write -p --load --system")
@@ -122,7 +124,7 @@ impl Look<'_> {
                 self.packages(call);
             }
             name if SYSTEM_TOOLS.split_whitespace().any(|tool| tool == name) => {
-                self.firm(
+                self.add_firm(
                     Category::SYSTEM_CHANGE,
                     format!("{name} changes the system"),
                 );
@@ -130,22 +132,22 @@ impl Look<'_> {
             "nohup" => {}
             "ssh-keygen" => {
                 if let Some(file) = value(args, "-f") {
-                    self.write(&file, super::Verb::Create);
+                    self.write(&file, super::WriteKind::Create);
                 }
-                self.soft(Category::PROGRAM, "creates or changes keys");
+                self.add_soft(Category::PROGRAM, "creates or changes keys");
             }
             "gpg" | "gpg2" | "pass" | "security" | "secret-tool" | "keyring" | "op" | "bw" => {
                 self.facts.secret = true;
-                self.firm(
+                self.add_firm(
                     Category::SECRET_READ,
                     format!("{} works with keys or passwords", call.name),
                 );
             }
             "xdg-open" | "open" | "start" => {
-                self.soft(Category::PROGRAM, "opens something in another program");
+                self.add_soft(Category::PROGRAM, "opens something in another program");
             }
             "tmux" | "screen" | "byobu" => {
-                self.soft(Category::PROGRAM, format!("runs {}", call.name));
+                self.add_soft(Category::PROGRAM, format!("runs {}", call.name));
                 for word in args.iter().filter(|word| word.text.contains(' ')) {
                     self.nested(word);
                 }
@@ -155,9 +157,9 @@ impl Look<'_> {
         true
     }
 
-    fn service(&mut self, call: Call<'_>) {
+    fn service(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
-        self.sure(
+        self.require_known_options(
             args,
             "-t --type --state -p --property -H --host -M --machine -n --lines -o --output --job-mode --root =--user \
              =--system =--no-pager =--all =-a =-l =--full =--now =--quiet =-q =--failed =--plain =--no-legend =-f =--force =--status-all",
@@ -194,30 +196,30 @@ impl Look<'_> {
             return;
         }
         if call.name == "launchctl" && words.iter().any(|word| word.contains("hermes")) {
-            self.firm(Category::LAUNCHD_STOP, "stops or restarts Hermes itself");
+            self.add_firm(Category::LAUNCHD_STOP, "stops or restarts Hermes itself");
         }
         if words.iter().any(|word| word.contains("hermes-gateway"))
             && matches!(verb, "stop" | "restart" | "kill" | "disable" | "mask")
         {
-            self.firm(Category::GATEWAY_STOP, "stops or restarts Hermes itself");
+            self.add_firm(Category::GATEWAY_STOP, "stops or restarts Hermes itself");
         }
         match verb {
             "enable" | "link" | "load" | "bootstrap" | "edit" | "import-environment"
             | "set-environment" | "add-wants" => {
-                self.firm(Category::PERSISTENCE, "makes a service start automatically");
+                self.add_firm(Category::PERSISTENCE, "makes a service start automatically");
             }
             "stop" | "restart" | "disable" | "mask" | "try-restart" | "reload-or-restart"
             | "kill" => {
-                self.firm(Category::SERVICE_STOP, "stops or restarts a service");
+                self.add_firm(Category::SERVICE_STOP, "stops or restarts a service");
             }
-            _ => self.firm(
+            _ => self.add_firm(
                 Category::SYSTEM_CHANGE,
                 format!("changes services ({verb})"),
             ),
         }
     }
 
-    fn crontab(&mut self, call: Call<'_>) {
+    fn crontab(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
         let words: Vec<&str> = args.iter().map(|word| word.text.as_str()).collect();
         if matches!(words.as_slice(), ["-l"] | ["-u", _, "-l"] | ["-l", "-u", _]) {
@@ -228,7 +230,7 @@ impl Look<'_> {
         } else {
             "installs timers"
         };
-        self.firm(Category::PERSISTENCE, what);
+        self.add_firm(Category::PERSISTENCE, what);
         if let Some(input) = &call.command.input {
             for line in input.text.lines() {
                 // Five fields, then the command.
@@ -238,14 +240,14 @@ impl Look<'_> {
         }
     }
 
-    fn kill_by_name(&mut self, call: Call<'_>) {
+    fn kill_by_name(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
         let own = ["hermes", "gateway", "cli.py"];
         if args
             .iter()
             .any(|word| own.iter().any(|name| word.text.contains(name)))
         {
-            self.firm(Category::SELF_KILL, "would end Hermes itself");
+            self.add_firm(Category::SELF_KILL, "would end Hermes itself");
             return;
         }
         let nine = args
@@ -258,19 +260,19 @@ impl Look<'_> {
             "killall" if has(args, "-r --regexp") => Category::KILLALL_REGEX,
             _ => Category::PROCESSES,
         };
-        self.firm(
+        self.add_firm(
             category,
             "stops processes by name, perhaps others than meant",
         );
     }
 
-    fn packages(&mut self, call: Call<'_>) {
+    fn packages(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
         let looks = [
             "list", "search", "show", "info", "policy", "depends", "rdepends", "query", "provides",
             "repolist", "outdated", "deps", "leaves", "config", "doctor",
         ];
-        self.sure(args, "-o -c =--version =--help =-y =-q =-qq =--quiet =--yes =--list =-l =-L =-s =-S =-Q =-Qi =-Ql =-Ss =-Si =-q =-qa =-qi =-ql");
+        self.require_known_options(args, "-o -c =--version =--help =-y =-q =-qq =--quiet =--yes =--list =-l =-L =-s =-S =-Q =-Qi =-Ql =-Ss =-Si =-q =-qa =-qi =-ql");
         let verb = subcommand(args, "-o -c").map_or("", |(verb, _)| verb);
         let queries = match call.name {
             "dpkg" => has(args, "-l -L -s -S --list --status --search --listfiles"),
@@ -284,39 +286,39 @@ impl Look<'_> {
         };
         let asks = args.len() == 1 && has(args, "--version --help");
         if !queries && !asks {
-            self.firm(
+            self.add_firm(
                 Category::PACKAGES,
                 format!("{} installs or removes software", call.name),
             );
         }
     }
 
-    fn hermes(&mut self, args: &[Word]) {
+    fn hermes(&mut self, args: &[ShellWord]) {
         let options = "-p --profile -m --model --provider -t --toolsets -z --oneshot --color";
         if has(args, "--yolo") {
-            self.firm(Category::HERMES_SETTINGS, "starts Hermes without approvals");
+            self.add_firm(Category::HERMES_SETTINGS, "starts Hermes without approvals");
             return;
         }
         let Some((verb, rest)) = subcommand(args, options) else {
             if !args.is_empty() && !has(args, "--version --help") {
-                self.soft(Category::PROGRAM, "runs another Hermes");
+                self.add_soft(Category::PROGRAM, "runs another Hermes");
             }
             return;
         };
         let inner = rest.first().map_or("", |word| word.text.as_str());
         match (verb, inner) {
             ("gateway", "stop" | "restart") => {
-                self.firm(Category::GATEWAY_STOP, "stops or restarts Hermes itself");
+                self.add_firm(Category::GATEWAY_STOP, "stops or restarts Hermes itself");
             }
             ("gateway", "run" | "start") => {
-                self.firm(Category::GATEWAY_OUTSIDE, "starts another gateway");
+                self.add_firm(Category::GATEWAY_OUTSIDE, "starts another gateway");
             }
-            ("update", _) => self.firm(Category::HERMES_UPDATE, "replaces Hermes itself"),
+            ("update", _) => self.add_firm(Category::HERMES_UPDATE, "replaces Hermes itself"),
             ("status" | "doctor" | "version" | "completion", _)
             | (_, "list" | "show" | "get" | "status" | "test" | "--help") => {
-                self.soft(Category::PROGRAM, "runs hermes");
+                self.add_soft(Category::PROGRAM, "runs hermes");
             }
-            _ => self.firm(
+            _ => self.add_firm(
                 Category::HERMES_SETTINGS,
                 format!("hermes {verb} changes what Hermes does"),
             ),
@@ -324,7 +326,7 @@ impl Look<'_> {
     }
 
     /// `kill $(pgrep hermes)`
-    pub(super) fn kills_found(&mut self, call: Call<'_>) {
+    pub(super) fn kills_found(&mut self, call: ProgramCall<'_>) {
         if call.name != "kill" {
             return;
         }
@@ -341,19 +343,19 @@ impl Look<'_> {
                 })
             });
         if found {
-            self.firm(Category::KILL_PGREP, "stops processes found by name");
+            self.add_firm(Category::KILL_PGREP, "stops processes found by name");
         }
     }
 }
 
 /// `date 01021304` sets it.
-fn sets_clock(args: &[Word]) -> bool {
+fn sets_clock(args: &[ShellWord]) -> bool {
     operands(args, "-d --date -r --reference -f --file")
         .iter()
         .any(|word| !word.text.starts_with('+'))
 }
 
-fn reads_network(args: &[Word]) -> bool {
+fn reads_network(args: &[ShellWord]) -> bool {
     let words: Vec<&str> = args
         .iter()
         .map(|word| word.text.as_str())

@@ -1,23 +1,23 @@
-//! What follows from parts that are not shown to be harmless.
+//! Findings for parts that are not proven harmless.
 
-use super::{Call, Look};
-use crate::assessment::{Category, Finding, Weight};
+use super::{Classifier, ProgramCall};
+use crate::assessment::{Category, FindingWeight, PolicyFinding};
 use crate::proof::{self, Unproven};
-use crate::shell::{self, Word};
+use crate::shell::{self, ShellWord};
 
-/// Texts within a command that are looked at as code.
+/// Maximum number of texts within a command that are checked as code.
 const TEXTS: usize = 64;
-/// Bytes of such a text.
+/// Maximum length of such a text in bytes.
 const TEXT: usize = 4_096;
-/// Builtins that run, or evaluate, what they are given.
+/// Builtins that run or evaluate their arguments.
 const EVALUATORS: &str = "mapfile readarray compgen complete compopt bind hash enable trap alias let read declare typeset local export \
     readonly printf unset test [ fc history getopts shopt source . coproc";
-/// Programs that answer with what comes from elsewhere.
+/// Programs that print data from other machines.
 const SERVICES: [&str; 14] = [
     "docker", "podman", "kubectl", "gh", "aws", "gcloud", "az", "helm", "npm", "pnpm", "yarn",
     "uv", "brew", "nc",
 ];
-/// Beginnings of commands that ask others, of programs that otherwise do not.
+/// Prefixes of commands that access the network, of programs that otherwise do not.
 const ASK_OTHERS: [&str; 9] = [
     "pip index ",
     "pip3 index ",
@@ -29,17 +29,17 @@ const ASK_OTHERS: [&str; 9] = [
     "getent hosts ",
     "getent ahosts ",
 ];
-/// Parts of the names of options that take a program or command.
+/// Parts of option names that take a program or command.
 const RUNNING: [&str; 26] = [
     "exec", "command", "cmd", "prog", "pager", "editor", "hook", "filter", "pre", "shell", "run",
     "script", "action", "eval", "rsh", "helper", "proxy", "askpass", "pack", "browser", "textconv",
     "tool", "plugin", "loader", "bin", "with",
 ];
 
-impl Look<'_> {
-    /// Asks about whatever is not on the positive list, and looks for forbidden commands in texts that
-    /// may be taken for code.
-    pub(crate) fn prove(&mut self, source: &str) {
+impl Classifier<'_> {
+    /// Adds findings for everything that is not on the positive list, and looks for forbidden commands in texts
+    /// that may be evaluated as code.
+    pub(crate) fn prove_harmless(&mut self, source: &str) {
         let (doubts, writes) = proof::unproven_parts(self, source);
         self.writes |= writes;
         self.proven = doubts.is_empty();
@@ -48,16 +48,16 @@ impl Look<'_> {
             return;
         }
         if doubts.iter().any(|doubt| doubt.evaluates) {
-            self.hidden_code(source);
+            self.check_hidden_code(source);
         }
         self.excerpt.clear();
         for doubt in doubts {
-            self.doubt(doubt);
+            self.add_unproven(doubt);
         }
     }
 
-    /// Whether it is known to use no network: nothing in it is unknown, and nothing known talks to
-    /// others or shows what others wrote.
+    /// Whether it provably uses no network: everything in it is known, and nothing in it accesses other
+    /// machines or prints what they sent.
     pub(crate) fn is_offline(&self) -> bool {
         let names = self
             .seen
@@ -70,13 +70,13 @@ impl Look<'_> {
             && !self.seen.iter().any(asks)
     }
 
-    fn doubt(&mut self, doubt: Unproven) {
+    fn add_unproven(&mut self, doubt: Unproven) {
         let part = doubt.argv.as_ref().and_then(|argv| {
             self.parts
                 .iter()
                 .position(|part| part.argv.as_ref() == Some(argv))
         });
-        // Where something else already speaks against that command, this says nothing new.
+        // If there is another finding against that command, this adds nothing.
         if part.is_some_and(|part| !self.parts[part].findings.is_empty()) {
             return;
         }
@@ -86,9 +86,9 @@ impl Look<'_> {
             Category::UNPROVEN
         };
         self.facts.secret |= doubt.private;
-        let finding = Finding {
+        let finding = PolicyFinding {
             category,
-            weight: Weight::Soft,
+            weight: FindingWeight::Soft,
             why: doubt.why,
             excerpt: doubt.argv.map(|argv| argv.join(" ")).unwrap_or_default(),
         };
@@ -101,21 +101,21 @@ impl Look<'_> {
         }
     }
 
-    /// A script within another: forbidden commands in texts that it may take for code.
-    pub(super) fn evaluated_within(&mut self, source: &str) {
+    /// A nested script: checks texts that it may evaluate for forbidden commands.
+    pub(super) fn check_evaluated_texts(&mut self, source: &str) {
         if source.len() > TEXT || self.scans == 0 || !source.contains(['$', '`', '<', '>']) {
             return;
         }
         self.scans -= 1;
         let (doubts, _) = proof::unproven_parts(self, source);
         if doubts.iter().any(|doubt| doubt.evaluates) {
-            self.hidden_code(source);
+            self.check_hidden_code(source);
         }
     }
 
-    /// Texts that a construct may take for code: what they would run is looked at for what is
-    /// forbidden. That the command asks is settled already.
-    fn hidden_code(&mut self, source: &str) {
+    /// Checks texts that a construct may evaluate for forbidden commands. That the command asks is already
+    /// certain.
+    fn check_hidden_code(&mut self, source: &str) {
         let script = shell::read(source, self.around);
         let mut texts = substitutions(source);
         for command in &script.commands {
@@ -130,14 +130,14 @@ impl Look<'_> {
         }
     }
 
-    /// Looks at `text` as a script, and keeps only what is forbidden.
+    /// Classifies `text` as a script and keeps only forbidden findings.
     pub(super) fn forbidden_in(&mut self, text: &str) {
-        if self.depth >= super::NESTING || self.scans == 0 || text.trim().is_empty() {
+        if self.depth >= super::MAX_NESTING || self.scans == 0 || text.trim().is_empty() {
             return;
         }
         self.scans -= 1;
         let text = &text[..text.floor_char_boundary(TEXT)];
-        let mut other = Look::new(self.around, self.roots);
+        let mut other = Classifier::new(self.around, self.roots);
         other.depth = self.depth + 1;
         other.cwds.clone_from(&self.cwds);
         other.scans = self.scans;
@@ -146,7 +146,7 @@ impl Look<'_> {
         let forbidden = other
             .findings
             .into_iter()
-            .filter(|finding| finding.weight == Weight::Forbidden);
+            .filter(|finding| finding.weight == FindingWeight::Forbidden);
         for finding in forbidden {
             if !self.findings.contains(&finding) {
                 self.findings.push(finding);
@@ -154,8 +154,8 @@ impl Look<'_> {
         }
     }
 
-    /// Arguments of builtins and options that run what they are given.
-    pub(super) fn callbacks(&mut self, call: Call<'_>) {
+    /// Arguments of builtins and options that are executed.
+    pub(super) fn check_callbacks(&mut self, call: ProgramCall<'_>) {
         if EVALUATORS.split_whitespace().any(|name| name == call.name) {
             for word in call.args().iter().take(32) {
                 self.forbidden_in(&word.text);
@@ -208,8 +208,8 @@ impl Look<'_> {
         }
     }
 
-    /// An assignment whose value the shell or a program runs later.
-    pub(super) fn run_later(&mut self, name: &str, value: &Word) {
+    /// An assignment whose value the shell or a program executes later.
+    pub(super) fn run_later(&mut self, name: &str, value: &ShellWord) {
         let runs = name.starts_with("BASH_")
             || name.starts_with("GIT_")
             || [
@@ -234,8 +234,8 @@ impl Look<'_> {
     }
 }
 
-/// What stands in command substitutions of `text`, however it is quoted: each from its start on, up to
-/// its bracket.
+/// The content of command substitutions in `text`, however it is quoted: each from its start to its closing
+/// bracket.
 fn substitutions(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for opener in ["$(", "<(", ">(", "${ ", "${|"] {

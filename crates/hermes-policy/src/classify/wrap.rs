@@ -1,16 +1,16 @@
-//! Programs that run other programs: what they run is looked at.
+//! Programs that run other programs: the inner program is classified.
 
 use super::args::{has, operands, value};
-use super::{Call, Look};
+use super::{Classifier, ProgramCall};
 use crate::assessment::Category;
 use crate::shell::text::{basename, output_of};
-use crate::shell::{UNKNOWN, Word};
+use crate::shell::{ShellWord, UNKNOWN};
 
 pub(super) const SHELLS: [&str; 9] = [
     "sh", "bash", "zsh", "dash", "ksh", "ash", "mksh", "fish", "rbash",
 ];
 
-/// Wrapper, its options that take a value, and how many words come before the command.
+/// Wrapper, its options with a value, and the number of words before the command.
 const PLAIN: [(&str, &str, usize); 26] = [
     ("nohup", "", 0),
     ("setsid", "", 0),
@@ -40,9 +40,9 @@ const PLAIN: [(&str, &str, usize); 26] = [
     ("proxychains4", "-f", 0),
 ];
 
-impl Look<'_> {
-    /// Whether `call` only runs something else; then that was looked at.
-    pub(super) fn wrapped(&mut self, call: Call<'_>) -> bool {
+impl Classifier<'_> {
+    /// Whether `call` only runs something else, which has then been classified.
+    pub(super) fn classify_wrapper(&mut self, call: ProgramCall<'_>) -> bool {
         let args = call.args();
         match call.name {
             "sudo" | "doas" | "pkexec" | "run0" => self.privileged(call),
@@ -58,11 +58,11 @@ impl Look<'_> {
             "flock" => self.flock(call),
             "script" => self.text_of(value(args, "-c --command").as_ref()),
             "chroot" | "unshare" | "nsenter" | "systemd-run" | "setpriv" | "capsh" | "bwrap" => {
-                self.firm(
+                self.add_firm(
                     Category::PRIVILEGE,
                     format!("{} runs a program in other surroundings", call.name),
                 );
-                self.every_suffix(call);
+                self.classify_every_suffix(call);
             }
             name if SHELLS.contains(&name) => self.shell(call),
             name => {
@@ -76,18 +76,18 @@ impl Look<'_> {
         true
     }
 
-    fn plain(&mut self, call: Call<'_>, options: &str, skip: usize) -> bool {
+    fn plain(&mut self, call: ProgramCall<'_>, options: &str, skip: usize) -> bool {
         let args = call.args();
         if call.name == "command" && matches!(call.arg(0), "-v" | "-V") {
             return true;
         }
         if call.name == "taskset" || call.name == "chrt" {
-            self.every_suffix(call);
+            self.classify_every_suffix(call);
         }
         let Some(start) = first_operand(args, options, skip) else {
             return true;
         };
-        let words: Vec<Word> = args[start..]
+        let words: Vec<ShellWord> = args[start..]
             .iter()
             .skip_while(|word| matches!(word.text.as_str(), "{" | "!" | "("))
             .cloned()
@@ -96,21 +96,21 @@ impl Look<'_> {
             && call.name == "time"
             && start > 1
         {
-            self.write(&target, super::Verb::Create);
+            self.write(&target, super::WriteKind::Create);
         }
-        self.run(Call {
+        self.run(ProgramCall {
             words: &words,
             ..call
         });
         true
     }
 
-    /// Where the options are not known well enough, every word may be the program.
-    pub(super) fn every_suffix(&mut self, call: Call<'_>) {
+    /// If the options are not known well enough, every word may be the program.
+    pub(super) fn classify_every_suffix(&mut self, call: ProgramCall<'_>) {
         for at in 0..call.args().len().min(64) {
             let words = &call.args()[at..];
             let name = basename(&words[0].text).to_lowercase();
-            self.hardline(Call {
+            self.hardline(ProgramCall {
                 name: &name,
                 words,
                 ..call
@@ -121,7 +121,7 @@ impl Look<'_> {
         }
     }
 
-    fn privileged(&mut self, call: Call<'_>) {
+    fn privileged(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
         let options =
             "-u --user -g --group -h --host -p --prompt -C -D --chdir -R --chroot -T -U -r -t";
@@ -133,43 +133,43 @@ impl Look<'_> {
                 && word.text[1..].contains(['S', 'A', 's', 'i'])
         });
         if call.name == "sudo" && (short || has(own, "--stdin --askpass --shell --login")) {
-            self.firm(
+            self.add_firm(
                 Category::SUDO_FLAG,
                 "sudo with an option that gives it a password or a shell",
             );
         }
-        self.firm(
+        self.add_firm(
             Category::PRIVILEGE,
             format!("{} runs with other rights", call.name),
         );
-        // Assignments may stand before the command.
-        let words: Vec<Word> = args[start..]
+        // Assignments may precede the command.
+        let words: Vec<ShellWord> = args[start..]
             .iter()
             .skip_while(|word| is_assignment(&word.text))
             .cloned()
             .collect();
-        self.run(Call {
+        self.run(ProgramCall {
             words: &words,
             ..call
         });
     }
 
-    fn as_user(&mut self, call: Call<'_>) {
-        self.firm(
+    fn as_user(&mut self, call: ProgramCall<'_>) {
+        self.add_firm(
             Category::PRIVILEGE,
             format!("{} runs as another user", call.name),
         );
         match value(call.args(), "-c --command") {
             Some(script) => self.nested(&script),
-            None => self.every_suffix(call),
+            None => self.classify_every_suffix(call),
         }
     }
 
     /// `env` alone prints; with a command it runs it.
-    fn env(&mut self, call: Call<'_>) -> bool {
+    fn env(&mut self, call: ProgramCall<'_>) -> bool {
         let args = call.args();
         if let Some(script) = value(args, "-S --split-string") {
-            self.firm(Category::EXEC_FLAG, "env -S takes a command out of a text");
+            self.add_firm(Category::EXEC_FLAG, "env -S takes a command out of a text");
             self.nested(&script);
         }
         let mut at = 0;
@@ -180,12 +180,12 @@ impl Look<'_> {
             } else if let (false, Some((name, value))) =
                 (text.starts_with('-'), text.split_once('='))
             {
-                self.assignment(name, &Word::plain(value), false);
+                self.assignment(name, &ShellWord::plain(value), false);
                 at += 1;
             } else if text.starts_with('-') {
                 at += 1;
             } else {
-                self.run(Call {
+                self.run(ProgramCall {
                     words: &args[at..],
                     ..call
                 });
@@ -195,17 +195,17 @@ impl Look<'_> {
         true
     }
 
-    fn xargs(&mut self, call: Call<'_>) {
+    fn xargs(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
         let options = "-a --arg-file -d --delimiter -E -I --replace -L --max-lines -n --max-args -P \
                        --max-procs -s --max-chars -j --jobs";
         let Some(start) = first_operand(args, options, 0) else {
-            self.certain(args);
+            self.require_known_arguments(args);
             return;
         };
         let mut words = args[start..].to_vec();
         if basename(&words[0].text) == "rm" {
-            self.firm(Category::XARGS_RM, "deletes whatever is fed to it");
+            self.add_firm(Category::XARGS_RM, "deletes whatever is fed to it");
         }
         let mark =
             value(&args[..start], "-I --replace").map_or_else(|| "{}".to_owned(), |word| word.text);
@@ -219,24 +219,24 @@ impl Look<'_> {
             }
         }
         if !marked {
-            words.push(Word {
+            words.push(ShellWord {
                 text: UNKNOWN.to_string(),
                 dynamic: true,
                 expanded: true,
-                ..Word::default()
+                ..ShellWord::default()
             });
         }
         if SHELLS.contains(&basename(&words[0].text)) && words.len() == 2 {
-            self.firm(Category::DYNAMIC_COMMAND, "runs whatever is fed to it");
+            self.add_firm(Category::DYNAMIC_COMMAND, "runs whatever is fed to it");
         }
-        self.run(Call {
+        self.run(ProgramCall {
             words: &words,
             ..call
         });
     }
 
-    /// Programs that run a command and look at it: the command is a line for a shell, or words.
-    fn observed(&mut self, call: Call<'_>) {
+    /// Programs that run and observe a command: the command is a shell line or words.
+    fn observed(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
         let options = match call.name {
             "watch" => "-n --interval",
@@ -245,7 +245,7 @@ impl Look<'_> {
             "gdb" => "-ex -x -p",
             _ => "-w --warmup -r --runs",
         };
-        self.certain(args);
+        self.require_known_arguments(args);
         let Some(mut start) = first_operand(args, options, 0) else {
             return;
         };
@@ -253,11 +253,11 @@ impl Look<'_> {
             start += 1;
         }
         if matches!(call.name, "strace" | "ltrace" | "perf" | "valgrind" | "gdb") {
-            self.soft(
+            self.add_soft(
                 Category::PROGRAM,
                 format!("runs a program under {}", call.name),
             );
-            self.run(Call {
+            self.run(ProgramCall {
                 words: args.get(start..).unwrap_or_default(),
                 ..call
             });
@@ -270,17 +270,17 @@ impl Look<'_> {
         self.script(&line.join(" "));
     }
 
-    fn ssh(&mut self, call: Call<'_>) {
+    fn ssh(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
         self.facts.network = true;
-        self.firm(Category::REMOTE_HOST, "acts on another machine over ssh");
+        self.add_firm(Category::REMOTE_HOST, "acts on another machine over ssh");
         for word in args {
             let text = word.text.to_lowercase();
             if text.contains("proxycommand")
                 || text.contains("localcommand")
                 || text.contains("knownhostscommand")
             {
-                self.firm(Category::EXEC_FLAG, "ssh is set to run a program here");
+                self.add_firm(Category::EXEC_FLAG, "ssh is set to run a program here");
             }
         }
         let options = "-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w -B";
@@ -296,23 +296,23 @@ impl Look<'_> {
         }
     }
 
-    fn eval(&mut self, call: Call<'_>) {
+    fn eval(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
-        self.firm(Category::DYNAMIC_COMMAND, "eval runs a text as a command");
+        self.add_firm(Category::DYNAMIC_COMMAND, "eval runs a text as a command");
         let line: Vec<&str> = args.iter().map(|word| word.text.as_str()).collect();
-        self.nested(&Word {
+        self.nested(&ShellWord {
             text: line.join(" "),
             dynamic: args.iter().any(|word| word.dynamic),
-            ..Word::default()
+            ..ShellWord::default()
         });
     }
 
-    fn flock(&mut self, call: Call<'_>) {
+    fn flock(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
         if let Some(script) = value(args, "-c --command") {
             self.nested(&script);
         } else if let Some(start) = first_operand(args, "-w --timeout -E", 1) {
-            self.run(Call {
+            self.run(ProgramCall {
                 words: &args[start..],
                 ..call
             });
@@ -320,16 +320,16 @@ impl Look<'_> {
         self.writes = true;
     }
 
-    fn text_of(&mut self, script: Option<&Word>) {
+    fn text_of(&mut self, script: Option<&ShellWord>) {
         if let Some(script) = script {
             self.nested(script);
         }
     }
 
     /// A text that is run as a script.
-    pub(super) fn nested(&mut self, script: &Word) {
+    pub(super) fn nested(&mut self, script: &ShellWord) {
         if !script.known() {
-            self.firm(
+            self.add_firm(
                 Category::DYNAMIC_COMMAND,
                 "the command text is only known when it runs",
             );
@@ -341,14 +341,14 @@ impl Look<'_> {
     }
 
     /// `sh -c …`, `bash file`, `bash <<EOF`, `… | sh`.
-    fn shell(&mut self, call: Call<'_>) {
+    fn shell(&mut self, call: ProgramCall<'_>) {
         let args = call.args();
         let mut at = 0;
         let mut inline = false;
         while let Some(word) = args.get(at) {
             let text = word.text.as_str();
             if matches!(text, "--rcfile" | "--init-file") {
-                self.soft(Category::PROGRAM, "runs a file of shell commands");
+                self.add_soft(Category::PROGRAM, "runs a file of shell commands");
                 at += 2;
                 continue;
             }
@@ -376,7 +376,7 @@ impl Look<'_> {
         match rest.first() {
             Some(script) if inline => {
                 self.nested(script);
-                // What "$0" and "$1" are is known here, but not where they are used.
+                // "$0" and "$1" are known here, but not where they are used.
             }
             Some(file) => self.shell_file(file, call),
             None if has(args, "--version --help") => {}
@@ -384,21 +384,21 @@ impl Look<'_> {
         }
     }
 
-    pub(super) fn shell_file(&mut self, file: &Word, call: Call<'_>) {
+    pub(super) fn shell_file(&mut self, file: &ShellWord, call: ProgramCall<'_>) {
         if let Some(inner) = &file.inner {
             if let Some(text) = output_of(&call.script.commands[inner.clone()]) {
-                self.nested(&Word::plain(text));
+                self.nested(&ShellWord::plain(text));
             }
             let fetches = call.script.commands[inner.clone()]
                 .iter()
                 .any(super::flow::fetches);
             if fetches {
-                self.firm(
+                self.add_firm(
                     Category::REMOTE_SUBSTITUTION,
                     "runs what was fetched from the network",
                 );
             } else {
-                self.firm(Category::DYNAMIC_COMMAND, "runs the output of a command");
+                self.add_firm(Category::DYNAMIC_COMMAND, "runs the output of a command");
             }
             return;
         }
@@ -406,13 +406,13 @@ impl Look<'_> {
             self.shell_input(call);
             return;
         }
-        self.program_file(file);
+        self.classify_program_file(file);
     }
 
     /// Commands come from standard input.
-    fn shell_input(&mut self, call: Call<'_>) {
+    fn shell_input(&mut self, call: ProgramCall<'_>) {
         if let Some(input) = &call.command.input {
-            self.firm(
+            self.add_firm(
                 Category::SHELL_HEREDOC,
                 "a shell reads its commands from a here document",
             );
@@ -420,15 +420,15 @@ impl Look<'_> {
             return;
         }
         for redirect in &call.command.redirects {
-            if redirect.flow == crate::shell::Flow::In {
+            if redirect.flow == crate::shell::RedirectDirection::In {
                 self.shell_file(&redirect.target, call);
                 return;
             }
         }
         if call.command.pipes.is_empty() {
-            self.soft(Category::PROGRAM, "starts a shell");
+            self.add_soft(Category::PROGRAM, "starts a shell");
         }
-        // A shell at the end of a pipeline is looked at with the pipeline.
+        // A shell at the end of a pipeline is classified with the pipeline.
     }
 }
 
@@ -439,7 +439,7 @@ fn is_assignment(text: &str) -> bool {
 }
 
 /// The index of the operand after `skip` others.
-fn first_operand(args: &[Word], with_value: &str, skip: usize) -> Option<usize> {
+fn first_operand(args: &[ShellWord], with_value: &str, skip: usize) -> Option<usize> {
     let mut seen = 0;
     let mut at = 0;
     while let Some(word) = args.get(at) {

@@ -1,8 +1,8 @@
-//! What the model reads when a command may not run.
+//! Messages to the model about commands that may not run.
 
 use hermes_core::approval::{DENIED_BY_USER, NO_WAY_ROUND};
 
-use crate::assessment::{Assessment, Weight};
+use crate::assessment::{Assessment, FindingWeight};
 
 pub(super) const CANCELLED: &str =
     "The turn was stopped while the command waited for approval. It did not run.";
@@ -14,7 +14,7 @@ pub(super) fn forbidden(assessment: &Assessment) -> String {
     let why: Vec<&str> = assessment
         .findings
         .iter()
-        .filter(|finding| finding.weight == Weight::Forbidden)
+        .filter(|finding| finding.weight == FindingWeight::Forbidden)
         .map(|finding| finding.why.as_str())
         .collect();
     format!(

@@ -1,16 +1,16 @@
-//! Which program a command runs, and builtins of the shell.
+//! Determines the program of a command, and checks shell builtins.
 
-use super::evaluate::Feed;
+use super::evaluate::StdinFeed;
 use super::paths::is_many;
-use super::table::{self, ModelledProgram, OperandKind, OptionModel, is_split, take_apart};
+use super::table::{self, ModelledProgram, OperandKind, OptionModel, is_split, parse_arguments};
 use super::words::{is_inert_for_programs, is_inert_variable, is_name};
-use super::{Proven, Prover, construct, refuse};
+use super::{ProofResult, Prover, construct, refuse};
 use crate::classify::SYSTEM_PATHS;
-use crate::shell::Word;
+use crate::shell::ShellWord;
 
 impl Prover<'_, '_> {
-    /// The program that `words` start.
-    pub(super) fn run(&mut self, words: &[Word], feed: &Feed) -> Proven {
+    /// The program that `words` run.
+    pub(super) fn run(&mut self, words: &[ShellWord], feed: &StdinFeed) -> ProofResult {
         let Some((first, args)) = words.split_first() else {
             return Ok(());
         };
@@ -47,16 +47,16 @@ impl Prover<'_, '_> {
         }
     }
 
-    /// `*` as `./*` where no file here has a name that begins like an option.
-    fn without_option_names(&self, args: &[Word]) -> Vec<Word> {
+    /// `*` as `./*` if no file here has a name that looks like an option.
+    fn without_option_names(&self, args: &[ShellWord]) -> Vec<ShellWord> {
         let starts_open =
-            |word: &Word| word.glob && !word.dynamic && word.text.starts_with(['*', '?', '[']);
+            |word: &ShellWord| word.glob && !word.dynamic && word.text.starts_with(['*', '?', '[']);
         let mut args = args.to_vec();
-        if !self.look.disk || self.writes || !args.iter().any(starts_open) {
+        if !self.classifier.disk || self.writes || !args.iter().any(starts_open) {
             return args;
         }
         let Some(entries) = self
-            .look
+            .classifier
             .only_directory()
             .and_then(|dir| std::fs::read_dir(dir).ok())
         else {
@@ -72,11 +72,16 @@ impl Prover<'_, '_> {
         args
     }
 
-    fn table_program(&mut self, name: &str, program: &ModelledProgram, args: &[Word]) -> Proven {
+    fn table_program(
+        &mut self,
+        name: &str,
+        program: &ModelledProgram,
+        args: &[ShellWord],
+    ) -> ProofResult {
         if name == "sort" {
             return self.sort(args);
         }
-        let found = take_apart(args, &program.options).or_else(refuse)?;
+        let found = parse_arguments(args, &program.options).or_else(refuse)?;
         let operand = |mark: char| {
             found
                 .operands
@@ -113,14 +118,14 @@ impl Prover<'_, '_> {
                     }
                     _ => 0,
                 };
-                // What stands for many names is pattern and files at once.
+                // A word that stands for many names is pattern and files at once.
                 let pattern = match found.operands.first() {
                     Some(first) if is_many(first) => 0,
                     _ => pattern,
                 };
                 let files = found.operands.get(pattern..).unwrap_or_default();
                 if name == "diff" {
-                    // All files of two directories are compared, also without `-r`.
+                    // All files of two directories are compared, even without `-r`.
                     return files
                         .iter()
                         .try_for_each(|word| self.may_read_or_list(word));
@@ -132,7 +137,7 @@ impl Prover<'_, '_> {
                 if !tree {
                     return files.iter().try_for_each(|word| self.may_read(word));
                 }
-                // A pattern of names brings in what would be left out.
+                // A name pattern includes what would be excluded.
                 let hidden = name != "rg"
                     || found.has(&[
                         "-u",
@@ -144,7 +149,7 @@ impl Prover<'_, '_> {
                         "--iglob",
                     ]);
                 if files.is_empty() && !(name == "rg" && found.has(&["--type-list"])) {
-                    return self.may_read_tree(&Word::plain("."), hidden);
+                    return self.may_read_tree(&ShellWord::plain("."), hidden);
                 }
                 files
                     .iter()
@@ -153,14 +158,14 @@ impl Prover<'_, '_> {
         }
     }
 
-    fn sort(&mut self, args: &[Word]) -> Proven {
+    fn sort(&mut self, args: &[ShellWord]) -> ProofResult {
         let options = OptionModel::new(
             "bcCdfgiMhnrRsuVzm",
             "ktSo",
             "--reverse --unique --numeric-sort --key: --field-separator: --ignore-case --human-numeric-sort --version-sort \
              --general-numeric-sort --check --stable --zero-terminated --parallel: --output:",
         );
-        let found = take_apart(args, &options).or_else(refuse)?;
+        let found = parse_arguments(args, &options).or_else(refuse)?;
         for target in found.values(&["-o", "--output"]) {
             self.may_write(target)?;
         }
@@ -170,7 +175,7 @@ impl Prover<'_, '_> {
             .try_for_each(|word| self.may_read(word))
     }
 
-    fn builtin(&mut self, name: &str, args: &[Word]) -> Option<Proven> {
+    fn builtin(&mut self, name: &str, args: &[ShellWord]) -> Option<ProofResult> {
         let certain = args
             .iter()
             .all(|word| word.known() && !word.dynamic && !word.glob);
@@ -187,7 +192,7 @@ impl Prover<'_, '_> {
             }
             "exit" | "return" | "break" | "continue" | "shift" | "umask" | "ulimit" | "help"
             | ":" => {
-                let number = |word: &Word| {
+                let number = |word: &ShellWord| {
                     word.text
                         .chars()
                         .all(|c| c.is_ascii_alphanumeric() || c == '-')
@@ -242,7 +247,7 @@ impl Prover<'_, '_> {
         })
     }
 
-    fn print_formatted(args: &[Word]) -> Proven {
+    fn print_formatted(args: &[ShellWord]) -> ProofResult {
         let is_plain = args.first().is_none_or(|format| {
             format.known()
                 && !format.dynamic
@@ -258,7 +263,7 @@ impl Prover<'_, '_> {
     }
 
     /// `export A=1`: plain names and values, no attributes.
-    fn declare(&self, builtin: &str, args: &[Word]) -> Proven {
+    fn declare(&self, builtin: &str, args: &[ShellWord]) -> ProofResult {
         let is_inert = if builtin == "export" {
             is_inert_for_programs
         } else {
@@ -276,12 +281,13 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    fn read(args: &[Word]) -> Proven {
+    fn read(args: &[ShellWord]) -> ProofResult {
         let options = OptionModel::new("rs", "dntp", "");
-        let Ok(found) = take_apart(args, &options) else {
+        let Ok(found) = parse_arguments(args, &options) else {
             return construct("read may evaluate subscripts");
         };
-        let plain = |word: &&&Word| !word.dynamic && !word.glob && is_inert_variable(&word.text);
+        let plain =
+            |word: &&&ShellWord| !word.dynamic && !word.glob && is_inert_variable(&word.text);
         if found.operands.iter().filter(plain).count() == found.operands.len() {
             Ok(())
         } else {
@@ -289,12 +295,13 @@ impl Prover<'_, '_> {
         }
     }
 
-    fn trap(&mut self, args: &[Word]) -> Proven {
+    fn trap(&mut self, args: &[ShellWord]) -> ProofResult {
         let Some((script, signals)) = args.split_first() else {
             return Ok(());
         };
-        let signal =
-            |word: &Word| word.is_static() && word.text.chars().all(|c| c.is_ascii_alphanumeric());
+        let signal = |word: &ShellWord| {
+            word.is_static() && word.text.chars().all(|c| c.is_ascii_alphanumeric())
+        };
         if !signals.iter().all(signal) || script.text.starts_with('-') && script.text != "-" {
             return construct("a trap is not understood");
         }
@@ -305,7 +312,7 @@ impl Prover<'_, '_> {
     }
 }
 
-/// A format with `%n`, which puts a number into the variable that its argument names.
+/// A format with `%n`, which assigns a number to a variable.
 fn counts_into_variable(format: &str) -> bool {
     format.split('%').skip(1).any(|rest| {
         rest.trim_start_matches(|c: char| c.is_ascii_digit() || "-+ #'.*hlLjzt$".contains(c))
@@ -313,9 +320,8 @@ fn counts_into_variable(format: &str) -> bool {
     })
 }
 
-/// `cargo --version`: known programs asked for their version do nothing else. Which programs are known
-/// is decided where programs are looked at.
-/// Programs that a project can have replaced by others, and the files in which it says so.
+/// `cargo --version`: known programs only print their version. Which programs are known is decided elsewhere.
+/// Programs that a project can replace, and the files that do so.
 const REPLACED: &[(&str, &[&str])] = &[
     (
         "cargo rustc rustup rustfmt rustdoc clippy-driver cargo-clippy cargo-fmt",
@@ -343,8 +349,8 @@ const REPLACED: &[(&str, &[&str])] = &[
 ];
 
 impl Prover<'_, '_> {
-    /// Even the question for its version starts what a project has put in place of a program.
-    fn answers_itself(&self, name: &str) -> Proven {
+    /// Even `--version` runs what a project has put in place of a program.
+    fn answers_itself(&self, name: &str) -> ProofResult {
         let row = REPLACED
             .iter()
             .find(|(names, _)| names.split_whitespace().any(|known| known == name));
@@ -352,8 +358,8 @@ impl Prover<'_, '_> {
             return Ok(());
         };
         let there = |dir: &std::path::Path| files.iter().any(|file| dir.join(file).exists());
-        let replaced = match self.look.only_directory() {
-            Some(dir) if self.look.disk => dir.ancestors().any(there),
+        let replaced = match self.classifier.only_directory() {
+            Some(dir) if self.classifier.disk => dir.ancestors().any(there),
             // Most projects have none of these files; nearly all have those of the others.
             _ => !matches!(name, "cargo" | "rustc" | "rustup" | "go" | "dotnet"),
         };
@@ -367,14 +373,14 @@ impl Prover<'_, '_> {
     }
 }
 
-/// Programs of the system that say which version they are. One that is not known here may be the project's.
+/// System programs that print their version. An unknown one may belong to the project.
 const SAY_THEIR_VERSION: &str = "node nodejs npm pnpm yarn perl php python python2 python3 pip pip3 cargo rustc rustup rustfmt go \
     docker podman kubectl terraform helm git gcc g++ cc c++ clang clang++ ld as make gmake cmake ninja meson java javac ruby gem lua \
     julia ghc dotnet swift zig deno bun bash sh dash zsh fish ssh dig tmux screen vim nvim emacs psql mysql sqlite3 redis-cli ffmpeg \
     pandoc gradle mvn ant bazel protoc aws gcloud az gh glab uv poetry pyenv rbenv asdf mise brew apt dpkg rpm pacman systemctl \
     openssl curl wget jq rg fd gpg man less tar gzip xz zstd zip unzip rsync strace gdb lldb valgrind hermes bundle";
 
-fn is_version_question(name: &str, args: &[Word]) -> bool {
+fn is_version_question(name: &str, args: &[ShellWord]) -> bool {
     let [only] = args else { return false };
     let is_known = table::is_modelled(name)
         || SAY_THEIR_VERSION

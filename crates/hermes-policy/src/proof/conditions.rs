@@ -1,8 +1,8 @@
 //! `[[ … ]]` and `test`.
 
 use super::syntax::{RawWord, WordPiece};
-use super::{Proven, Prover, construct};
-use crate::shell::Word;
+use super::{ProofResult, Prover, construct};
+use crate::shell::ShellWord;
 
 const UNARY: [&str; 20] = [
     "-n", "-z", "-f", "-d", "-e", "-r", "-w", "-x", "-s", "-L", "-h", "-p", "-S", "-b", "-c", "-g",
@@ -14,9 +14,9 @@ const NUMBERS: [&str; 6] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
 const NOT_MODELLED: &str = "a test may evaluate text";
 
 impl Prover<'_, '_> {
-    /// `[[ … ]]`: operators are written out, operands are not split. Numbers are evaluated as
-    /// arithmetic there, so that they must be digits.
-    pub(super) fn condition(&mut self, words: &[RawWord]) -> Proven {
+    /// `[[ … ]]`: operators are literal, operands are not split. Numbers are evaluated as arithmetic there, so
+    /// they must be digits.
+    pub(super) fn condition(&mut self, words: &[RawWord]) -> ProofResult {
         let mut at = 0;
         while at < words.len() {
             let text = words[at].bare().unwrap_or_default();
@@ -66,8 +66,8 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    /// The right side of a comparison is a pattern: braces mean themselves.
-    fn pattern(&mut self, word: &RawWord) -> Proven {
+    /// The right side of a comparison is a pattern: braces are literal.
+    fn pattern(&mut self, word: &RawWord) -> ProofResult {
         for piece in &word.pieces {
             if !matches!(piece, WordPiece::Text { .. }) {
                 let only = RawWord {
@@ -80,8 +80,8 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    /// `test` and `[`: which words are operators must not depend on what is known only at run time.
-    pub(super) fn test(args: &[Word]) -> Proven {
+    /// `test` and `[`: which words are operators must not depend on run-time values.
+    pub(super) fn test(args: &[ShellWord]) -> ProofResult {
         let args = match args.split_first() {
             Some((first, rest)) if first.text == "!" && rest.len() > 1 => rest,
             _ => args,
@@ -94,7 +94,7 @@ impl Prover<'_, '_> {
             return construct(NOT_MODELLED);
         }
         let known =
-            |word: &Word, list: &[&str]| !word.dynamic && list.contains(&word.text.as_str());
+            |word: &ShellWord, list: &[&str]| !word.dynamic && list.contains(&word.text.as_str());
         match args {
             [] | [_] => Ok(()),
             [operator, _] if known(operator, &UNARY) || known(operator, &["-t"]) => Ok(()),

@@ -1,10 +1,10 @@
-//! Here documents: their bodies follow the line that announces them.
+//! Here documents: their bodies follow the line with the operator.
 
-use super::reader::{Read, SubsetReader};
+use super::reader::{ReadResult, SubsetReader};
 use super::syntax::{RawRedirect, RawWord, ScriptNode, WordPiece};
 
 impl SubsetReader {
-    pub(super) fn document(&mut self, end: &str, tabs: bool, literal: bool) -> Read<RawWord> {
+    pub(super) fn document(&mut self, end: &str, tabs: bool, literal: bool) -> ReadResult<RawWord> {
         let mut body = String::new();
         loop {
             if self.at >= self.source.len() {
@@ -57,8 +57,8 @@ impl SubsetReader {
         Ok(word)
     }
 
-    /// Puts the bodies of here documents where they were announced.
-    pub(super) fn finish(mut self, mut nodes: Vec<ScriptNode>) -> Read<Vec<ScriptNode>> {
+    /// Fills in the bodies of here documents.
+    pub(super) fn finish(mut self, mut nodes: Vec<ScriptNode>) -> ReadResult<Vec<ScriptNode>> {
         if !self.waiting.is_empty() {
             return Err("a here document has no end");
         }

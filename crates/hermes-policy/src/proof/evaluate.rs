@@ -1,21 +1,21 @@
-//! From the tree to commands whose words are known as far as their text decides them.
+//! Converts the tree to commands whose words are known as far as their text determines them.
 
 use super::reader;
 use super::syntax::{RawCommand, RawRedirect, RawWord, ScriptNode, WordPiece};
 use super::words::{is_inert_for_programs, is_inert_variable};
-use super::{Proven, Prover, STEPS, Unproven, Value, construct, refuse};
+use super::{KnownValue, ProofResult, Prover, STEPS, Unproven, construct, refuse};
 use crate::shell::text::braces;
-use crate::shell::{UNKNOWN, Word};
+use crate::shell::{ShellWord, UNKNOWN};
 
-/// Marks of unquoted braces and commas.
+/// Markers of unquoted braces and commas.
 const OPEN: char = '\u{E002}';
 const CLOSE: char = '\u{E003}';
 const COMMA: char = '\u{E004}';
-/// Words that one word with braces may become, and values of a loop that are looked at.
+/// Maximum number of words from one word with braces, and of checked loop values.
 const ALTERNATIVES: usize = 32;
 
 impl Prover<'_, '_> {
-    /// Counts how often each variable gets a value, wherever.
+    /// Counts how often each variable is assigned anywhere.
     pub(super) fn count_assignments(&mut self, nodes: &[ScriptNode]) {
         for node in nodes {
             match node {
@@ -76,19 +76,19 @@ impl Prover<'_, '_> {
         }
     }
 
-    pub(super) fn body(&mut self, nodes: &[ScriptNode]) -> Proven {
+    pub(super) fn body(&mut self, nodes: &[ScriptNode]) -> ProofResult {
         nodes.iter().try_for_each(|node| self.node(node, None))
     }
 
-    fn unsure_body(&mut self, nodes: &[ScriptNode]) -> Proven {
+    fn conditional_body(&mut self, nodes: &[ScriptNode]) -> ProofResult {
         let straight = std::mem::replace(&mut self.straight, false);
         let result = self.body(nodes);
         self.straight = straight;
         result
     }
 
-    /// `before`: the stage of the pipeline that feeds this one.
-    fn node(&mut self, node: &ScriptNode, before: Option<&ScriptNode>) -> Proven {
+    /// `before`: the previous stage of the pipeline.
+    fn node(&mut self, node: &ScriptNode, before: Option<&ScriptNode>) -> ProofResult {
         self.steps += 1;
         if self.steps > STEPS {
             return refuse("it has more parts than are looked at");
@@ -119,7 +119,7 @@ impl Prover<'_, '_> {
             }
             ScriptNode::Group(body, redirects) => {
                 self.redirects(redirects)?;
-                // A subshell has variables of its own; what it sets is not known behind it.
+                // A subshell has its own variables; what it sets is unknown afterwards.
                 let variables = self.variables.clone();
                 let functions = self.functions.clone();
                 let result = self.body(body);
@@ -129,7 +129,7 @@ impl Prover<'_, '_> {
             }
             ScriptNode::Branch(body, redirects) => {
                 self.redirects(redirects)?;
-                self.unsure_body(body)
+                self.conditional_body(body)
             }
             ScriptNode::For {
                 name,
@@ -144,8 +144,8 @@ impl Prover<'_, '_> {
                 if super::table::is_modelled(name) {
                     return construct("a function takes the name of a command");
                 }
-                self.unsure_body(body)?;
-                // One that may not have been defined leaves the program of that name.
+                self.conditional_body(body)?;
+                // If it may not have been defined, the name is a program.
                 if self.straight {
                     self.functions.insert(name.clone());
                 } else {
@@ -160,14 +160,14 @@ impl Prover<'_, '_> {
         }
     }
 
-    /// Statements joined by `&&` and `||`: the first runs in any case, the next ones while they succeed. What
-    /// they set is not known behind them.
-    fn chain(&mut self, nodes: &[ScriptNode], certain: usize, background: bool) -> Proven {
+    /// Statements joined by `&&` and `||`: the first is always executed, the next ones while they succeed. What
+    /// they set is unknown afterwards.
+    fn chain(&mut self, nodes: &[ScriptNode], certain: usize, background: bool) -> ProofResult {
         let mut variables = self.variables.clone();
         let mut functions = self.functions.clone();
         for (place, node) in nodes.iter().enumerate() {
             if place >= certain || background {
-                self.unsure_body(std::slice::from_ref(node))?;
+                self.conditional_body(std::slice::from_ref(node))?;
             } else {
                 self.node(node, None)?;
             }
@@ -187,7 +187,7 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    fn for_loop(&mut self, name: &str, values: &[RawWord], body: &[ScriptNode]) -> Proven {
+    fn for_loop(&mut self, name: &str, values: &[RawWord], body: &[ScriptNode]) -> ProofResult {
         if !is_inert_variable(name) {
             return construct("a loop sets a variable that changes what programs do");
         }
@@ -200,16 +200,16 @@ impl Prover<'_, '_> {
             && words.len() <= ALTERNATIVES
             && words.iter().all(|word| word.known() && !word.dynamic);
         if !known {
-            return self.unsure_body(body);
+            return self.conditional_body(body);
         }
         let before = self.variables.remove(name);
         for word in words {
-            let value = Value {
+            let value = KnownValue {
                 text: word.text,
                 glob: word.glob,
             };
             self.variables.insert(name.to_owned(), value);
-            self.unsure_body(body)?;
+            self.conditional_body(body)?;
         }
         self.variables.remove(name);
         if let Some(before) = before {
@@ -218,7 +218,7 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    fn redirects(&mut self, redirects: &[RawRedirect]) -> Proven {
+    fn redirects(&mut self, redirects: &[RawRedirect]) -> ProofResult {
         for redirect in redirects {
             match redirect {
                 RawRedirect::Read(target) => {
@@ -236,7 +236,7 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    fn simple(&mut self, command: &RawCommand, before: Option<&ScriptNode>) -> Proven {
+    fn simple(&mut self, command: &RawCommand, before: Option<&ScriptNode>) -> ProofResult {
         self.redirects(&command.redirects)?;
         let mut words = Vec::new();
         for word in &command.words {
@@ -261,7 +261,7 @@ impl Prover<'_, '_> {
             if certain {
                 self.variables.insert(
                     name.clone(),
-                    Value {
+                    KnownValue {
                         text: value.text,
                         glob: false,
                     },
@@ -271,7 +271,7 @@ impl Prover<'_, '_> {
             }
         }
         if words.is_empty() {
-            // A word that expands to nothing would make the next one the command.
+            // If a word expands to nothing, the next one is the command.
             return if command.words.is_empty() {
                 Ok(())
             } else {
@@ -288,7 +288,7 @@ impl Prover<'_, '_> {
         if let Err(doubt) = self.run(&words, &fed) {
             self.note(doubt, &words);
         }
-        // What a script within it does is the doing of this command.
+        // What a nested script does counts for this command.
         let argv = argv_of(&words);
         for doubt in self.found.iter_mut().skip(first) {
             doubt.argv.clone_from(&argv);
@@ -296,45 +296,45 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    /// What the stage before this one prints, as operands: directories whose files it names.
-    fn feed(&mut self, before: Option<&ScriptNode>) -> Feed {
+    /// The output of the previous stage as operands: directories whose files it names.
+    fn feed(&mut self, before: Option<&ScriptNode>) -> StdinFeed {
         let Some(ScriptNode::Simple(command)) = before else {
-            return Feed::Unknown;
+            return StdinFeed::Unknown;
         };
         let mut words = Vec::new();
         for word in &command.words {
             match self.words_of(word) {
                 Ok(more) => words.extend(more),
-                Err(_) => return Feed::Unknown,
+                Err(_) => return StdinFeed::Unknown,
             }
         }
         let mut texts = words.iter().map(|word| word.text.as_str());
         match (texts.next(), texts.next()) {
             (Some("find"), _) if super::special::prints_only_names(&words[1..]) => {
                 let (starts, narrowed) = super::special::find_starts(&words[1..]);
-                Feed::Below { starts, narrowed }
+                StdinFeed::Below { starts, narrowed }
             }
-            (Some("git"), Some("ls-files")) if words.len() == 2 => Feed::Below {
-                starts: vec![Word::plain(".")],
+            (Some("git"), Some("ls-files")) if words.len() == 2 => StdinFeed::Below {
+                starts: vec![ShellWord::plain(".")],
                 narrowed: false,
             },
-            _ => Feed::Unknown,
+            _ => StdinFeed::Unknown,
         }
     }
 
-    /// A word that stands where the shell makes exactly one of it.
-    fn one(&mut self, word: &RawWord) -> Result<Word, Unproven> {
+    /// A word that the shell does not split.
+    fn one(&mut self, word: &RawWord) -> Result<ShellWord, Unproven> {
         let mut words = self.words_of(word)?;
         match (words.pop(), words.is_empty()) {
             (Some(word), true) => Ok(word),
-            (None, _) => Ok(Word::default()),
+            (None, _) => Ok(ShellWord::default()),
             _ => construct("a word becomes several where one is expected"),
         }
     }
 
-    /// The words that `raw` becomes. Substitutions in it are proven on the way.
-    pub(super) fn words_of(&mut self, raw: &RawWord) -> Result<Vec<Word>, Unproven> {
-        let mut word = Word::default();
+    /// The words that `raw` expands to. Substitutions in it are proven too.
+    pub(super) fn words_of(&mut self, raw: &RawWord) -> Result<Vec<ShellWord>, Unproven> {
+        let mut word = ShellWord::default();
         let plain = raw
             .pieces
             .iter()
@@ -357,7 +357,8 @@ impl Prover<'_, '_> {
                     }
                 }
                 WordPiece::Home => {
-                    word.text.push_str(&self.look.user_home().to_string_lossy());
+                    word.text
+                        .push_str(&self.classifier.user_home().to_string_lossy());
                 }
                 WordPiece::Unknown { quoted } => unknown(&mut word, *quoted),
                 WordPiece::Variable { name, quoted } => self.variable(name, *quoted, &mut word),
@@ -375,24 +376,24 @@ impl Prover<'_, '_> {
         alternatives(&word, plain)
     }
 
-    fn inner(&mut self, body: &[ScriptNode]) -> Proven {
+    fn inner(&mut self, body: &[ScriptNode]) -> ProofResult {
         let variables = self.variables.clone();
-        let result = self.unsure_body(body);
+        let result = self.conditional_body(body);
         self.variables = variables;
         result
     }
 
-    fn variable(&mut self, name: &str, quoted: bool, word: &mut Word) {
+    fn variable(&mut self, name: &str, quoted: bool, word: &mut ShellWord) {
         word.expanded = true;
-        let path = |path: &std::path::Path| Value {
+        let path = |path: &std::path::Path| KnownValue {
             text: path.to_string_lossy().into_owned(),
             glob: false,
         };
         let value = match self.variables.get(name) {
             Some(value) => Some(value.clone()),
             None if self.assigned.contains_key(name) => None,
-            None if name == "HOME" => Some(path(self.look.user_home())),
-            None if name == "PWD" => self.look.only_directory().map(path),
+            None if name == "HOME" => Some(path(self.classifier.user_home())),
+            None if name == "PWD" => self.classifier.only_directory().map(path),
             None => None,
         };
         match value {
@@ -411,8 +412,8 @@ impl Prover<'_, '_> {
         }
     }
 
-    /// A text that a builtin runs in this shell, later or elsewhere.
-    pub(super) fn deferred(&mut self, script: &Word) -> Proven {
+    /// A text that a builtin executes in this shell, later or elsewhere.
+    pub(super) fn deferred(&mut self, script: &ShellWord) -> ProofResult {
         if !script.is_static() {
             return construct("a script is only known when it runs");
         }
@@ -422,39 +423,42 @@ impl Prover<'_, '_> {
         };
         let variables = std::mem::take(&mut self.variables);
         self.count_assignments(&nodes);
-        let result = self.unsure_body(&nodes);
+        let result = self.conditional_body(&nodes);
         self.variables = variables;
         result
     }
 }
 
-/// What standard input names, for a program that takes words from it.
-pub(super) enum Feed {
+/// What standard input contains, for a program that takes words from it.
+pub(super) enum StdinFeed {
     Unknown,
-    Below { starts: Vec<Word>, narrowed: bool },
+    Below {
+        starts: Vec<ShellWord>,
+        narrowed: bool,
+    },
 }
 
-/// The words of a command, where they are all known.
-pub(super) fn argv_of(words: &[Word]) -> Option<Vec<String>> {
+/// The words of a command, if they are all known.
+pub(super) fn argv_of(words: &[ShellWord]) -> Option<Vec<String>> {
     words
         .iter()
-        .all(Word::is_static)
+        .all(ShellWord::is_static)
         .then(|| words.iter().map(|word| word.text.clone()).collect())
 }
 
-/// Without quotes it may become several words, or none, and hold wildcards.
-fn unknown(word: &mut Word, quoted: bool) {
+/// Without quotes it may become several words, or none, and contain wildcards.
+fn unknown(word: &mut ShellWord, quoted: bool) {
     word.glob |= !quoted;
     word.expanded = true;
     word.dynamic = true;
     word.text.push(UNKNOWN);
 }
 
-/// Braces expanded. `plain`: nothing but text is in the word.
-fn alternatives(word: &Word, plain: bool) -> Result<Vec<Word>, Unproven> {
+/// Expands braces. `plain`: the word contains only text.
+fn alternatives(word: &ShellWord, plain: bool) -> Result<Vec<ShellWord>, Unproven> {
     if !word.text.contains([OPEN, CLOSE]) {
         let text = word.text.replace(COMMA, ",");
-        return Ok(vec![Word {
+        return Ok(vec![ShellWord {
             text,
             ..word.clone()
         }]);
@@ -477,7 +481,7 @@ fn alternatives(word: &Word, plain: bool) -> Result<Vec<Word>, Unproven> {
         if left.contains(OPEN) && (left.contains("..") || left.starts_with(OPEN)) {
             return construct("braces that are not modelled");
         }
-        words.push(Word {
+        words.push(ShellWord {
             text: text
                 .replace(OPEN, "{")
                 .replace(CLOSE, "}")

@@ -1,11 +1,11 @@
 //! Words of the modelled language: quotes and expansions.
 
-use super::reader::{Read, SubsetReader, UnprovenReason, read_at};
+use super::reader::{ReadResult, SubsetReader, UnprovenReason, read_at};
 use super::syntax::{RawWord, ScriptNode, WordPiece};
 use super::words::is_plain_arithmetic;
 
 impl SubsetReader {
-    pub(super) fn word(&mut self) -> Read<RawWord> {
+    pub(super) fn word(&mut self) -> ReadResult<RawWord> {
         let mut word = RawWord::default();
         let start = self.at;
         while let Some(c) = self.peek() {
@@ -42,7 +42,7 @@ impl SubsetReader {
                         self.quoted_piece(&mut word, true)?;
                     }
                     self.at += 1;
-                    // "" is a word, though an empty one.
+                    // "" is an empty word.
                     if word.pieces.is_empty() {
                         word.pieces.push(WordPiece::Text {
                             text: String::new(),
@@ -84,7 +84,7 @@ impl SubsetReader {
         Ok(word)
     }
 
-    fn single(&mut self, word: &mut RawWord) -> Read<()> {
+    fn single(&mut self, word: &mut RawWord) -> ReadResult<()> {
         self.at += 1;
         word.quoted = true;
         let mut text = String::new();
@@ -102,8 +102,8 @@ impl SubsetReader {
         Ok(())
     }
 
-    /// One character or expansion of quoted text. `string`: between double quotes, not a document.
-    pub(super) fn quoted_piece(&mut self, word: &mut RawWord, string: bool) -> Read<()> {
+    /// One character or expansion of quoted text. `string`: in double quotes, not in a here document.
+    pub(super) fn quoted_piece(&mut self, word: &mut RawWord, string: bool) -> ReadResult<()> {
         match self.peek() {
             Some('\\') => {
                 self.at += 1;
@@ -131,7 +131,7 @@ impl SubsetReader {
         }
     }
 
-    fn closed(&mut self) -> Read<Vec<ScriptNode>> {
+    fn closed(&mut self) -> ReadResult<Vec<ScriptNode>> {
         let waiting = self.waiting.len();
         let body = self.list(&[])?;
         if !self.eat(")") || self.waiting.len() != waiting {
@@ -140,7 +140,7 @@ impl SubsetReader {
         Ok(body)
     }
 
-    fn dollar(&mut self, word: &mut RawWord, quoted: bool) -> Read<()> {
+    fn dollar(&mut self, word: &mut RawWord, quoted: bool) -> ReadResult<()> {
         self.at += 1;
         if self.eat("((") {
             let start = self.at;
@@ -215,8 +215,8 @@ impl SubsetReader {
         name
     }
 
-    /// `${…}` in the forms that only look at a variable.
-    fn braced(&mut self, word: &mut RawWord, quoted: bool) -> Read<()> {
+    /// `${…}` in the forms that only read a variable.
+    fn braced(&mut self, word: &mut RawWord, quoted: bool) -> ReadResult<()> {
         const ODD: UnprovenReason = "an expansion may run commands or change variables";
         let length = self.eat("#");
         let name = self.name();
@@ -251,7 +251,7 @@ impl SubsetReader {
         Ok(())
     }
 
-    fn ansi(&mut self, word: &mut RawWord) -> Read<()> {
+    fn ansi(&mut self, word: &mut RawWord) -> ReadResult<()> {
         self.at += 1;
         word.quoted = true;
         let mut text = String::new();
@@ -279,7 +279,7 @@ impl SubsetReader {
         Ok(())
     }
 
-    fn backticks(&mut self, word: &mut RawWord, quoted: bool) -> Read<()> {
+    fn backticks(&mut self, word: &mut RawWord, quoted: bool) -> ReadResult<()> {
         self.at += 1;
         let mut inner = String::new();
         loop {

@@ -1,10 +1,10 @@
-//! git: subcommands with the options that are known to run nothing and to read nothing else.
+//! git: subcommands with options that execute nothing and read nothing else.
 
-use super::table::{OptionModel, ParsedArguments, take_apart};
-use super::{Proven, Prover, refuse};
-use crate::shell::Word;
+use super::table::{OptionModel, ParsedArguments, parse_arguments};
+use super::{ProofResult, Prover, refuse};
+use crate::shell::ShellWord;
 
-/// Subcommands that only look at the repository.
+/// Subcommands that only read the repository.
 const READS: &str = "status log diff show rev-parse ls-files ls-tree blame annotate describe shortlog cat-file grep name-rev merge-base rev-list \
     diff-tree diff-index diff-files var version count-objects for-each-ref whatchanged check-ignore check-attr cherry range-diff show-ref \
     show-branch fsck merge-tree";
@@ -173,8 +173,8 @@ const FETCHES: &[(&str, OptionModel)] = &[
         ),
     ),
 ];
-/// Settings that only change how something looks, or who commits.
-const LOOKS: [&str; 8] = [
+/// Settings that are cosmetic, or name the committer.
+const COSMETIC_SETTINGS: [&str; 8] = [
     "color.",
     "user.name",
     "user.email",
@@ -185,7 +185,7 @@ const LOOKS: [&str; 8] = [
     "diff.renames",
 ];
 
-/// Whether a message is asked for in an editor, which runs commands as well.
+/// Whether a message is entered in an editor, which can also run commands.
 fn opens_editor(verb: &str, found: &ParsedArguments<'_>) -> bool {
     let given = found.has(&[
         "-m",
@@ -217,17 +217,17 @@ fn opens_editor(verb: &str, found: &ParsedArguments<'_>) -> bool {
     }
 }
 
-/// A key in small letters: one of [`LOOKS`], or below one that ends in a dot.
-fn is_look(key: &str) -> bool {
-    LOOKS
+/// A lower-case key: one of [`COSMETIC_SETTINGS`], or below one that ends in a dot.
+fn is_cosmetic_setting(key: &str) -> bool {
+    COSMETIC_SETTINGS
         .iter()
         .any(|look| key == *look || look.ends_with('.') && key.starts_with(look))
 }
 
 impl Prover<'_, '_> {
-    pub(super) fn git(&mut self, args: &[Word]) -> Proven {
+    pub(super) fn git(&mut self, args: &[ShellWord]) -> ProofResult {
         let mut at = 0;
-        let mut dirs = self.look.directories().to_vec();
+        let mut dirs = self.classifier.directories().to_vec();
         loop {
             let Some(word) = args.get(at) else {
                 return Ok(());
@@ -250,7 +250,7 @@ impl Prover<'_, '_> {
                         .map(|word| word.text.to_lowercase())
                         .unwrap_or_default();
                     let key = setting.split('=').next().unwrap_or_default();
-                    let known = is_look(key) || setting == "core.pager=cat";
+                    let known = is_cosmetic_setting(key) || setting == "core.pager=cat";
                     if !known || setting.contains("=!") {
                         return refuse("sets an option of git that may run a program");
                     }
@@ -275,7 +275,7 @@ impl Prover<'_, '_> {
         }
     }
 
-    fn git_verb(&mut self, verb: &str, args: &[Word]) -> Proven {
+    fn git_verb(&mut self, verb: &str, args: &[ShellWord]) -> ProofResult {
         let find = |list: &[(&str, OptionModel)]| {
             list.iter()
                 .find(|(name, _)| *name == verb)
@@ -287,14 +287,14 @@ impl Prover<'_, '_> {
             {
                 return refuse("git blame reads another file");
             }
-            let found = take_apart(args, &READ_OPTIONS).or_else(refuse)?;
+            let found = parse_arguments(args, &READ_OPTIONS).or_else(refuse)?;
             if verb == "diff" {
                 self.compares_files(&found.operands)?;
             }
             return self.git_words(&found);
         }
         if let Some(options) = find(WRITES) {
-            let found = take_apart(args, &options).or_else(refuse)?;
+            let found = parse_arguments(args, &options).or_else(refuse)?;
             if opens_editor(verb, &found) {
                 return refuse("git opens an editor, in which anything can be typed");
             }
@@ -308,7 +308,7 @@ impl Prover<'_, '_> {
             if takes_untracked {
                 self.takes_no_secrets(with_ignored)?;
             }
-            // What is committed is no path.
+            // The commit message is not a path.
             let message = matches!(verb, "commit" | "tag" | "merge" | "notes" | "stash");
             return if message {
                 Ok(())
@@ -317,7 +317,7 @@ impl Prover<'_, '_> {
             };
         }
         if let Some(options) = find(FETCHES) {
-            let found = take_apart(args, &options).or_else(refuse)?;
+            let found = parse_arguments(args, &options).or_else(refuse)?;
             for word in &found.operands {
                 Self::git_address(word)?;
             }
@@ -331,10 +331,14 @@ impl Prover<'_, '_> {
         self.git_other(verb, args)
     }
 
-    /// Everything in the repository that git does not ignore is taken: what is in the index can be shown and
+    /// Everything in the repository that git does not ignore is added: what is in the index can be shown and
     /// pushed.
-    fn takes_no_secrets(&self, with_ignored: bool) -> Proven {
-        let Some(dir) = self.look.only_directory().filter(|_| self.look.disk) else {
+    fn takes_no_secrets(&self, with_ignored: bool) -> ProofResult {
+        let Some(dir) = self
+            .classifier
+            .only_directory()
+            .filter(|_| self.classifier.disk)
+        else {
             return Ok(());
         };
         let root = dir.ancestors().find(|dir| dir.join(".git").exists());
@@ -345,37 +349,37 @@ impl Prover<'_, '_> {
         }
     }
 
-    /// Whether only files are taken that are named one by one.
+    /// Whether only files are added that are named one by one.
     fn names_files(&self, found: &ParsedArguments<'_>) -> bool {
-        let is_file = |word: &&Word| {
-            let paths = self.look.resolve(&word.text);
+        let is_file = |word: &&ShellWord| {
+            let paths = self.classifier.resolve(&word.text);
             !word.glob && !word.dynamic && paths.iter().all(|path| path.is_file())
         };
-        self.look.disk
+        self.classifier.disk
             && !found.operands.is_empty()
             && !found.has(&["-A", "--all", "-u", "--update"])
             && found.operands.iter().all(is_file)
     }
 
-    /// Two paths of which one lies outside a repository are compared as they are, with all files below them.
-    fn compares_files(&self, operands: &[&Word]) -> Proven {
+    /// If one of two paths is outside the repository, they are compared with all files below them.
+    fn compares_files(&self, operands: &[&ShellWord]) -> ProofResult {
         let [first, second] = operands else {
             return Ok(());
         };
-        let exists = |word: &Word| {
-            self.look
+        let exists = |word: &ShellWord| {
+            self.classifier
                 .resolve(&word.text)
                 .iter()
                 .any(|path| path.exists())
         };
-        if self.look.disk && exists(first) && exists(second) {
+        if self.classifier.disk && exists(first) && exists(second) {
             self.may_read_or_list(first)?;
             self.may_read_or_list(second)?;
         }
         Ok(())
     }
 
-    fn git_other(&mut self, verb: &str, args: &[Word]) -> Proven {
+    fn git_other(&mut self, verb: &str, args: &[ShellWord]) -> ProofResult {
         let texts: Vec<&str> = args.iter().map(|word| word.text.as_str()).collect();
         let certain = args.iter().all(|word| !word.dynamic && !word.glob);
         let word = |text: &str| !text.starts_with('-');
@@ -393,7 +397,7 @@ impl Prover<'_, '_> {
                 Ok(())
             }
             ("remote", ["rename" | "add" | "set-url", name, rest]) if certain && word(name) => {
-                Self::git_address(&Word::plain(*rest))
+                Self::git_address(&ShellWord::plain(*rest))
             }
             ("remote", [] | ["-v" | "--verbose"])
             | ("reflog" | "worktree", [] | ["list" | "show"])
@@ -408,7 +412,7 @@ impl Prover<'_, '_> {
                 ],
             ) if certain && rest.iter().all(|text| word(text)) => Ok(()),
             ("init", _) => {
-                let found = take_apart(
+                let found = parse_arguments(
                     args,
                     &OptionModel::new("q", "b", "--quiet --initial-branch: --bare"),
                 )
@@ -419,7 +423,7 @@ impl Prover<'_, '_> {
                     .try_for_each(|word| self.may_write(word))
             }
             ("apply", _) => {
-                let found = take_apart(
+                let found = parse_arguments(
                     args,
                     &OptionModel::new(
                         "Rv3",
@@ -437,7 +441,7 @@ impl Prover<'_, '_> {
                     .try_for_each(|word| self.may_read(word))
             }
             ("format-patch", _) => {
-                let found = take_apart(
+                let found = parse_arguments(
                     args,
                     &OptionModel::new(
                         "nkN0123456789",
@@ -449,7 +453,7 @@ impl Prover<'_, '_> {
                 for dir in found.values(&["-o", "--output-directory"]) {
                     self.may_write(dir)?;
                 }
-                self.may_write(&Word::plain("."))
+                self.may_write(&ShellWord::plain("."))
             }
             ("config", texts) if certain => self.git_config(args, texts),
             _ => refuse(format!(
@@ -458,8 +462,8 @@ impl Prover<'_, '_> {
         }
     }
 
-    fn git_config(&mut self, args: &[Word], texts: &[&str]) -> Proven {
-        let found = take_apart(
+    fn git_config(&mut self, args: &[ShellWord], texts: &[&str]) -> ProofResult {
+        let found = parse_arguments(
             args,
             &OptionModel::new("lz", "", "--get --get-all --get-regexp --list --show-origin --show-scope --local --global --system --name-only --default: --type: --bool --int --null"),
         )
@@ -475,15 +479,15 @@ impl Prover<'_, '_> {
         match operands.as_slice() {
             _ if reads => Ok(()),
             [_key] => Ok(()),
-            [key, _] | ["set", key, _] if own && is_look(&key.to_lowercase()) => {
-                self.may_write(&Word::plain("."))
+            [key, _] | ["set", key, _] if own && is_cosmetic_setting(&key.to_lowercase()) => {
+                self.may_write(&ShellWord::plain("."))
             }
             _ => refuse("git config changes settings"),
         }
     }
 
-    /// Revisions and paths: none of them may name what is private.
-    fn git_words(&mut self, found: &ParsedArguments<'_>) -> Proven {
+    /// Revisions and paths: none of them may be private.
+    fn git_words(&mut self, found: &ParsedArguments<'_>) -> ProofResult {
         for target in found.values(&["--output"]) {
             self.may_write(target)?;
         }
@@ -501,8 +505,8 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    /// A remote by its name or a usual address. Others make git run a helper.
-    fn git_address(word: &Word) -> Proven {
+    /// A remote by its name or a common URL. Others make git run a helper.
+    fn git_address(word: &ShellWord) -> ProofResult {
         let text = word.text.as_str();
         if word.dynamic
             || word.glob

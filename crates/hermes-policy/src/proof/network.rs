@@ -1,11 +1,11 @@
-//! Programs that fetch.
+//! Programs that download.
 
-use super::table::{OptionModel, take_apart};
-use super::{Proven, Prover, refuse};
-use crate::shell::Word;
+use super::table::{OptionModel, parse_arguments};
+use super::{ProofResult, Prover, refuse};
+use crate::shell::ShellWord;
 
-/// An address of the web, or a host name; nothing that reads files of this machine.
-fn is_web_address(word: &Word) -> bool {
+/// A web URL or a host name; nothing that reads local files.
+fn is_web_address(word: &ShellWord) -> bool {
     let text = word.text.as_str();
     let lower = text.to_lowercase();
     let web = lower.starts_with("https://") || lower.starts_with("http://");
@@ -25,18 +25,18 @@ fn is_host(text: &str) -> bool {
         && port.chars().all(|c| c.is_ascii_digit())
 }
 
-/// The file that an address is saved as.
-fn saved_as(address: &Word) -> Word {
+/// The file that a URL is saved as.
+fn saved_as(address: &ShellWord) -> ShellWord {
     let path = address.text.split(['?', '#']).next().unwrap_or_default();
     let name = path.rsplit('/').next().filter(|name| !name.is_empty());
-    Word {
+    ShellWord {
         text: name.unwrap_or("index.html").to_owned(),
         ..address.clone()
     }
 }
 
 impl Prover<'_, '_> {
-    pub(super) fn curl(&mut self, args: &[Word]) -> Proven {
+    pub(super) fn curl(&mut self, args: &[ShellWord]) -> ProofResult {
         let options = OptionModel::new(
             "sSfLIvikgGNqj#0O46",
             "HAemorXwC",
@@ -44,7 +44,7 @@ impl Prover<'_, '_> {
              --retry: --retry-delay: --header: --user-agent: --referer: --output: --write-out: --request: --range: --url: --http1.1 --http2 --ipv4 \
              --ipv6 --no-progress-meter --progress-bar --fail-with-body --max-redirs: --tlsv1.2 --remote-name --no-buffer",
         );
-        let found = take_apart(args, &options).or_else(refuse)?;
+        let found = parse_arguments(args, &options).or_else(refuse)?;
         let texts = [
             "-H",
             "--header",
@@ -92,14 +92,14 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn wget(&mut self, args: &[Word]) -> Proven {
+    pub(super) fn wget(&mut self, args: &[ShellWord]) -> ProofResult {
         let options = OptionModel::new(
             "qcSvNn46",
             "OPUTt",
             "--quiet --spider --output-document: --directory-prefix: --user-agent: --timeout: --tries: --no-verbose --continue \
              --server-response --no-check-certificate --show-progress --progress:",
         );
-        let found = take_apart(args, &options).or_else(refuse)?;
+        let found = parse_arguments(args, &options).or_else(refuse)?;
         let mut prints = found.has(&["--spider"]);
         for target in found.values(&["-O", "--output-document"]) {
             prints = true;
@@ -113,13 +113,13 @@ impl Prover<'_, '_> {
             }
             for address in &found.operands {
                 let target = saved_as(address);
-                // It decodes what is escaped in the address.
+                // It decodes escapes in the URL.
                 if target.text.contains('%') {
                     return refuse("the name of the file is only known when it runs");
                 }
                 self.may_write(&target)?;
                 for dir in found.values(&["-P", "--directory-prefix"]) {
-                    self.may_write(&Word::plain(format!("{}/{}", dir.text, target.text)))?;
+                    self.may_write(&ShellWord::plain(format!("{}/{}", dir.text, target.text)))?;
                 }
             }
         }

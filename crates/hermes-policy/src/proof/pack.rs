@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use hermes_core::private::holds_run_later;
 
 use super::paths::is_many;
-use super::table::{OptionModel, take_apart};
-use super::{Proven, Prover, refuse};
-use crate::shell::Word;
+use super::table::{OptionModel, parse_arguments};
+use super::{ProofResult, Prover, refuse};
+use crate::shell::ShellWord;
 
-/// Names in archives may be those of files that run later, and links.
+/// Archives may contain links and files that are executed later.
 const UNPACKS: &str = "which files it makes is only known from the archive";
 
 fn parent(path: &str) -> &str {
@@ -19,7 +19,7 @@ fn parent(path: &str) -> &str {
 }
 
 impl Prover<'_, '_> {
-    pub(super) fn copy(&mut self, name: &str, args: &[Word]) -> Proven {
+    pub(super) fn copy(&mut self, name: &str, args: &[ShellWord]) -> ProofResult {
         let options = match name {
             "cp" => OptionModel::new(
                 "aRrpdfinuvTLPxlb",
@@ -37,7 +37,7 @@ impl Prover<'_, '_> {
                 "--symbolic --force --relative --verbose --no-dereference --target-directory:",
             ),
         };
-        let found = take_apart(args, &options).or_else(refuse)?;
+        let found = parse_arguments(args, &options).or_else(refuse)?;
         let mut sources = found.operands.as_slice();
         for dir in found.values(&["-t", "--target-directory"]) {
             self.may_write(dir)?;
@@ -48,7 +48,7 @@ impl Prover<'_, '_> {
                     self.may_write(target)?;
                     sources = others;
                 }
-                _ => self.may_write(&Word::plain("."))?,
+                _ => self.may_write(&ShellWord::plain("."))?,
             }
         }
         let links = name == "ln" || found.has(&["-l"]) || found.has(&["--link"]);
@@ -60,7 +60,7 @@ impl Prover<'_, '_> {
             Some(place) if found.operands.len() > 1 || found.has(&["-t", "--target-directory"]) => {
                 place.clone()
             }
-            _ => Word::plain("."),
+            _ => ShellWord::plain("."),
         };
         for source in sources {
             self.may_put(source, &into)?;
@@ -75,9 +75,9 @@ impl Prover<'_, '_> {
                 self.may_write(source)?;
             }
             if links && let Some(place) = place.filter(|_| !source.text.starts_with('/')) {
-                // What it points to counts from where it lies.
+                // Its target is relative to its own location.
                 for dir in [place.text.as_str(), parent(&place.text)] {
-                    self.may_write(&Word::plain(format!("{dir}/{}", source.text)))?;
+                    self.may_write(&ShellWord::plain(format!("{dir}/{}", source.text)))?;
                 }
             }
             self.repositories_moved |= self.holds_repository(source);
@@ -85,9 +85,9 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    /// Whether a file or directory may get into `target`, or into its place: what is in a directory that runs
-    /// later, or has such a name itself, is written there too.
-    fn may_put(&mut self, source: &Word, target: &Word) -> Proven {
+    /// Whether a file or directory may be put into `target` or in its place: what is in a directory that is
+    /// executed later, or has such a name itself, is written there too.
+    fn may_put(&mut self, source: &ShellWord, target: &ShellWord) -> ProofResult {
         if holds_run_later(&target.text) {
             return refuse(format!(
                 "it puts something in place of {} or into it, where programs of the person look for what they run",
@@ -96,14 +96,14 @@ impl Prover<'_, '_> {
         }
         let is_dir = |path: &PathBuf| path.is_dir();
         let is_directory = target.text.ends_with(['/', '.'])
-            || (self.look.disk && self.look.resolve(&target.text).iter().any(is_dir));
+            || (self.classifier.disk && self.classifier.resolve(&target.text).iter().any(is_dir));
         let name = source.text.trim_end_matches('/').rsplit('/').next();
         match name.filter(|_| is_directory) {
             Some("" | "." | "..") | None => Ok(()),
             // A pattern matches no name that begins with a dot unless it does so itself.
             Some(name) if source.glob && !name.starts_with('.') => Ok(()),
             Some(name) => {
-                let put = Word {
+                let put = ShellWord {
                     text: format!("{}/{name}", target.text.trim_end_matches('/')),
                     ..source.clone()
                 };
@@ -117,14 +117,14 @@ impl Prover<'_, '_> {
         }
     }
 
-    pub(super) fn chmod(&mut self, args: &[Word]) -> Proven {
+    pub(super) fn chmod(&mut self, args: &[ShellWord]) -> ProofResult {
         // A mode may begin with a dash.
-        let words: Vec<Word> = args
+        let words: Vec<ShellWord> = args
             .iter()
             .filter(|word| !matches!(word.text.as_str(), "-x" | "-w" | "-r" | "-rw" | "-rwx"))
             .cloned()
             .collect();
-        let found = take_apart(
+        let found = parse_arguments(
             &words,
             &OptionModel::new("Rvcf", "", "--recursive --verbose --changes"),
         )
@@ -134,8 +134,8 @@ impl Prover<'_, '_> {
         targets.iter().try_for_each(|word| self.may_write(word))
     }
 
-    pub(super) fn mktemp(&mut self, args: &[Word]) -> Proven {
-        let found = take_apart(
+    pub(super) fn mktemp(&mut self, args: &[ShellWord]) -> ProofResult {
+        let found = parse_arguments(
             args,
             &OptionModel::new("dqut", "p", "--directory --tmpdir --suffix: --quiet"),
         )
@@ -152,11 +152,11 @@ impl Prover<'_, '_> {
             .try_for_each(|word| self.may_write(word))
     }
 
-    pub(super) fn dd(&mut self, args: &[Word]) -> Proven {
+    pub(super) fn dd(&mut self, args: &[ShellWord]) -> ProofResult {
         for word in args {
             let (key, value) = word.text.split_once('=').unwrap_or((&word.text, ""));
             match key {
-                "of" => self.may_write(&Word {
+                "of" => self.may_write(&ShellWord {
                     text: value.to_owned(),
                     ..word.clone()
                 })?,
@@ -168,8 +168,8 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn split(&mut self, args: &[Word]) -> Proven {
-        let found = take_apart(
+    pub(super) fn split(&mut self, args: &[ShellWord]) -> ProofResult {
+        let found = parse_arguments(
             args,
             &OptionModel::new(
                 "dxe",
@@ -189,7 +189,7 @@ impl Prover<'_, '_> {
             .get(1)
             .copied()
             .cloned()
-            .unwrap_or_else(|| Word::plain("x"));
+            .unwrap_or_else(|| ShellWord::plain("x"));
         if prefix
             .text
             .rsplit('/')
@@ -201,8 +201,8 @@ impl Prover<'_, '_> {
         self.may_write(&prefix)
     }
 
-    pub(super) fn patch(&mut self, args: &[Word]) -> Proven {
-        let found = take_apart(
+    pub(super) fn patch(&mut self, args: &[ShellWord]) -> ProofResult {
+        let found = parse_arguments(
             args,
             &OptionModel::new(
                 "RNEfstu0123456789",
@@ -220,8 +220,8 @@ impl Prover<'_, '_> {
         refuse("which files it changes is only known from the patch")
     }
 
-    pub(super) fn compress(&mut self, name: &str, args: &[Word]) -> Proven {
-        let found = take_apart(
+    pub(super) fn compress(&mut self, name: &str, args: &[ShellWord]) -> ProofResult {
+        let found = parse_arguments(
             args,
             &OptionModel::new(
                 "dkcfvqnltz0123456789",
@@ -231,7 +231,7 @@ impl Prover<'_, '_> {
         )
         .or_else(refuse)?;
         let prints = if name == "lz4" {
-            // `-l` is an old format there, and a second file is where it writes.
+            // `-l` is an old format there, and a second file is the output.
             found.has(&["-c", "--stdout"])
                 && found.operands.len() < 2
                 && !found.operands.iter().any(|word| is_many(word))
@@ -247,9 +247,9 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn zip(&mut self, args: &[Word]) -> Proven {
+    pub(super) fn zip(&mut self, args: &[ShellWord]) -> ProofResult {
         let found =
-            take_apart(args, &OptionModel::new("rqjyu0123456789", "", "")).or_else(refuse)?;
+            parse_arguments(args, &OptionModel::new("rqjyu0123456789", "", "")).or_else(refuse)?;
         let Some((archive, files)) = found.operands.split_first() else {
             return refuse("zip without an archive");
         };
@@ -259,8 +259,9 @@ impl Prover<'_, '_> {
             .try_for_each(|word| self.may_read_tree(word, true))
     }
 
-    pub(super) fn unzip(&mut self, args: &[Word]) -> Proven {
-        let found = take_apart(args, &OptionModel::new("lqotvnZp", "d", "")).or_else(refuse)?;
+    pub(super) fn unzip(&mut self, args: &[ShellWord]) -> ProofResult {
+        let found =
+            parse_arguments(args, &OptionModel::new("lqotvnZp", "d", "")).or_else(refuse)?;
         let Some((archive, _)) = found.operands.split_first() else {
             return refuse("unzip without an archive");
         };
@@ -271,8 +272,8 @@ impl Prover<'_, '_> {
         refuse(UNPACKS)
     }
 
-    pub(super) fn rsync(&mut self, args: &[Word]) -> Proven {
-        let found = take_apart(args, &OptionModel::new("avrlptgoDhnuxP", "", "--progress --dry-run --archive --verbose --exclude: --include: --stats --human-readable")).or_else(refuse)?;
+    pub(super) fn rsync(&mut self, args: &[ShellWord]) -> ProofResult {
+        let found = parse_arguments(args, &OptionModel::new("avrlptgoDhnuxP", "", "--progress --dry-run --archive --verbose --exclude: --include: --stats --human-readable")).or_else(refuse)?;
         if found.operands.iter().any(|word| word.text.contains(':')) {
             return refuse("rsync talks to another machine");
         }
@@ -288,7 +289,7 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn tar(&mut self, args: &[Word]) -> Proven {
+    pub(super) fn tar(&mut self, args: &[ShellWord]) -> ProofResult {
         // `tar xzf a.tar` is the same as `tar -xzf a.tar`, where the values follow in order.
         let mut words = args.to_vec();
         if let Some(first) = words.first_mut()
@@ -313,8 +314,8 @@ impl Prover<'_, '_> {
             "fC",
             "--list --create --extract --get --gzip --bzip2 --xz --zstd --verbose --file: --directory: --strip-components: --exclude: --no-same-owner --keep-old-files",
         );
-        let found = take_apart(&words, &options).or_else(refuse)?;
-        let archives: Vec<&Word> = found.values(&["-f", "--file"]).collect();
+        let found = parse_arguments(&words, &options).or_else(refuse)?;
+        let archives: Vec<&ShellWord> = found.values(&["-f", "--file"]).collect();
         if archives.iter().any(|word| word.text.contains(':')) {
             return refuse("tar talks to another machine");
         }
@@ -324,7 +325,7 @@ impl Prover<'_, '_> {
         if u8::from(creates) + u8::from(lists) + u8::from(extracts) != 1 {
             return refuse("tar with options that are not modelled");
         }
-        let dirs: Vec<&Word> = found.values(&["-C", "--directory"]).collect();
+        let dirs: Vec<&ShellWord> = found.values(&["-C", "--directory"]).collect();
         for archive in archives.iter().filter(|word| word.text != "-") {
             if creates {
                 self.may_write(archive)?;

@@ -1,15 +1,15 @@
-//! What may be read and written.
+//! Checks reads and writes of paths.
 
 use std::path::{Path, PathBuf};
 
 use super::words::may_match;
-use super::{Proven, Prover, private, refuse};
-use crate::shell::Word;
+use super::{ProofResult, Prover, private, refuse};
+use crate::shell::ShellWord;
 
-/// Stands in a word for any path below what comes before it.
+/// Placeholder in a word for any path below what precedes it.
 pub(super) const BELOW: char = '\u{E005}';
 
-/// Names that stand for all files that hold secrets by their name.
+/// Sample names of all files that are secret by their name.
 const SAMPLE_NAMES: [&str; 26] = [
     ".env",
     ".env.local",
@@ -38,7 +38,7 @@ const SAMPLE_NAMES: [&str; 26] = [
     "wallet.dat",
     "terraform.tfstate",
 ];
-/// Directories of this machine that hold secrets.
+/// Directories of this machine that contain secrets.
 const SYSTEM_PRIVATE: [&str; 9] = [
     "/etc/shadow",
     "/etc/gshadow",
@@ -52,14 +52,14 @@ const SYSTEM_PRIVATE: [&str; 9] = [
 ];
 /// Directories of this machine that everybody may read.
 const SYSTEM_PUBLIC: [&str; 4] = ["/usr", "/lib", "/opt", "/nix/store"];
-/// Entries of a directory tree that are looked at before the answer is "perhaps".
-const ENTRIES: usize = 5_000;
-/// The same where only names are looked at.
-const NAMES: usize = 50_000;
+/// Maximum number of entries scanned in a directory tree; beyond it the answer is "maybe".
+const MAX_ENTRIES: usize = 5_000;
+/// The same if only names matter.
+const MAX_NAMES: usize = 50_000;
 
 impl Prover<'_, '_> {
     /// The contents of `word` are read.
-    pub(super) fn may_read(&self, word: &Word) -> Proven {
+    pub(super) fn may_read(&self, word: &ShellWord) -> ProofResult {
         if word.text == "-" || word.text.is_empty() && !word.dynamic {
             return Ok(());
         }
@@ -67,7 +67,7 @@ impl Prover<'_, '_> {
             if self.narrowed {
                 return Ok(());
             }
-            return self.may_read_tree(&Word::plain(start_of(start)), true);
+            return self.may_read_tree(&ShellWord::plain(start_of(start)), true);
         }
         if word.dynamic || !word.known() {
             return refuse("it reads a file that is only known when it runs");
@@ -76,17 +76,17 @@ impl Prover<'_, '_> {
     }
 
     /// A file that is read, or a directory whose files are.
-    pub(super) fn may_read_or_list(&self, word: &Word) -> Proven {
-        let is_dir = |path: &PathBuf| self.look.disk && path.is_dir();
-        if word.text.contains(BELOW) || self.look.resolve(&word.text).iter().any(is_dir) {
+    pub(super) fn may_read_or_list(&self, word: &ShellWord) -> ProofResult {
+        let is_dir = |path: &PathBuf| self.classifier.disk && path.is_dir();
+        if word.text.contains(BELOW) || self.classifier.resolve(&word.text).iter().any(is_dir) {
             self.may_read_tree(word, true)
         } else {
             self.may_read(word)
         }
     }
 
-    /// A text that may name a file to be read: also what stands behind `=`, `:`, `@` or an option.
-    pub(super) fn not_private(&self, word: &Word) -> Proven {
+    /// A text that may name a file to read: also after `=`, `:`, `@` or an option.
+    pub(super) fn not_private(&self, word: &ShellWord) -> ProofResult {
         let text = word.text.as_str();
         let mut candidates = vec![text];
         for mark in ['=', ':', '@', ','] {
@@ -97,17 +97,18 @@ impl Prover<'_, '_> {
             if candidate.is_empty() {
                 continue;
             }
-            let path = Word {
+            let path = ShellWord {
                 text: candidate.to_owned(),
                 ..word.clone()
             };
-            if self.look.is_secret(&path)
-                || leads_anywhere(candidate)
+            if self.classifier.is_secret(&path)
+                || is_kernel_path(candidate)
                 || self.is_private_path(candidate, word.glob || candidate.contains(['*', '?', '[']))
             {
                 return private(format!("it may read {candidate}, which holds secrets"));
             }
-            if self.look.is_lost() && !candidate.starts_with('/') && candidate == text {
+            if self.classifier.is_cwd_unknown() && !candidate.starts_with('/') && candidate == text
+            {
                 return refuse("it reads a file, and where it starts is not known");
             }
         }
@@ -118,29 +119,34 @@ impl Prover<'_, '_> {
         let samples = self.samples();
         let leads_to_secret = |path: &Path| {
             path.canonicalize().is_ok_and(|real| {
-                real != *path && self.look.is_secret(&Word::plain(real.to_string_lossy()))
+                real != *path
+                    && self
+                        .classifier
+                        .is_secret(&ShellWord::plain(real.to_string_lossy()))
             })
         };
-        let by_text = self.look.resolve(text).iter().any(|path| {
+        let by_text = self.classifier.resolve(text).iter().any(|path| {
             if glob {
                 return Self::pattern_is_private(path, &samples)
-                    || (self.look.disk
+                    || (self.classifier.disk
                         && matches(path).is_none_or(|found| {
                             found.iter().any(|path| {
                                 leads_to_secret(path)
-                                    || self.look.is_secret(&Word::plain(path.to_string_lossy()))
+                                    || self
+                                        .classifier
+                                        .is_secret(&ShellWord::plain(path.to_string_lossy()))
                             })
                         }));
             }
-            // What a link leads to counts like its name.
-            self.look.disk && leads_to_secret(path)
+            // The target of a link counts like its name.
+            self.classifier.disk && leads_to_secret(path)
         });
-        // Behind a link, `..` is not where its text says.
+        // After a link, `..` is not where the text says.
         by_text
-            || (self.look.disk
+            || (self.classifier.disk
                 && text.contains("..")
                 && self
-                    .look
+                    .classifier
                     .directories()
                     .iter()
                     .any(|dir| leads_to_secret(&dir.join(text))))
@@ -163,45 +169,48 @@ impl Prover<'_, '_> {
             })
     }
 
-    /// Paths that hold secrets, as examples for patterns and directories.
+    /// Sample paths of secrets, for patterns and directories.
     fn samples(&self) -> Vec<PathBuf> {
-        let mut samples = self.look.credential_places();
+        let mut samples = self.classifier.credential_places();
         samples.extend(SYSTEM_PRIVATE.iter().map(PathBuf::from));
         samples
     }
 
-    /// Everything below `word` is read. `hidden`: also what begins with a dot.
-    pub(super) fn may_read_tree(&self, word: &Word, hidden: bool) -> Proven {
-        // The name of a directory says nothing about what lies in it.
+    /// Everything below `word` is read. `hidden`: including hidden entries.
+    pub(super) fn may_read_tree(&self, word: &ShellWord, hidden: bool) -> ProofResult {
+        // The name of a directory says nothing about its content.
         if let Some((start, _)) = word.text.split_once(BELOW) {
-            return self.may_read_tree(&Word::plain(start_of(start)), hidden);
+            return self.may_read_tree(&ShellWord::plain(start_of(start)), hidden);
         }
         if word.dynamic || !word.known() {
             return refuse("it reads files that are only known when it runs");
         }
         self.not_private(word)?;
         let samples = self.samples();
-        for path in self.look.resolve(&word.text) {
+        for path in self.classifier.resolve(&word.text) {
             if samples.iter().any(|sample| sample.starts_with(&path)) {
                 return private(format!("it may read secrets below {}", word.text));
             }
             let system = SYSTEM_PUBLIC.iter().any(|dir| path.starts_with(dir));
-            if !system && !self.look.is_inside(&path) {
+            if !system && !self.classifier.is_inside(&path) {
                 return private(format!(
                     "it reads everything below {}, outside the workspace",
                     word.text
                 ));
             }
-            if !self.look.disk {
+            if !self.classifier.disk {
                 continue;
             }
-            let is_secret = |path: &Path| self.look.is_secret(&Word::plain(path.to_string_lossy()));
+            let is_secret = |path: &Path| {
+                self.classifier
+                    .is_secret(&ShellWord::plain(path.to_string_lossy()))
+            };
             match secrets_below(&path, hidden, &is_secret) {
-                Below::None => {}
-                Below::Found(name) => {
+                SecretSearch::None => {}
+                SecretSearch::Found(name) => {
                     return private(format!("it may read {name}, which holds secrets"));
                 }
-                Below::TooMany => {
+                SecretSearch::TooMany => {
                     return refuse(format!(
                         "{} has too many files to know whether secrets are among them",
                         word.text
@@ -212,39 +221,44 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    /// Whether what is called so below `starts` is taken for one word each by a program that splits at blanks and
-    /// takes quotes away. A directory that ends with a blank makes a path out of what lies in it.
-    pub(super) fn names_are_single_words(&self, starts: &[Word]) -> Proven {
+    /// Whether a program that splits at blanks and removes quotes takes each name below `starts` for one word.
+    /// A directory that ends with a blank makes a path out of its content.
+    pub(super) fn names_are_single_words(&self, starts: &[ShellWord]) -> ProofResult {
         if self.writes {
             return refuse("names that it makes itself may be taken for several");
         }
-        for path in starts.iter().flat_map(|word| self.look.resolve(&word.text)) {
-            if self.look.disk && !has_plain_names(&path) {
+        for path in starts
+            .iter()
+            .flat_map(|word| self.classifier.resolve(&word.text))
+        {
+            if self.classifier.disk && !has_plain_names(&path) {
                 return refuse("a file name with a blank or a quote in it is taken for several");
             }
         }
         Ok(())
     }
 
-    /// A name pattern of `find`: whether it leaves out everything that is secret by its name.
+    /// A name pattern of `find`: whether it excludes everything that is secret by name.
     pub(super) fn leaves_out_secrets(pattern: &str) -> bool {
         let key = |name: &&str| may_match(pattern, name, true);
         pattern.contains(|c: char| c.is_ascii_alphanumeric()) && !SAMPLE_NAMES.iter().any(key)
     }
 
     /// `word` is created or changed.
-    pub(super) fn may_write(&mut self, word: &Word) -> Proven {
+    pub(super) fn may_write(&mut self, word: &ShellWord) -> ProofResult {
         if word.dynamic || !word.known() || word.text.contains(BELOW) || word.text.is_empty() {
             return refuse("it writes to a file that is only known when it runs");
         }
-        // What is put into the person's own directory may be a file that runs by itself later.
-        let home = self.look.user_home();
-        let paths = self.look.resolve(&word.text);
+        // A file in the user's home may be executed automatically later.
+        let home = self.classifier.user_home();
+        let paths = self.classifier.resolve(&word.text);
         if paths.iter().any(|path| home.starts_with(path)) {
             return refuse(format!("it fills {}, where start-up files lie", word.text));
         }
-        match self.look.writes_inside(word) {
-            Some(true) if self.look.disk && !paths.iter().all(|path| self.stays_inside(path)) => {
+        match self.classifier.writes_inside(word) {
+            Some(true)
+                if self.classifier.disk && !paths.iter().all(|path| self.stays_inside(path)) =>
+            {
                 refuse(format!(
                     "{} leads through a link to another place",
                     word.text
@@ -261,38 +275,37 @@ impl Prover<'_, '_> {
 }
 
 impl Prover<'_, '_> {
-    /// Whether a path is, behind all links on its way, still what its text says: inside and nothing that
-    /// runs later.
+    /// Whether a path, with all links resolved, is still what its text says: inside, and not executed later.
     fn stays_inside(&self, path: &Path) -> bool {
         let Some(there) = path.ancestors().find(|dir| dir.symlink_metadata().is_ok()) else {
             return true;
         };
         let rest = path.strip_prefix(there).unwrap_or(Path::new(""));
         let Ok(real) = there.canonicalize() else {
-            // A link that leads nowhere yet.
+            // A dangling link.
             return false;
         };
         if real == there {
             return true;
         }
         let real = real.join(rest);
-        // The workspace itself may lie behind a link.
-        let as_seen = self.look.as_seen_from_roots(&real);
+        // The workspace itself may be behind a link.
+        let as_seen = self.classifier.relative_to_roots(&real);
         let inside = |path: &Path| {
-            self.look
-                .writes_inside(&Word::plain(path.to_string_lossy()))
+            self.classifier
+                .writes_inside(&ShellWord::plain(path.to_string_lossy()))
                 .is_some()
         };
         as_seen.iter().any(|path| inside(path))
     }
 }
 
-/// Whether a word stands for any number of names that `find` puts there.
-pub(super) fn is_many(word: &Word) -> bool {
+/// Whether a word stands for any number of names from `find`.
+pub(super) fn is_many(word: &ShellWord) -> bool {
     word.text.contains(BELOW)
 }
 
-/// The part of a path before what `find` puts there.
+/// The part of a path before the placeholder.
 fn start_of(text: &str) -> &str {
     match text.trim_end_matches('/') {
         "" if text.starts_with('/') => "/",
@@ -300,16 +313,16 @@ fn start_of(text: &str) -> &str {
     }
 }
 
-/// Paths of the kernel that lead to other places: the text does not say where.
-fn leads_anywhere(text: &str) -> bool {
+/// Kernel paths that lead elsewhere: the text does not say where.
+fn is_kernel_path(text: &str) -> bool {
     let below_proc = text.starts_with("/proc/") || text.contains("../proc/");
     let telling = ["cwd", "root", "fd", "task", "map_files", "environ", "mem"];
     (below_proc && text.split('/').any(|part| telling.contains(&part)))
         || (text.starts_with("/dev/fd") && text.contains(".."))
 }
 
-/// What a pattern matches here, within a bound; `None` where there is too much to look at. It may be more
-/// than a shell would match.
+/// What a pattern matches here, within a bound; `None` if there is too much. It may be more than a shell would
+/// match.
 fn matches(pattern: &Path) -> Option<Vec<PathBuf>> {
     let mut found = vec![PathBuf::from("/")];
     let mut seen = 0;
@@ -323,7 +336,7 @@ fn matches(pattern: &Path) -> Option<Vec<PathBuf>> {
             }
             for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
                 seen += 1;
-                if seen > ENTRIES {
+                if seen > MAX_ENTRIES {
                     return None;
                 }
                 if may_match(&part, &entry.file_name().to_string_lossy(), false) {
@@ -336,7 +349,7 @@ fn matches(pattern: &Path) -> Option<Vec<PathBuf>> {
     Some(found)
 }
 
-/// Whether no name below `path` has a blank or a quote in it. Where there are too many to tell, one may.
+/// Whether no name below `path` contains a blank or quote; false if there are too many names.
 fn has_plain_names(path: &Path) -> bool {
     let is_plain = |name: &str| {
         !name.contains(|letter: char| {
@@ -349,10 +362,10 @@ fn has_plain_names(path: &Path) -> bool {
         for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
             seen += 1;
             let name = entry.file_name();
-            if seen > NAMES || !is_plain(&name.to_string_lossy()) {
+            if seen > MAX_NAMES || !is_plain(&name.to_string_lossy()) {
                 return false;
             }
-            // What lies in there is named by git.
+            // Git chooses the names in there.
             if name != ".git" && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 waiting.push(entry.path());
             }
@@ -361,15 +374,15 @@ fn has_plain_names(path: &Path) -> bool {
     true
 }
 
-enum Below {
+enum SecretSearch {
     None,
     Found(String),
     TooMany,
 }
 
-/// Looks for names that hold secrets below `path`, within a bound. What cannot be read here cannot
-/// be read by the command either; a directory of another machine is not here.
-fn secrets_below(path: &Path, hidden: bool, is_secret: &dyn Fn(&Path) -> bool) -> Below {
+/// Searches for secret names below `path`, within a bound. What cannot be read here cannot be read by the
+/// command either; a directory of another machine is not here.
+fn secrets_below(path: &Path, hidden: bool, is_secret: &dyn Fn(&Path) -> bool) -> SecretSearch {
     let mut waiting = vec![path.to_path_buf()];
     let mut followed = std::collections::HashSet::new();
     let mut seen = 0;
@@ -379,15 +392,15 @@ fn secrets_below(path: &Path, hidden: bool, is_secret: &dyn Fn(&Path) -> bool) -
         };
         for entry in entries.flatten() {
             seen += 1;
-            if seen > ENTRIES {
-                return Below::TooMany;
+            if seen > MAX_ENTRIES {
+                return SecretSearch::TooMany;
             }
             let name = entry.file_name().to_string_lossy().into_owned();
             if !hidden && name.starts_with('.') {
                 continue;
             }
             if hermes_core::private::is_secret_name(&name) {
-                return Below::Found(entry.path().to_string_lossy().into_owned());
+                return SecretSearch::Found(entry.path().to_string_lossy().into_owned());
             }
             let Ok(kind) = entry.file_type() else {
                 continue;
@@ -400,7 +413,7 @@ fn secrets_below(path: &Path, hidden: bool, is_secret: &dyn Fn(&Path) -> bool) -
                 && let Ok(real) = entry.path().canonicalize()
             {
                 if is_secret(&real) {
-                    return Below::Found(entry.path().to_string_lossy().into_owned());
+                    return SecretSearch::Found(entry.path().to_string_lossy().into_owned());
                 }
                 if real.is_dir() && !path.starts_with(&real) && followed.insert(real.clone()) {
                     waiting.push(real);
@@ -408,11 +421,11 @@ fn secrets_below(path: &Path, hidden: bool, is_secret: &dyn Fn(&Path) -> bool) -
             }
         }
     }
-    Below::None
+    SecretSearch::None
 }
 
-/// A file that holds secrets by its name, below `root` and not left out by its list of what git ignores. Where there
-/// are too many files to tell, none is known.
+/// A file below `root` that is secret by its name and not ignored by git. `None` also if there are too many
+/// files.
 pub(super) fn untracked_secret(root: &Path, with_ignored: bool) -> Option<String> {
     let list = std::fs::read_to_string(root.join(".gitignore")).unwrap_or_default();
     let patterns: Vec<&str> = list
@@ -433,7 +446,7 @@ pub(super) fn untracked_secret(root: &Path, with_ignored: bool) -> Option<String
         for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
             seen += 1;
             let name = entry.file_name().to_string_lossy().into_owned();
-            if seen > ENTRIES {
+            if seen > MAX_ENTRIES {
                 return None;
             }
             if is_ignored(&name) || name == ".git" {

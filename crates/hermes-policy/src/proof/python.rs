@@ -1,13 +1,13 @@
-//! Python programs that are known to use no network.
+//! Python programs that provably use no network.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Modules that reach neither the network nor other programs.
+/// Modules that access neither the network nor other programs.
 const MODULES: &str = "json re math cmath itertools collections functools datetime time calendar statistics textwrap string random decimal \
     fractions hashlib csv operator bisect heapq copy enum dataclasses typing pprint difflib unicodedata base64 binascii struct uuid hermes_tools";
-/// Names behind which every module can be had, or another program.
+/// Names that give access to any module or program.
 const REACHES: &str = r"(?x)
     __ | \b(?:exec|eval|compile|getattr|setattr|globals|locals|vars|breakpoint|help|modules|builtins|import_module|open|input|codecs|io)\b
     | \b(?:gi|cr|ag|tb|f)_(?:frame|code|back|globals|locals|builtins|next)\b
@@ -19,14 +19,13 @@ static IMPORT: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?m)\b(?:from\s+([\w.]+)\s+import|import\s+([^\n;#]+))").ok());
 static REACH: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(REACHES).ok());
 
-/// Whether `text` only imports modules that stay here, and names nothing through which others are
-/// reached.
+/// Whether `text` only imports local modules and names nothing that gives access to others.
 pub(crate) fn is_offline_python(text: &str) -> bool {
     let (Some(imports), Some(reach)) = (IMPORT.as_ref(), REACH.as_ref()) else {
         return false;
     };
     let known = |module: &str| MODULES.split_whitespace().any(|known| known == module);
-    // Letters that Python takes for others would hide a name.
+    // Characters that Python normalizes could hide a name.
     if !text.is_ascii() || text.contains('\\') && text.contains("import \\") || reach.is_match(text)
     {
         return false;

@@ -1,39 +1,39 @@
-//! A reader of its own for the modelled part of the shell language.
+//! A parser for the modelled part of the shell language.
 //!
-//! It is independent of the grammar that finds what is dangerous: what either of the two does not
-//! understand asks. Everything that is not written out here is an error, with its reason.
+//! It is independent of the grammar that finds dangerous commands: what either of the two does not understand
+//! asks. Everything that is not handled explicitly is an error with a reason.
 
 use super::syntax::{RawCommand, RawRedirect, RawWord, ScriptNode, WordPiece};
 use super::words::is_name;
 
-/// Levels of nesting that are read.
+/// Maximum nesting.
 const DEPTH: usize = 24;
 
 pub(super) type UnprovenReason = &'static str;
-pub(super) type Read<T> = Result<T, UnprovenReason>;
+pub(super) type ReadResult<T> = Result<T, UnprovenReason>;
 
 pub(super) struct SubsetReader {
     pub(super) source: Vec<char>,
     pub(super) at: usize,
     pub(super) depth: usize,
-    /// What only bash knows is an error.
+    /// Bash extensions are errors.
     pub(super) posix: bool,
-    /// Here documents whose bodies follow the current line: delimiter, whether tabs are removed,
-    /// whether the body is literal.
+    /// Here documents whose bodies follow the current line: delimiter, whether tabs are removed, whether the
+    /// body is literal.
     pub(super) waiting: Vec<(String, bool, bool)>,
-    /// Bodies in the order in which they were announced.
+    /// Bodies in order of their operators.
     pub(super) bodies: Vec<RawWord>,
 }
 
 /// The statements of `source`.
-pub(super) fn read(source: &str, posix: bool) -> Read<Vec<ScriptNode>> {
+pub(super) fn read(source: &str, posix: bool) -> ReadResult<Vec<ScriptNode>> {
     read_at(source, 0, posix)
 }
 
-/// Other shells read the same text otherwise, and run what was taken for a word.
+/// Other shells parse the same text differently, and run what was taken for a word.
 pub(super) const ONLY_BASH: UnprovenReason = "a shell other than bash reads it otherwise";
 
-pub(super) fn read_at(source: &str, depth: usize, posix: bool) -> Read<Vec<ScriptNode>> {
+pub(super) fn read_at(source: &str, depth: usize, posix: bool) -> ReadResult<Vec<ScriptNode>> {
     let mut reader = SubsetReader {
         source: source.chars().collect(),
         at: 0,
@@ -68,8 +68,8 @@ impl SubsetReader {
         found
     }
 
-    /// Blanks, continued lines and comments, up to the next token of the same line.
-    fn blanks(&mut self) {
+    /// Skips blanks, continued lines and comments up to the next token of the line.
+    fn skip_blanks(&mut self) {
         loop {
             if self.eat("\\\n") {
                 continue;
@@ -86,10 +86,10 @@ impl SubsetReader {
         }
     }
 
-    /// Ends of lines, with the here documents that follow them.
-    fn lines(&mut self) -> Read<()> {
+    /// Skips line ends, with the here documents that follow them.
+    fn lines(&mut self) -> ReadResult<()> {
         loop {
-            self.blanks();
+            self.skip_blanks();
             if self.peek() != Some('\n') {
                 return Ok(());
             }
@@ -102,7 +102,7 @@ impl SubsetReader {
     }
 
     /// Statements up to one of the keywords in `ends`, a closing bracket or the end.
-    pub(super) fn list(&mut self, ends: &[&str]) -> Read<Vec<ScriptNode>> {
+    pub(super) fn list(&mut self, ends: &[&str]) -> ReadResult<Vec<ScriptNode>> {
         self.depth += 1;
         if self.depth > DEPTH {
             return Err("it is nested deeper than is looked at");
@@ -140,12 +140,12 @@ impl SubsetReader {
         Ok(nodes)
     }
 
-    /// Pipelines with `&&` and `||` between them, up to the operator that ends them; an `&` is part of it.
-    fn chain(&mut self) -> Read<ScriptNode> {
+    /// Pipelines joined by `&&` and `||`, up to the operator that ends them; an `&` is included.
+    fn chain(&mut self) -> ReadResult<ScriptNode> {
         let mut nodes = vec![self.pipeline()?];
         let mut certain = None;
         loop {
-            self.blanks();
+            self.skip_blanks();
             if self.starts("||") {
                 certain = certain.or(Some(nodes.len()));
             }
@@ -178,7 +178,7 @@ impl SubsetReader {
                 .is_none_or(|c| is_boundary(*c) || "<>".contains(*c))
     }
 
-    fn keyword(&mut self, word: &str) -> Read<()> {
+    fn keyword(&mut self, word: &str) -> ReadResult<()> {
         self.lines()?;
         if !self.at_keyword(word) {
             return Err("a statement is not complete");
@@ -187,11 +187,11 @@ impl SubsetReader {
         Ok(())
     }
 
-    fn pipeline(&mut self) -> Read<ScriptNode> {
+    fn pipeline(&mut self) -> ReadResult<ScriptNode> {
         let mut stages = vec![self.command()?];
         let mut with_errors = false;
         loop {
-            self.blanks();
+            self.skip_blanks();
             if self.starts("||") || self.peek() != Some('|') {
                 break;
             }
@@ -213,15 +213,15 @@ impl SubsetReader {
         })
     }
 
-    pub(super) fn only_in_bash(&self) -> Read<()> {
+    pub(super) fn only_in_bash(&self) -> ReadResult<()> {
         if self.posix { Err(ONLY_BASH) } else { Ok(()) }
     }
 
-    fn command(&mut self) -> Read<ScriptNode> {
-        self.blanks();
+    fn command(&mut self) -> ReadResult<ScriptNode> {
+        self.skip_blanks();
         while self.at_keyword("!") || self.at_keyword("time") {
             self.at += if self.peek() == Some('!') { 1 } else { 4 };
-            self.blanks();
+            self.skip_blanks();
         }
         for word in [
             "select", "coproc", "function", "}", "]]", "then", "do", "fi", "done", "esac", "else",
@@ -278,7 +278,7 @@ impl SubsetReader {
         self.simple()
     }
 
-    fn conditional(&mut self) -> Read<ScriptNode> {
+    fn conditional(&mut self) -> ReadResult<ScriptNode> {
         let mut body = self.list(&["then"])?;
         self.keyword("then")?;
         body.extend(self.list(&["elif", "else", "fi"])?);
@@ -301,8 +301,8 @@ impl SubsetReader {
         Ok(ScriptNode::Branch(body, redirects))
     }
 
-    fn for_loop(&mut self) -> Read<ScriptNode> {
-        self.blanks();
+    fn for_loop(&mut self) -> ReadResult<ScriptNode> {
+        self.skip_blanks();
         let name = self.word()?;
         let name = name.bare().filter(|name| is_name(name)).unwrap_or_default();
         if name.is_empty() {
@@ -312,7 +312,7 @@ impl SubsetReader {
         self.keyword("in")?;
         let mut values = Vec::new();
         loop {
-            self.blanks();
+            self.skip_blanks();
             match self.peek() {
                 Some(';' | '\n') => break,
                 None => return Err("a statement is not complete"),
@@ -335,8 +335,8 @@ impl SubsetReader {
         })
     }
 
-    fn case(&mut self) -> Read<ScriptNode> {
-        self.blanks();
+    fn case(&mut self) -> ReadResult<ScriptNode> {
+        self.skip_blanks();
         let mut choice = vec![self.word()?];
         self.keyword("in")?;
         let mut body = Vec::new();
@@ -347,9 +347,9 @@ impl SubsetReader {
             }
             self.eat("(");
             loop {
-                self.blanks();
+                self.skip_blanks();
                 choice.push(self.word()?);
-                self.blanks();
+                self.skip_blanks();
                 if self.eat(")") {
                     break;
                 }
@@ -369,7 +369,7 @@ impl SubsetReader {
         Ok(ScriptNode::Branch(body, redirects))
     }
 
-    fn test(&mut self) -> Read<ScriptNode> {
+    fn test(&mut self) -> ReadResult<ScriptNode> {
         let mut words = Vec::new();
         loop {
             self.lines()?;
@@ -393,10 +393,10 @@ impl SubsetReader {
         }
     }
 
-    fn redirects(&mut self) -> Read<Vec<RawRedirect>> {
+    fn redirects(&mut self) -> ReadResult<Vec<RawRedirect>> {
         let mut found = Vec::new();
         loop {
-            self.blanks();
+            self.skip_blanks();
             match self.redirect()? {
                 Some(redirect) => found.extend(redirect),
                 None => return Ok(found),
@@ -404,8 +404,8 @@ impl SubsetReader {
         }
     }
 
-    /// `None`: no redirection stands here. The inner value is empty for duplicates of descriptors.
-    fn redirect(&mut self) -> Read<Option<Vec<RawRedirect>>> {
+    /// `None`: no redirection. The inner value is empty for duplicated descriptors.
+    fn redirect(&mut self) -> ReadResult<Option<Vec<RawRedirect>>> {
         let start = self.at;
         while self.peek().is_some_and(|c| c.is_ascii_digit()) {
             self.at += 1;
@@ -434,7 +434,7 @@ impl SubsetReader {
             let tabs = self.eat("-");
             let start = self.at;
             let word = self.target()?;
-            // No expansion takes place there, though it looks like one.
+            // Looks like an expansion, but is none there.
             if self.source[start..self.at]
                 .iter()
                 .any(|c| "$`\n".contains(*c))
@@ -474,8 +474,8 @@ impl SubsetReader {
         Ok(Some(vec![RawRedirect::Write(self.target()?)]))
     }
 
-    fn target(&mut self) -> Read<RawWord> {
-        self.blanks();
+    fn target(&mut self) -> ReadResult<RawWord> {
+        self.skip_blanks();
         let word = self.word()?;
         if word.pieces.is_empty() {
             return Err("a redirection has no target");
@@ -483,10 +483,10 @@ impl SubsetReader {
         Ok(word)
     }
 
-    fn simple(&mut self) -> Read<ScriptNode> {
+    fn simple(&mut self) -> ReadResult<ScriptNode> {
         let mut command = RawCommand::default();
         loop {
-            self.blanks();
+            self.skip_blanks();
             if let Some(redirects) = self.redirect()? {
                 command.redirects.extend(redirects);
                 continue;
@@ -519,9 +519,9 @@ impl SubsetReader {
         Ok(ScriptNode::Simple(command))
     }
 
-    fn function(&mut self, name: String) -> Read<ScriptNode> {
+    fn function(&mut self, name: String) -> ReadResult<ScriptNode> {
         self.at += 1;
-        self.blanks();
+        self.skip_blanks();
         if !self.eat(")") {
             return Err("a bracket stands within a word");
         }
@@ -541,7 +541,7 @@ fn is_boundary(c: char) -> bool {
 }
 
 /// `NAME=value` at the start of a command.
-fn split_assignment(word: &RawWord) -> Read<Option<(String, RawWord)>> {
+fn split_assignment(word: &RawWord) -> ReadResult<Option<(String, RawWord)>> {
     let Some(WordPiece::Text {
         text,
         quoted: false,

@@ -1,16 +1,16 @@
-//! Settings and hooks of a repository: git runs what they name, also when it only looks.
+//! Settings and hooks of a repository: git executes what they name, even if it only reads.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{Proven, Prover, refuse};
-use crate::shell::Word;
+use super::{ProofResult, Prover, refuse};
+use crate::shell::ShellWord;
 
-/// Repositories within repositories that are looked at.
+/// Maximum number of nested repositories.
 const DEPTH: usize = 3;
-/// Bytes of a list of files that are read.
+/// Maximum size of an index.
 const INDEX: u64 = 64 * 1024 * 1024;
-/// Entries that are looked at to find a repository in a directory.
+/// Maximum number of entries scanned for a repository in a directory.
 const ENTRIES: usize = 2_000;
 
 /// Sections in which nothing names a program.
@@ -27,14 +27,14 @@ const PLAIN_DRIVER: &str = "funcname xfuncname binary algorithm cachetextconv wo
 const ELSEWHERE: &str = "pre-push pre-receive update post-receive post-update push-to-checkout proc-receive sendemail-validate \
     fsmonitor-watchman p4-changelist p4-prepare-changelist p4-post-changelist p4-pre-submit";
 
-/// Where git keeps its data for a directory.
+/// The git directory of a directory.
 struct Repository {
     data: PathBuf,
     common: PathBuf,
     files: PathBuf,
 }
 
-/// One line of settings.
+/// One setting.
 struct GitSetting {
     section: String,
     part: Option<String>,
@@ -43,12 +43,12 @@ struct GitSetting {
 }
 
 impl Prover<'_, '_> {
-    /// The repositories that git would find from `dirs` obey no program. `changes`: hooks are run as well.
-    pub(super) fn repositories_are_plain(&self, dirs: &[PathBuf], changes: bool) -> Proven {
+    /// The repositories that git would find from `dirs` execute no program. `changes`: hooks run as well.
+    pub(super) fn repositories_are_plain(&self, dirs: &[PathBuf], changes: bool) -> ProofResult {
         if self.repositories_moved {
             return refuse("settings of git may be put in place by the same command");
         }
-        if !self.look.disk {
+        if !self.classifier.disk {
             return Ok(());
         }
         for dir in dirs {
@@ -59,7 +59,7 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    fn is_plain(&self, repository: &Repository, changes: bool, depth: usize) -> Proven {
+    fn is_plain(&self, repository: &Repository, changes: bool, depth: usize) -> ProofResult {
         let mut hooks = repository.common.join("hooks");
         let files = [
             repository.common.join("config"),
@@ -85,7 +85,7 @@ impl Prover<'_, '_> {
                     ("core", "worktree") if changes => {
                         let place = repository.data.join(&setting.value);
                         let place = place.canonicalize().unwrap_or(place);
-                        if !self.look.is_inside(&place) {
+                        if !self.classifier.is_inside(&place) {
                             return refuse("this repository has its files outside the workspace");
                         }
                     }
@@ -101,7 +101,7 @@ impl Prover<'_, '_> {
         };
         for link in links {
             let dir = repository.files.join(link);
-            // git looks into each of them.
+            // git enters each of them.
             if dir.join(".git").exists()
                 && let Some(inner) = find(&dir)
             {
@@ -114,11 +114,11 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    /// Whether a directory that is put somewhere else has settings of git in it.
-    pub(super) fn holds_repository(&self, word: &Word) -> bool {
-        self.look.disk
+    /// Whether a directory that is copied or moved contains git settings.
+    pub(super) fn holds_repository(&self, word: &ShellWord) -> bool {
+        self.classifier.disk
             && self
-                .look
+                .classifier
                 .resolve(&word.text)
                 .iter()
                 .any(|path| holds_repository(path))
@@ -149,7 +149,7 @@ fn is_bare(dir: &Path) -> bool {
     dir.join("HEAD").exists() && dir.join("objects").exists() && dir.join("refs").exists()
 }
 
-/// The repository that git finds from `dir`, as git does: in it or in a directory above.
+/// The repository that git finds from `dir`: in it or in a directory above.
 fn find(dir: &Path) -> Option<Repository> {
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_path_buf());
     for dir in dir.ancestors() {
@@ -176,7 +176,7 @@ fn find(dir: &Path) -> Option<Repository> {
     None
 }
 
-/// The first hook that would run. A look at files may still write the index.
+/// The first hook that would run. Even reading may write the index.
 fn active_hook(dir: &Path, changes: bool) -> Option<String> {
     let entries = std::fs::read_dir(dir).ok()?;
     entries.flatten().find_map(|entry| {
@@ -201,7 +201,7 @@ impl GitSetting {
         }
     }
 
-    /// Names no program, and no other file with settings.
+    /// Names no program and no other config file.
     fn is_plain(&self) -> bool {
         let listed = |list: &str| list.split_whitespace().any(|known| known == self.key);
         let is_switch = matches!(
@@ -234,7 +234,7 @@ impl GitSetting {
                 !self.name().contains("customtransfer") && !self.name().contains("extension")
             }
             ("filter", true) => {
-                self.part.as_deref() == Some("lfs") && (is_switch || words_of_lfs(&self.value))
+                self.part.as_deref() == Some("lfs") && (is_switch || lfs_commands(&self.value))
             }
             (section, _) => PLAIN_SECTIONS
                 .split_whitespace()
@@ -247,7 +247,7 @@ fn is_known_pager(value: &str) -> bool {
     matches!(value.split(' ').next(), Some("cat" | "less" | "more"))
 }
 
-fn words_of_lfs(value: &str) -> bool {
+fn lfs_commands(value: &str) -> bool {
     matches!(
         value,
         "git-lfs clean -- %f"
@@ -258,7 +258,7 @@ fn words_of_lfs(value: &str) -> bool {
     )
 }
 
-/// The settings of a file, or `None` where it has a form that is not modelled.
+/// The settings of a file, or `None` if its syntax is not modelled.
 fn settings(text: &str) -> Option<Vec<GitSetting>> {
     let mut found = Vec::new();
     let mut section = String::new();
@@ -297,8 +297,7 @@ fn settings(text: &str) -> Option<Vec<GitSetting>> {
     Some(found)
 }
 
-/// Paths in the list of files that are repositories of their own. `None`: the list has a form that is not
-/// modelled.
+/// Paths in the index that are repositories of their own. `None`: its format is not modelled.
 fn linked_repositories(index: &Path) -> Option<Vec<String>> {
     let Ok(data) = std::fs::metadata(index) else {
         return Some(Vec::new());
@@ -318,7 +317,7 @@ fn linked_repositories(index: &Path) -> Option<Vec<String>> {
     let mut links = Vec::new();
     let mut at = 12;
     for _ in 0..number(8)? {
-        // Ten numbers, a hash of 20 bytes and the flags stand before the name.
+        // Ten numbers, a 20-byte hash and the flags precede the name.
         let mode = number(at + 24)?;
         let flags = u16::from_be_bytes([*bytes.get(at + 60)?, *bytes.get(at + 61)?]);
         let name = at + if flags & 0x4000 != 0 { 64 } else { 62 };
@@ -328,7 +327,7 @@ fn linked_repositories(index: &Path) -> Option<Vec<String>> {
         }
         at += (name + length - at + 8) / 8 * 8;
     }
-    // The rest of the list may lie in another file.
+    // The rest of the index may be in another file.
     (bytes.get(at..at + 4) != Some(b"link".as_slice())).then_some(links)
 }
 

@@ -1,18 +1,18 @@
-//! Programs with arguments of their own kind.
+//! Programs with unusual arguments.
 
-use super::evaluate::Feed;
+use super::evaluate::StdinFeed;
 use super::paths::is_many;
-use super::table::{OptionModel, may_be_option, take_apart};
+use super::table::{OptionModel, may_be_option, parse_arguments};
 use super::wrappers::below;
-use super::{Proven, Prover, refuse};
-use crate::shell::Word;
+use super::{ProofResult, Prover, refuse};
+use crate::shell::ShellWord;
 
 const FIND_ALONE: &str = "-print -print0 -ls -empty -true -false -depth -mount -xdev -follow -readable -writable -executable -nouser \
     -nogroup -prune -quit -o -or -a -and -not ! ( ) , -daystart -noleaf -ignore_readdir_race";
 const FIND_VALUED: &str = "-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -xtype -size -mtime -mmin -atime \
     -amin -ctime -cmin -newer -anewer -cnewer -samefile -maxdepth -mindepth -user -group -uid -gid -perm -links -inum -lname -ilname \
     -fstype -printf -used";
-/// Options of programs that ask a service something, with and without a value.
+/// Options of programs that query a service, with and without a value.
 const ASK_FLAGS: &str = "-a -A -l -q --all --all-namespaces --json --no-pager --quiet --no-trunc --installed --upgradable --global -g --plain \
     --full --failed --user --system --no-legend --outdated";
 const ASK_VALUED: &str =
@@ -22,7 +22,7 @@ const FORMATS: [&str; 8] = [
 ];
 
 impl Prover<'_, '_> {
-    pub(super) fn special(&mut self, name: &str, args: &[Word]) -> Proven {
+    pub(super) fn special(&mut self, name: &str, args: &[ShellWord]) -> ProofResult {
         match name {
             "find" => self.find(args),
             "sed" | "gsed" => self.sed(args),
@@ -46,14 +46,14 @@ impl Prover<'_, '_> {
             "uniq" => self.uniq(args),
             "xxd" => {
                 // Its options are words, not letters: `-ps` is not `-p -s`.
-                let words: Vec<Word> = args
+                let words: Vec<ShellWord> = args
                     .iter()
                     .map(|word| match word.text.as_str() {
-                        "-ps" | "-plain" => Word::plain("-p"),
+                        "-ps" | "-plain" => ShellWord::plain("-p"),
                         _ => word.clone(),
                     })
                     .collect();
-                let one = |word: &&Word| {
+                let one = |word: &&ShellWord| {
                     let text = word.text.as_str();
                     text.starts_with('-')
                         && text.len() > 2
@@ -62,7 +62,7 @@ impl Prover<'_, '_> {
                 if words.iter().any(|word| one(&word)) {
                     return refuse("an option of xxd is not known to be harmless");
                 }
-                let found = take_apart(&words, &OptionModel::new("abeEiupr", "clgsno", ""))
+                let found = parse_arguments(&words, &OptionModel::new("abeEiupr", "clgsno", ""))
                     .or_else(refuse)?;
                 self.reads_then_writes(&found.operands)
             }
@@ -72,8 +72,8 @@ impl Prover<'_, '_> {
         }
     }
 
-    /// Programs that only answer questions here: every word is known, every option is listed.
-    fn questions(name: &str, args: &[Word]) -> Proven {
+    /// Programs that only answer queries here: every word is known, every option is listed.
+    fn questions(name: &str, args: &[ShellWord]) -> ProofResult {
         if args.iter().any(|word| word.dynamic || word.glob) {
             return refuse("an argument that is only known when it runs may be an option");
         }
@@ -85,15 +85,15 @@ impl Prover<'_, '_> {
                     "d",
                     "--utc --iso-8601 --rfc-3339 --date: --universal",
                 );
-                let found = take_apart(args, &options).or_else(refuse)?;
+                let found = parse_arguments(args, &options).or_else(refuse)?;
                 found.operands.iter().all(|word| word.text.starts_with('+'))
             }
             "ip" => shows_network(&texts),
             "ps" => shows_no_variables(&texts),
             "systemctl" | "service" | "docker" | "podman" | "kubectl" | "gh" | "aws" | "gcloud"
             | "az" | "helm" | "apt" | "apt-get" | "apt-cache" | "brew" | "npm" | "pip" | "pip3"
-            | "uv" => asks_a_service(&texts) && !answers_with_secrets(name, &texts),
-            _ => asks_the_system(name, &texts),
+            | "uv" => is_service_query(&texts) && !reveals_secrets(name, &texts),
+            _ => is_system_query(name, &texts),
         };
         if harmless {
             Ok(())
@@ -104,10 +104,10 @@ impl Prover<'_, '_> {
         }
     }
 
-    fn find(&mut self, args: &[Word]) -> Proven {
+    fn find(&mut self, args: &[ShellWord]) -> ProofResult {
         let mut at = 0;
-        // What stands before a command decides for which files it runs.
-        let mut before: Vec<Word> = Vec::new();
+        // What precedes a command decides for which files it runs.
+        let mut before: Vec<ShellWord> = Vec::new();
         while let Some(word) = args.get(at) {
             at += 1;
             let text = word.text.as_str();
@@ -126,7 +126,7 @@ impl Prover<'_, '_> {
                     if text == "-execdir" {
                         return refuse("find runs a command in directories that it finds");
                     }
-                    // A `+` ends the command only behind `{}`.
+                    // A `+` ends the command only after `{}`.
                     let end = rest.iter().enumerate().position(|(place, word)| {
                         word.text == ";"
                             || word.text == "+" && place > 0 && rest[place - 1].text == "{}"
@@ -158,8 +158,8 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    /// A command that find runs for what it found.
-    fn found_command(&mut self, args: &[Word], command: &[Word]) -> Proven {
+    /// A command that find runs for its matches.
+    fn found_command(&mut self, args: &[ShellWord], command: &[ShellWord]) -> ProofResult {
         let (starts, narrowed) = find_starts(args);
         let mut words = Vec::new();
         for word in command {
@@ -172,13 +172,13 @@ impl Prover<'_, '_> {
             }
         }
         let before = std::mem::replace(&mut self.narrowed, narrowed);
-        let result = self.run(&words, &Feed::Unknown);
+        let result = self.run(&words, &StdinFeed::Unknown);
         self.narrowed = before;
         result
     }
 
-    fn uniq(&mut self, args: &[Word]) -> Proven {
-        let found = take_apart(
+    fn uniq(&mut self, args: &[ShellWord]) -> ProofResult {
+        let found = parse_arguments(
             args,
             &OptionModel::new("cdDiuz", "fsw", "--count --repeated --unique --ignore-case"),
         )
@@ -187,7 +187,7 @@ impl Prover<'_, '_> {
     }
 
     /// The first file is read, the second one is written.
-    fn reads_then_writes(&mut self, operands: &[&Word]) -> Proven {
+    fn reads_then_writes(&mut self, operands: &[&ShellWord]) -> ProofResult {
         match operands {
             [] => Ok(()),
             [file] if is_many(file) => refuse("the second of several names would be written to"),
@@ -197,9 +197,9 @@ impl Prover<'_, '_> {
     }
 }
 
-/// Where a `find` starts, and whether its tests leave out every name that holds secrets.
-pub(super) fn find_starts(args: &[Word]) -> (Vec<Word>, bool) {
-    let starts: Vec<Word> = args
+/// The start directories of a `find`, and whether its tests exclude every secret name.
+pub(super) fn find_starts(args: &[ShellWord]) -> (Vec<ShellWord>, bool) {
+    let starts: Vec<ShellWord> = args
         .iter()
         .skip_while(|word| matches!(word.text.as_str(), "-L" | "-H" | "-P"))
         .take_while(|word| !word.text.starts_with(['-', '(', '!']))
@@ -218,15 +218,15 @@ pub(super) fn find_starts(args: &[Word]) -> (Vec<Word>, bool) {
                 && Prover::leaves_out_secrets(&pair[1].to_lowercase())
         });
     let starts = if starts.is_empty() {
-        vec![Word::plain(".")]
+        vec![ShellWord::plain(".")]
     } else {
         starts
     };
     (starts, narrowed)
 }
 
-/// Whether a `find` prints the names of what it found, and nothing else.
-pub(super) fn prints_only_names(args: &[Word]) -> bool {
+/// Whether a `find` only prints the names of its matches.
+pub(super) fn prints_only_names(args: &[ShellWord]) -> bool {
     !args.iter().any(|word| {
         matches!(
             word.text.as_str(),
@@ -235,7 +235,7 @@ pub(super) fn prints_only_names(args: &[Word]) -> bool {
     })
 }
 
-/// `-newermt` and its relatives.
+/// `-newermt` and similar tests.
 fn is_newer(text: &str) -> bool {
     text.strip_prefix("-newer").is_some_and(|kind| {
         let letters: Vec<char> = kind.chars().collect();
@@ -251,8 +251,8 @@ fn is_plain_word(text: &str) -> bool {
     !text.starts_with('-') && text.chars().all(plain)
 }
 
-/// Questions about this machine, word by word.
-fn asks_the_system(name: &str, texts: &[&str]) -> bool {
+/// Queries about this machine, word by word.
+fn is_system_query(name: &str, texts: &[&str]) -> bool {
     let plain = |texts: &[&str]| texts.iter().all(|text| is_plain_word(text));
     match (name, texts) {
         (
@@ -291,7 +291,7 @@ fn asks_the_system(name: &str, texts: &[&str]) -> bool {
     }
 }
 
-/// `ip addr show dev eth0`: verbs can be abbreviated, so that only whole forms count.
+/// `ip addr show dev eth0`: verbs can be abbreviated, so only whole forms count.
 fn shows_network(texts: &[&str]) -> bool {
     let flags = ["-4", "-6", "-br", "-brief", "-c", "-j", "-s"];
     let rest: Vec<&str> = texts
@@ -319,7 +319,7 @@ fn shows_network(texts: &[&str]) -> bool {
 const PS_VALUED: &str =
     "-o -O -p -u -U -C -t -g -G -s -q --sort --ppid --pid --user --format --columns --rows --lines";
 
-/// `ps` prints the variables of other processes when a word without a dash has an `e` in it.
+/// `ps` prints the variables of other processes if a word without a dash contains an `e`.
 fn shows_no_variables(texts: &[&str]) -> bool {
     let mut is_value = false;
     texts.iter().all(|text| {
@@ -331,7 +331,7 @@ fn shows_no_variables(texts: &[&str]) -> bool {
         if was_value || text.starts_with("--") {
             !text.contains("env")
         } else if let Some(letters) = text.strip_prefix('-') {
-            // Letters that it does not accept together are read as without the dash.
+            // Letters that it does not accept together are parsed as without the dash.
             !letters.contains('e') || letters.chars().all(|c| "eAfFlyLHjwZMTo".contains(c))
         } else {
             !text.contains(['e', 'E'])
@@ -339,8 +339,8 @@ fn shows_no_variables(texts: &[&str]) -> bool {
     })
 }
 
-/// Whether the answer holds keys: asked for by that name, or part of everything that is stored.
-fn answers_with_secrets(name: &str, texts: &[&str]) -> bool {
+/// Whether the answer contains keys: requested by name, or part of everything stored.
+fn reveals_secrets(name: &str, texts: &[&str]) -> bool {
     let telling = [
         "secret",
         "token",
@@ -355,7 +355,7 @@ fn answers_with_secrets(name: &str, texts: &[&str]) -> bool {
         let text = text.to_ascii_lowercase();
         telling.iter().any(|word| text.contains(word))
     };
-    // A list of names is none.
+    // A list of names contains none.
     let lists = texts.contains(&"list") || texts.contains(&"list-secrets");
     let verbs: Vec<&str> = texts
         .iter()
@@ -375,7 +375,7 @@ fn answers_with_secrets(name: &str, texts: &[&str]) -> bool {
     whole || (!lists && texts.iter().any(is_telling))
 }
 
-fn asks_a_service(texts: &[&str]) -> bool {
+fn is_service_query(texts: &[&str]) -> bool {
     let mut at = 0;
     while let Some(text) = texts.get(at) {
         at += 1;

@@ -1,19 +1,19 @@
-//! The part of the shell language that is modelled, as a tree.
+//! Syntax tree of the modelled part of the shell language.
 
 /// One piece of a word.
 #[derive(Clone, Debug)]
 pub(super) enum WordPiece {
-    /// Text as it stands. Unquoted text may hold wildcards and braces.
+    /// Literal text. Unquoted text may contain wildcards and braces.
     Text { text: String, quoted: bool },
     /// `$name` or `${name}`.
     Variable { name: String, quoted: bool },
-    /// Something that only a run can tell, without a side effect.
+    /// Only known at run time, without a side effect.
     Unknown { quoted: bool },
     /// `$(…)`.
     Substitution { body: Vec<ScriptNode>, quoted: bool },
     /// `<(…)`: the word is the path of a pipe.
     PipePath { body: Vec<ScriptNode> },
-    /// `~` at the start of a word: the person's directory.
+    /// `~` at the start of a word: the user's home.
     Home,
 }
 
@@ -21,12 +21,12 @@ pub(super) enum WordPiece {
 #[derive(Clone, Debug, Default)]
 pub(super) struct RawWord {
     pub pieces: Vec<WordPiece>,
-    /// Some of it was quoted or escaped.
+    /// Part of it was quoted or escaped.
     pub quoted: bool,
 }
 
 impl RawWord {
-    /// The text, where nothing but unquoted text is in it: keywords, names, operators.
+    /// The text, if it is only unquoted text: keywords, names, operators.
     pub(super) fn bare(&self) -> Option<&str> {
         match self.pieces.as_slice() {
             [WordPiece::Text { text, .. }] if !self.quoted => Some(text),
@@ -59,7 +59,7 @@ pub(super) enum RawRedirect {
     Pending(usize),
 }
 
-/// A command without operators around it.
+/// A command without operators.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RawCommand {
     pub assigns: Vec<(String, RawWord)>,
@@ -72,19 +72,19 @@ pub(super) enum ScriptNode {
     Simple(RawCommand),
     Pipeline {
         stages: Vec<ScriptNode>,
-        /// A `|&` is among its operators.
+        /// Contains a `|&` operator.
         with_errors: bool,
     },
-    /// Statements with `&&` and `||` between them, or one that runs in the background.
+    /// Statements joined by `&&` and `||`, or one in the background.
     Chain {
         nodes: Vec<ScriptNode>,
-        /// How many of them have only `&&` before them.
+        /// How many of them are preceded only by `&&`.
         certain: usize,
         background: bool,
     },
-    /// A body that runs in any case: `( … )`, `{ … }`.
+    /// A body that is always executed: `( … )`, `{ … }`.
     Group(Vec<ScriptNode>, Vec<RawRedirect>),
-    /// Bodies that may or may not run, or run several times.
+    /// Bodies that are executed conditionally or repeatedly.
     Branch(Vec<ScriptNode>, Vec<RawRedirect>),
     For {
         name: String,

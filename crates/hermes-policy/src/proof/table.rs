@@ -1,8 +1,8 @@
-//! Programs whose options are all known, and what their operands are.
+//! Programs with fully known options, and their operands.
 
-use crate::shell::Word;
+use crate::shell::ShellWord;
 
-/// What the operands of a program are.
+/// The operands of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OperandKind {
     /// Text, or names that are not opened.
@@ -21,14 +21,14 @@ pub(super) struct ModelledProgram {
     pub options: OptionModel,
 }
 
-/// Options that are modelled. Whatever is not named here asks.
+/// Modelled options. Any other option asks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OptionModel {
     /// Letters without a value; `*`: every option of the program is harmless.
     pub flags: &'static str,
     /// Letters that take a value.
     pub valued: &'static str,
-    /// Long options; those that end in `:` take the next word where they carry no value.
+    /// Long options; those that end in `:` take the next word unless they carry a value.
     pub long: &'static str,
 }
 
@@ -229,12 +229,12 @@ pub(super) fn is_modelled(name: &str) -> bool {
     find(name).is_some() || SPECIAL.split_whitespace().any(|known| known == name)
 }
 
-/// The arguments of a program, taken apart.
+/// Parsed arguments of a program.
 #[derive(Debug, Default)]
 pub(super) struct ParsedArguments<'w> {
-    pub operands: Vec<&'w Word>,
-    /// Options in their order: the letter or long name, with the value where it takes one.
-    pub given: Vec<(String, Option<Word>)>,
+    pub operands: Vec<&'w ShellWord>,
+    /// Options in order: the letter or long name, with its value, if any.
+    pub given: Vec<(String, Option<ShellWord>)>,
 }
 
 impl ParsedArguments<'_> {
@@ -244,7 +244,7 @@ impl ParsedArguments<'_> {
             .any(|(name, _)| names.contains(&name.as_str()))
     }
 
-    pub(super) fn values(&self, names: &[&str]) -> impl Iterator<Item = &Word> {
+    pub(super) fn values(&self, names: &[&str]) -> impl Iterator<Item = &ShellWord> {
         self.given
             .iter()
             .filter(move |(name, _)| names.contains(&name.as_str()))
@@ -252,9 +252,8 @@ impl ParsedArguments<'_> {
     }
 }
 
-/// Whether a word may turn out to be an option: its beginning is not known, or it may become several
-/// words.
-pub(super) fn may_be_option(word: &Word) -> bool {
+/// Whether a word may be an option: its beginning is unknown, or it may become several words.
+pub(super) fn may_be_option(word: &ShellWord) -> bool {
     word.text.starts_with(crate::shell::UNKNOWN)
         || (word.dynamic && word.text.is_empty())
         || is_split(word)
@@ -262,13 +261,13 @@ pub(super) fn may_be_option(word: &Word) -> bool {
         || (word.dynamic && word.text.starts_with('-'))
 }
 
-/// An expansion without quotes: the shell cuts it at blanks, so that options may stand in it.
-pub(super) fn is_split(word: &Word) -> bool {
+/// An unquoted expansion: the shell splits it, so it may contain options.
+pub(super) fn is_split(word: &ShellWord) -> bool {
     word.dynamic && word.glob
 }
 
 /// `--include=*.rs`: whatever files it matches, all of them are this option.
-fn names_its_option(word: &Word) -> bool {
+fn names_its_option(word: &ShellWord) -> bool {
     word.text.starts_with("--")
         && word
             .text
@@ -276,8 +275,8 @@ fn names_its_option(word: &Word) -> bool {
             .is_some_and(|end| !word.text[..end].contains(['*', '?', '[']))
 }
 
-/// The value of an option, as a word of its own. One that may become several would bring options with it.
-fn next_value(args: &[Word], at: usize) -> Result<Option<Word>, String> {
+/// The value of an option as a separate word. One that may become several could contain options.
+fn next_value(args: &[ShellWord], at: usize) -> Result<Option<ShellWord>, String> {
     match args.get(at) {
         Some(word) if word.glob => {
             Err("the value of an option may become several words".to_owned())
@@ -286,9 +285,9 @@ fn next_value(args: &[Word], at: usize) -> Result<Option<Word>, String> {
     }
 }
 
-/// Takes `args` apart, or says what is not modelled.
-pub(super) fn take_apart<'w>(
-    args: &'w [Word],
+/// Parses `args`; the error says what is not modelled.
+pub(super) fn parse_arguments<'w>(
+    args: &'w [ShellWord],
     options: &OptionModel,
 ) -> Result<ParsedArguments<'w>, String> {
     let mut found = ParsedArguments::default();
@@ -358,15 +357,15 @@ pub(super) fn take_apart<'w>(
     Ok(found)
 }
 
-fn cut(word: &Word, text: &str) -> Word {
-    Word {
+fn cut(word: &ShellWord, text: &str) -> ShellWord {
+    ShellWord {
         text: text.to_owned(),
         ..word.clone()
     }
 }
 
-/// What may be the value of an option whose form is not known: `--x=VALUE`, `-xVALUE`.
-fn after_option(word: &Word) -> Word {
+/// The possible value of an unknown option: `--x=VALUE`, `-xVALUE`.
+fn after_option(word: &ShellWord) -> ShellWord {
     let text = word.text.as_str();
     let value = match text.split_once('=') {
         Some((_, value)) => value,

@@ -1,11 +1,11 @@
 //! Programs whose text is an argument: sed, awk, jq, SQL.
 
-use super::table::{OptionModel, take_apart};
-use super::{Proven, Prover, refuse};
-use crate::shell::Word;
+use super::table::{OptionModel, parse_arguments};
+use super::{ProofResult, Prover, refuse};
+use crate::shell::ShellWord;
 
 impl Prover<'_, '_> {
-    pub(super) fn sed(&mut self, args: &[Word]) -> Proven {
+    pub(super) fn sed(&mut self, args: &[ShellWord]) -> ProofResult {
         // `-i` takes its suffix only within the same word.
         let mut rest = Vec::new();
         let mut in_place = false;
@@ -30,8 +30,8 @@ impl Prover<'_, '_> {
             "e",
             "--quiet --silent --regexp-extended --expression: --posix",
         );
-        let found = take_apart(&rest, &options).or_else(refuse)?;
-        let mut scripts: Vec<&Word> = found.values(&["-e", "--expression"]).collect();
+        let found = parse_arguments(&rest, &options).or_else(refuse)?;
+        let mut scripts: Vec<&ShellWord> = found.values(&["-e", "--expression"]).collect();
         let mut files = found.operands.as_slice();
         if scripts.is_empty() {
             let Some((script, others)) = files.split_first() else {
@@ -54,8 +54,8 @@ impl Prover<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn awk(&mut self, args: &[Word]) -> Proven {
-        let found = take_apart(args, &OptionModel::new("", "Fv", "")).or_else(refuse)?;
+    pub(super) fn awk(&mut self, args: &[ShellWord]) -> ProofResult {
+        let found = parse_arguments(args, &OptionModel::new("", "Fv", "")).or_else(refuse)?;
         let Some((program, files)) = found.operands.split_first() else {
             return refuse("awk without a program");
         };
@@ -69,7 +69,7 @@ impl Prover<'_, '_> {
         files.iter().try_for_each(|word| self.may_read(word))
     }
 
-    pub(super) fn jq(&mut self, args: &[Word]) -> Proven {
+    pub(super) fn jq(&mut self, args: &[ShellWord]) -> ProofResult {
         // `--arg name value` takes two words.
         let mut rest = Vec::new();
         let mut at = 0;
@@ -86,7 +86,7 @@ impl Prover<'_, '_> {
             "",
             "--null-input --raw-output --compact-output --color-output --monochrome-output --sort-keys --slurp --exit-status --tab --join-output --raw-input",
         );
-        let found = take_apart(&rest, &options).or_else(refuse)?;
+        let found = parse_arguments(&rest, &options).or_else(refuse)?;
         let Some((filter, files)) = found.operands.split_first() else {
             return Ok(());
         };
@@ -101,8 +101,8 @@ impl Prover<'_, '_> {
         files.iter().try_for_each(|word| self.may_read(word))
     }
 
-    /// A question to a database file: functions of SQLite's shell read and write files.
-    pub(super) fn sqlite(&mut self, args: &[Word]) -> Proven {
+    /// A query of a database file: functions of SQLite's shell read and write files.
+    pub(super) fn sqlite(&mut self, args: &[ShellWord]) -> ProofResult {
         let flags = [
             "-readonly",
             "-header",
@@ -115,7 +115,7 @@ impl Prover<'_, '_> {
             "-table",
             "-box",
         ];
-        let operands: Vec<&Word> = args
+        let operands: Vec<&ShellWord> = args
             .iter()
             .filter(|word| !flags.contains(&word.text.as_str()))
             .collect();
@@ -128,11 +128,11 @@ impl Prover<'_, '_> {
         {
             return refuse("sqlite3 with arguments that are not modelled");
         }
-        if !is_plain_question(&query.text.to_lowercase()) {
+        if !is_plain_select(&query.text.to_lowercase()) {
             return refuse("the SQL is not known to be harmless");
         }
         self.may_read(file)?;
-        // It is created where it is not there yet.
+        // It is created if it does not exist.
         if !args.iter().any(|word| word.text == "-readonly") {
             self.may_write(file)?;
         }
@@ -140,11 +140,11 @@ impl Prover<'_, '_> {
     }
 }
 
-/// What may stand before an opening bracket: functions that only compute, and words that are none.
+/// What may precede an opening bracket: functions that only compute, and keywords.
 const SQL_CALLS: &str = "count sum min max avg total length lower upper coalesce ifnull nullif substr substring trim ltrim rtrim replace instr \
     round abs date time datetime julianday strftime typeof printf format group_concat json_extract in and or not where from select on as \
     values exists case when then else union all distinct having by join over";
-/// Tables and functions of SQLite's shell that reach files and programs, with or without a bracket behind them.
+/// Tables and functions of SQLite's shell that access files and programs, with or without a bracket.
 const SQL_REACHES: [&str; 9] = [
     "fsdir",
     "zipfile",
@@ -157,8 +157,8 @@ const SQL_REACHES: [&str; 9] = [
     "shell_add_schema",
 ];
 
-/// One `select` that calls nothing but known functions. Comments and other quotes could hide a call.
-fn is_plain_question(text: &str) -> bool {
+/// One `select` that calls only known functions. Comments and other quotes could hide a call.
+fn is_plain_select(text: &str) -> bool {
     let hidden = ["--", "/*", ";", "[", "`", "pragma_"];
     if !text.trim_start().starts_with("select") || hidden.iter().any(|mark| text.contains(mark)) {
         return false;
@@ -228,7 +228,7 @@ fn is_harmless_part(part: &str) -> bool {
                 return false;
             }
             let pieces: Vec<&str> = part[1 + mark.len_utf8()..].split(mark).collect();
-            // An escaped mark or a bracket could move the end of the pattern.
+            // An escaped delimiter or a bracket could move the end of the pattern.
             let [pattern, replacement, flags] = pieces.as_slice() else {
                 return false;
             };
@@ -239,7 +239,7 @@ fn is_harmless_part(part: &str) -> bool {
                 && (kind == 'y' && flags.is_empty()
                     || kind == 's' && flags.chars().all(|c| "gpiI0123456789".contains(c)))
         }
-        // Text up to the end of the line, which was not cut.
+        // Text up to the end of the line, which was not split.
         Some('a' | 'i' | 'c') => part[1..].starts_with([' ', '\\']),
         _ => false,
     }

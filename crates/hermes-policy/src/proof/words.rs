@@ -7,12 +7,12 @@ pub(super) fn is_name(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Characters of arithmetic that names no variable.
+/// Characters of arithmetic without variables.
 pub(super) fn is_plain_arithmetic(c: char) -> bool {
     c.is_ascii_digit() || " +-*/%<>=&|^~!?:,()".contains(c)
 }
 
-/// Variables in capitals that only change how something looks.
+/// Upper-case variables that are only cosmetic.
 const LOOKS: [&str; 14] = [
     "LANG",
     "LANGUAGE",
@@ -29,7 +29,7 @@ const LOOKS: [&str; 14] = [
     "COLUMNS",
     "LINES",
 ];
-/// Parts of names of variables that programs or the shell itself act on.
+/// Parts of names of variables that programs or the shell itself read.
 const ACTS: [&str; 72] = [
     "PATH", "OPT", "PAGE", "EDIT", "VISUAL", "BROWS", "SHELL", "HOME", "DIR", "CONF", "RC", "ENV",
     "LD", "GIT", "BASH", "PROMPT", "PS", "IFS", "HIST", "PYTHON", "PERL", "RUBY", "NODE", "JAVA",
@@ -38,7 +38,7 @@ const ACTS: [&str; 72] = [
     "INFO", "NLS", "CONV", "LOC", "FUNC", "HERMES", "CARGO", "RUST", "GO", "MAKE", "CC", "CXX",
     "TAR", "GZIP", "XZ", "ZSTD", "WGET", "CURL", "AWK", "MAIL", "MORE", "GREP", "SEC", "USER",
 ];
-/// Others of the shell, and those that networks use in small letters.
+/// Other shell variables, and lower-case ones for networks.
 const SPECIAL: [&str; 26] = [
     "RANDOM",
     "SRANDOM",
@@ -68,8 +68,8 @@ const SPECIAL: [&str; 26] = [
     "_",
 ];
 
-/// A variable that nothing but the script itself looks at: small letters, or one short word in
-/// capitals that no program is known to read.
+/// A variable that only the script itself reads: lower case, or one short upper-case word that no program is
+/// known to read.
 pub(super) fn is_inert_variable(name: &str) -> bool {
     if LOOKS.contains(&name) {
         return true;
@@ -85,7 +85,7 @@ pub(super) fn is_inert_variable(name: &str) -> bool {
         && !ACTS.iter().any(|part| name.to_uppercase().contains(part))
 }
 
-/// Variables in capitals that may be handed to programs: no program that is modelled acts on them.
+/// Upper-case variables that may be passed to programs: no modelled program reads them.
 const HANDED_ON: [&str; 8] = [
     "CI",
     "DEBUG",
@@ -97,8 +97,8 @@ const HANDED_ON: [&str; 8] = [
     "FORCE_COLOR",
 ];
 
-/// A variable that may be handed to programs. Which capitals some program obeys (`ZIP`, `TAPE`, …)
-/// cannot be listed; those that none does can.
+/// A variable that may be passed to programs. The upper-case names that some program reads (`ZIP`, `TAPE`, …)
+/// cannot be listed; harmless ones can.
 pub(super) fn is_inert_for_programs(name: &str) -> bool {
     LOOKS.contains(&name)
         || HANDED_ON.contains(&name)
@@ -106,14 +106,14 @@ pub(super) fn is_inert_for_programs(name: &str) -> bool {
             && (name.len() == 1 || name.chars().all(|c| !c.is_ascii_uppercase()))
 }
 
-/// Whether `pattern` may match `name`: brackets match anything, of any length. `dots`: wildcards match a
-/// leading dot.
+/// Whether `pattern` may match `name`: brackets match anything of any length. `dots`: wildcards match a leading
+/// dot.
 pub(super) fn may_match(pattern: &str, name: &str, dots: bool) -> bool {
     if !dots && name.starts_with('.') && pattern.starts_with(['*', '?']) {
         return false;
     }
-    // Where a bracket ends depends on classes and quotes within it: everything from the first to the last
-    // is taken for a wildcard.
+    // The end of a bracket depends on classes and quotes in it: everything from the first to the last counts as
+    // a wildcard.
     let widened = match (pattern.find('['), pattern.rfind(']')) {
         (Some(start), Some(end)) if start < end => {
             if start == 0 && !dots && name.starts_with('.') {

@@ -1,14 +1,19 @@
-//! Programs that run others: what they run must be proven too.
+//! Programs that run others: the inner command must be proven too.
 
-use super::evaluate::Feed;
+use super::evaluate::StdinFeed;
 use super::paths::BELOW;
-use super::table::{OptionModel, is_split, take_apart};
+use super::table::{OptionModel, is_split, parse_arguments};
 use super::words::is_inert_for_programs;
-use super::{Proven, Prover, construct, refuse};
-use crate::shell::{UNKNOWN, Word};
+use super::{ProofResult, Prover, construct, refuse};
+use crate::shell::{ShellWord, UNKNOWN};
 
 impl Prover<'_, '_> {
-    pub(super) fn wrapper(&mut self, name: &str, args: &[Word], feed: &Feed) -> Option<Proven> {
+    pub(super) fn wrapper(
+        &mut self,
+        name: &str,
+        args: &[ShellWord],
+        feed: &StdinFeed,
+    ) -> Option<ProofResult> {
         self.direct = false;
         Some(match name {
             "command" => match args.first().map(|word| word.text.as_str()) {
@@ -52,14 +57,14 @@ impl Prover<'_, '_> {
         })
     }
 
-    /// The command behind the options of a wrapper and `skip` words of its own.
+    /// The command after the options of a wrapper and `skip` words of its own.
     fn behind_options(
         &mut self,
-        args: &[Word],
+        args: &[ShellWord],
         options: &OptionModel,
         skip: usize,
-        feed: &Feed,
-    ) -> Proven {
+        feed: &StdinFeed,
+    ) -> ProofResult {
         let start = own_options(args, options)?;
         let own = args.get(start..start + skip).unwrap_or_default();
         if own.len() < skip || own.iter().any(|word| word.dynamic) {
@@ -71,7 +76,7 @@ impl Prover<'_, '_> {
         }
     }
 
-    fn env(&mut self, args: &[Word], feed: &Feed) -> Proven {
+    fn env(&mut self, args: &[ShellWord], feed: &StdinFeed) -> ProofResult {
         let start = own_options(
             args,
             &OptionModel::new("i0", "u", "--ignore-environment --unset: --null"),
@@ -89,7 +94,7 @@ impl Prover<'_, '_> {
         self.run(args.get(at..).unwrap_or_default(), feed)
     }
 
-    fn watch(&mut self, args: &[Word]) -> Proven {
+    fn watch(&mut self, args: &[ShellWord]) -> ProofResult {
         let start = own_options(
             args,
             &OptionModel::new(
@@ -103,10 +108,10 @@ impl Prover<'_, '_> {
             return construct("a script is only known when it runs");
         }
         let line: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
-        self.other_shell(&Word::plain(line.join(" ")), true)
+        self.other_shell(&ShellWord::plain(line.join(" ")), true)
     }
 
-    fn flock(&mut self, args: &[Word], feed: &Feed) -> Proven {
+    fn flock(&mut self, args: &[ShellWord], feed: &StdinFeed) -> ProofResult {
         let start = own_options(
             args,
             &OptionModel::new("nsxue", "wE", "--nonblock --shared --exclusive --timeout:"),
@@ -121,8 +126,8 @@ impl Prover<'_, '_> {
         }
     }
 
-    /// `sh -c 'script'`. Its own arguments are unknown in the script already.
-    fn shell(&mut self, args: &[Word], posix: bool) -> Proven {
+    /// `sh -c 'script'`. Its arguments are already unknown in the script.
+    fn shell(&mut self, args: &[ShellWord], posix: bool) -> ProofResult {
         let mut at = 0;
         let mut inline = false;
         while let Some(word) = args.get(at).filter(|word| word.text.starts_with('-')) {
@@ -147,28 +152,28 @@ impl Prover<'_, '_> {
         }
     }
 
-    fn xargs(&mut self, args: &[Word], feed: &Feed) -> Proven {
+    fn xargs(&mut self, args: &[ShellWord], feed: &StdinFeed) -> ProofResult {
         let options = OptionModel::new(
             "0rt",
             "nPILd",
             "--null --no-run-if-empty --max-args: --max-procs: --delimiter:",
         );
         let start = own_options(args, &options)?;
-        let own = take_apart(&args[..start], &options).or_else(refuse)?;
+        let own = parse_arguments(&args[..start], &options).or_else(refuse)?;
         let exact = own.has(&["-0", "--null"]);
         let mark = own.values(&["-I"]).next().map(|word| word.text.clone());
         let mut words = args.get(start..).unwrap_or_default().to_vec();
         if words.is_empty() {
             return Ok(());
         }
-        if let Feed::Below { starts, .. } = feed
+        if let StdinFeed::Below { starts, .. } = feed
             && !exact
         {
             self.names_are_single_words(starts)?;
         }
         let operands = fed_operands(feed, exact, &words[0].text);
         let words = if let Some(mark) = mark.filter(|mark| !mark.is_empty()) {
-            // Each line is put in place of the mark, wherever it stands.
+            // Each line replaces the placeholder, wherever it is.
             let [operand] = operands.as_slice() else {
                 return refuse("xargs takes its arguments from what is only known when it runs");
             };
@@ -187,37 +192,37 @@ impl Prover<'_, '_> {
         };
         let narrowed = std::mem::replace(
             &mut self.narrowed,
-            matches!(feed, Feed::Below { narrowed: true, .. }),
+            matches!(feed, StdinFeed::Below { narrowed: true, .. }),
         );
-        let result = self.run(&words, &Feed::Unknown);
+        let result = self.run(&words, &StdinFeed::Unknown);
         self.narrowed = narrowed;
         result
     }
 }
 
-/// Programs whose options are all harmless, whatever a file name may be.
-fn takes_any_name(program: &str) -> bool {
+/// Programs whose options are all harmless, so that any file name is.
+fn accepts_any_file_name(program: &str) -> bool {
     super::table::find(program).is_some_and(|found| found.options.all_harmless())
         || program == "grep"
 }
 
-fn fed_operands(feed: &Feed, exact: bool, program: &str) -> Vec<Word> {
+fn fed_operands(feed: &StdinFeed, exact: bool, program: &str) -> Vec<ShellWord> {
     match feed {
-        Feed::Below { starts, .. } if exact || takes_any_name(program) => {
+        StdinFeed::Below { starts, .. } if exact || accepts_any_file_name(program) => {
             starts.iter().map(below).collect()
         }
-        _ => vec![Word {
+        _ => vec![ShellWord {
             text: UNKNOWN.to_string(),
             dynamic: true,
             expanded: true,
-            ..Word::default()
+            ..ShellWord::default()
         }],
     }
 }
 
 /// Any path below `start`.
-pub(super) fn below(start: &Word) -> Word {
-    Word {
+pub(super) fn below(start: &ShellWord) -> ShellWord {
+    ShellWord {
         text: format!("{}/{BELOW}", start.text.trim_end_matches('/')),
         dynamic: true,
         expanded: true,
@@ -225,8 +230,8 @@ pub(super) fn below(start: &Word) -> Word {
     }
 }
 
-/// Where the options of a wrapper end: the first word that is none of them.
-fn own_options(args: &[Word], options: &OptionModel) -> Result<usize, super::Unproven> {
+/// Where the options of a wrapper end: the first word that is not one.
+fn own_options(args: &[ShellWord], options: &OptionModel) -> Result<usize, super::Unproven> {
     let mut at = 0;
     while let Some(word) = args.get(at) {
         if word.dynamic || word.glob {
@@ -239,9 +244,9 @@ fn own_options(args: &[Word], options: &OptionModel) -> Result<usize, super::Unp
         if text.len() < 2 || !text.starts_with('-') {
             break;
         }
-        let alone = take_apart(&args[at..=at], options).is_ok();
+        let alone = parse_arguments(&args[at..=at], options).is_ok();
         let paired = args.get(at..at + 2).is_some_and(|pair| {
-            take_apart(pair, options).is_ok_and(|found| found.operands.is_empty())
+            parse_arguments(pair, options).is_ok_and(|found| found.operands.is_empty())
         });
         match (alone, paired) {
             (true, _) => at += 1,

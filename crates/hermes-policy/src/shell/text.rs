@@ -1,10 +1,10 @@
-//! Escapes, quoting, and what simple commands would print.
+//! Escapes, quoting, and the output of simple commands.
 
 use base64::Engine as _;
 
-use super::Simple;
+use super::SimpleCommand;
 
-/// Undoes `$'…'` and `printf` escapes.
+/// Decodes `$'…'` and `printf` escapes.
 pub(crate) fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut chars = text.chars().peekable();
@@ -74,8 +74,8 @@ fn digits(
     (count > 0).then_some(value)
 }
 
-/// What a substitution of these commands prints, where their text decides it.
-pub(crate) fn output_of(commands: &[Simple]) -> Option<String> {
+/// The output of a substitution of these commands, if their text determines it.
+pub(crate) fn output_of(commands: &[SimpleCommand]) -> Option<String> {
     let mut printed: Option<String> = None;
     for command in commands {
         if command.words.iter().any(|word| !word.known()) {
@@ -103,7 +103,7 @@ pub(crate) fn output_of(commands: &[Simple]) -> Option<String> {
             ("openssl", args) if args.contains(&"base64") && args.contains(&"-d") => {
                 decode(&input?)?
             }
-            ("xxd", ["-r", "-p"] | ["-p", "-r"]) => unhex(&input?)?,
+            ("xxd", ["-r", "-p"] | ["-p", "-r"]) => hex_value(&input?)?,
             _ => return None,
         });
     }
@@ -129,7 +129,7 @@ fn echo(args: &[&str]) -> String {
     }
 }
 
-/// `%s`, `%b` and literal text; anything else is not worth knowing.
+/// `%s`, `%b` and literal text; other formats are not evaluated.
 fn printf(args: &[&str]) -> Option<String> {
     let (format, mut rest) = args.split_first()?;
     let mut out = String::new();
@@ -172,7 +172,7 @@ fn decode(text: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn unhex(text: &str) -> Option<String> {
+fn hex_value(text: &str) -> Option<String> {
     let digits: Vec<u8> = text
         .chars()
         .filter(|c| !c.is_whitespace())
@@ -190,7 +190,7 @@ pub(crate) fn basename(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// A word as a shell reads it back.
+/// Quotes a word for a shell.
 pub(crate) fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -208,7 +208,7 @@ pub(crate) fn quote_all(words: &[String]) -> String {
         .join(" ")
 }
 
-/// `{a,b}` as its alternatives, at most `limit` of them. The marks are the caller's.
+/// The alternatives of `{a,b}`, at most `limit`. The caller provides the markers.
 pub(crate) fn braces(
     text: &str,
     open: char,

@@ -1,23 +1,22 @@
-//! Parsing with a bound.
+//! Bounded parsing.
 
 use std::ops::ControlFlow;
 
 use tree_sitter::{Decode, ParseOptions, ParseState, Parser, Tree};
 
-/// How often the parser may report progress before it is stopped. It reports every hundred steps or
-/// so; 128 kB of ordinary script needs a few thousand.
+/// Maximum number of progress reports before the parser is stopped. It reports about every hundred steps; 128
+/// kB of ordinary script needs a few thousand.
 const STEPS: u32 = 60_000;
 
-/// Tokens outside of quotes and here documents. The parser's way back from a mistake takes time that
-/// grows with their square, without a report in between: 2000 take some tenths of a second at worst.
+/// Maximum number of tokens outside of quotes and here documents. Error recovery of the parser takes quadratic
+/// time without progress reports: 2000 tokens take some tenths of a second at worst.
 const TOKENS: usize = 2_000;
-/// Longer texts are given up at their first mistake.
+/// Longer texts are abandoned at their first error.
 const FORGIVEN: usize = 4_096;
 
-/// What the grammar's scanner gets to see of a text: a character for each byte. It looks characters up
-/// in a table of the C library that ends at U+00FF, and reads memory that is not its own for others.
-/// ByteDecoder that are no ASCII become letters, as the characters of which they are a part are to a shell;
-/// different texts stay different.
+/// Presents a text to the grammar's scanner with one character per byte. The scanner looks characters up in a
+/// table of the C library that ends at U+00FF and reads out of bounds for others. Non-ASCII bytes become
+/// letters, like the characters they belong to are for a shell; different texts stay different.
 struct ByteDecoder;
 
 impl Decode for ByteDecoder {
@@ -31,7 +30,7 @@ impl Decode for ByteDecoder {
     }
 }
 
-/// The tree of `source`; `None` where it would take too long.
+/// The tree of `source`; `None` if parsing would take too long.
 pub(super) fn parse(source: &str) -> Option<Tree> {
     if tokens(source) > TOKENS {
         return None;
@@ -57,8 +56,8 @@ pub(super) fn parse(source: &str) -> Option<Tree> {
     )
 }
 
-/// About how many tokens the parser will see. Quoted text and here documents count as one, but what
-/// is substituted in them counts.
+/// Estimates the number of tokens. Quoted text and here documents count as one, but substitutions in them
+/// count.
 fn tokens(source: &str) -> usize {
     let mut count = 0;
     let mut waiting: Vec<String> = Vec::new();
@@ -112,7 +111,7 @@ fn tokens(source: &str) -> usize {
 }
 
 /// `source` without the comments of its tree.
-pub(super) fn uncommented(source: &str, tree: &Tree) -> String {
+pub(super) fn strip_comments(source: &str, tree: &Tree) -> String {
     let mut out = String::with_capacity(source.len());
     let mut at = 0;
     let mut cursor = tree.walk();

@@ -1,4 +1,4 @@
-//! What variables hold, as far as the script itself decides it.
+//! Values of variables, as far as the script itself determines them.
 
 use std::collections::HashMap;
 
@@ -14,14 +14,14 @@ struct Variable {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Variables {
+pub(super) struct ScriptVariables {
     values: HashMap<String, Variable>,
     /// How often each name is assigned anywhere in the script.
     assigned: HashMap<String, usize>,
 }
 
-impl Variables {
-    /// Counts assignments, wherever they stand.
+impl ScriptVariables {
+    /// Counts assignments anywhere.
     pub(super) fn scan(source: &str, tree: &Tree) -> Self {
         let mut found = Self::default();
         let mut cursor = tree.walk();
@@ -49,7 +49,7 @@ impl Variables {
                     *self.assigned.entry(text(name)).or_default() += 1;
                 }
             }
-            // Whoever iterates assigns more than once.
+            // A loop assigns more than once.
             "for_statement" => {
                 if let Some(name) = node.child_by_field_name("variable") {
                     *self.assigned.entry(text(name)).or_default() += 2;
@@ -68,7 +68,7 @@ impl Variables {
         }
     }
 
-    /// `straight`: the assignment happens at every run.
+    /// `straight`: the assignment is executed in every run.
     pub(super) fn set(&mut self, name: &str, text: &str, dynamic: bool, straight: bool) {
         let once = self.assigned.get(name).copied().unwrap_or(0) <= 1;
         let variable = Variable {

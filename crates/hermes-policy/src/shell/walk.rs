@@ -1,34 +1,37 @@
-//! From the tree to simple commands.
+//! Converts the syntax tree to simple commands.
 
 use tree_sitter::{Node, Tree};
 
-use super::variables::Variables;
-use super::{Flow, Problem, Redirect, Script, Simple, Surroundings, Word};
+use super::variables::ScriptVariables;
+use super::{
+    RedirectDirection, ScriptContext, ScriptProblem, ShellRedirect, ShellScript, ShellWord,
+    SimpleCommand,
+};
 
-/// Levels of the tree that are looked at.
+/// Maximum depth of the tree.
 const DEPTH: usize = 120;
-/// Characters of a command that a finding shows.
+/// Maximum length of a command in a finding.
 const EXCERPT: usize = 200;
 
-pub(super) struct Walker<'a> {
+pub(super) struct ScriptWalker<'a> {
     pub(super) source: &'a str,
-    pub(super) around: &'a Surroundings,
-    pub(super) script: Script,
-    pub(super) variables: Variables,
+    pub(super) around: &'a ScriptContext,
+    pub(super) script: ShellScript,
+    pub(super) variables: ScriptVariables,
     depth: usize,
     pipes: Vec<(usize, usize)>,
     next_pipe: usize,
-    /// What is being walked runs whenever the script runs.
+    /// The current node is executed in every run.
     straight: bool,
 }
 
-impl<'a> Walker<'a> {
-    pub(super) fn new(source: &'a str, around: &'a Surroundings) -> Self {
+impl<'a> ScriptWalker<'a> {
+    pub(super) fn new(source: &'a str, around: &'a ScriptContext) -> Self {
         Self {
             source,
             around,
-            script: Script::default(),
-            variables: Variables::default(),
+            script: ShellScript::default(),
+            variables: ScriptVariables::default(),
             depth: 0,
             pipes: Vec::new(),
             next_pipe: 0,
@@ -36,28 +39,28 @@ impl<'a> Walker<'a> {
         }
     }
 
-    pub(super) fn walk(mut self, tree: &Tree) -> Script {
-        self.variables = Variables::scan(self.source, tree);
+    pub(super) fn walk(mut self, tree: &Tree) -> ShellScript {
+        self.variables = ScriptVariables::scan(self.source, tree);
         let root = tree.root_node();
         if root.has_error() {
-            self.script.problem(Problem::Unparsed);
+            self.script.add_problem(ScriptProblem::Unparsed);
         }
         self.visit(root);
         self.script
     }
 
-    /// Goes on where another walker stands: its level, pipelines and certainty.
-    pub(super) fn inherit(&mut self, outer: &Walker<'_>) {
+    /// Continues with the depth, pipelines and certainty of another walker.
+    pub(super) fn inherit(&mut self, outer: &ScriptWalker<'_>) {
         self.depth = outer.depth;
         self.pipes.clone_from(&outer.pipes);
         self.next_pipe = outer.next_pipe + 1_000;
         self.straight = false;
     }
 
-    pub(super) fn walk_on(self, tree: &Tree) -> Script {
+    pub(super) fn walk_nested(self, tree: &Tree) -> ShellScript {
         if self.depth >= DEPTH {
             let mut script = self.script;
-            script.problem(Problem::TooDeep);
+            script.add_problem(ScriptProblem::TooDeep);
             return script;
         }
         self.walk(tree)
@@ -67,10 +70,10 @@ impl<'a> Walker<'a> {
         self.source.get(node.byte_range()).unwrap_or_default()
     }
 
-    /// Goes one level down, unless that is too deep.
-    pub(super) fn deeper(&mut self, go: impl FnOnce(&mut Self)) {
+    /// Descends one level, unless that is too deep.
+    pub(super) fn with_depth(&mut self, go: impl FnOnce(&mut Self)) {
         if self.depth >= DEPTH {
-            self.script.problem(Problem::TooDeep);
+            self.script.add_problem(ScriptProblem::TooDeep);
             return;
         }
         self.depth += 1;
@@ -79,7 +82,7 @@ impl<'a> Walker<'a> {
     }
 
     pub(super) fn visit(&mut self, node: Node<'_>) {
-        self.deeper(|walker| walker.statement(node));
+        self.with_depth(|walker| walker.statement(node));
     }
 
     pub(super) fn children(&mut self, node: Node<'_>) {
@@ -96,7 +99,7 @@ impl<'a> Walker<'a> {
             "command" => self.command(node),
             "redirected_statement" => self.redirected(node),
             "pipeline" => {
-                let pipe = self.open_pipe();
+                let pipe = self.start_pipeline();
                 self.stages(node, pipe, 0);
             }
             "variable_assignment" => {
@@ -120,45 +123,45 @@ impl<'a> Walker<'a> {
             }
             "program" | "compound_statement" => self.children(node),
             "ERROR" => {
-                self.script.problem(Problem::Unparsed);
+                self.script.add_problem(ScriptProblem::Unparsed);
                 self.branch(node);
             }
             _ => self.branch(node),
         }
     }
 
-    /// What may or may not run.
+    /// Visits something that may or may not be executed.
     fn branch(&mut self, node: Node<'_>) {
         let straight = std::mem::replace(&mut self.straight, false);
         self.children(node);
         self.straight = straight;
     }
 
-    fn simple(&self, node: Node<'_>) -> Simple {
+    fn simple(&self, node: Node<'_>) -> SimpleCommand {
         let mut excerpt = self.text(node).to_owned();
         if let Some((cut, _)) = excerpt.char_indices().nth(EXCERPT) {
             excerpt.truncate(cut);
             excerpt.push('…');
         }
-        Simple {
+        SimpleCommand {
             pipes: self.pipes.clone(),
             excerpt,
-            ..Simple::default()
+            ..SimpleCommand::default()
         }
     }
 
-    fn alone(&mut self, node: Node<'_>, assigns: Vec<(String, Word)>) {
+    fn alone(&mut self, node: Node<'_>, assigns: Vec<(String, ShellWord)>) {
         let mut command = self.simple(node);
         command.assigns = assigns;
         self.script.commands.push(command);
     }
 
-    fn open_pipe(&mut self) -> usize {
+    fn start_pipeline(&mut self) -> usize {
         self.next_pipe += 1;
         self.next_pipe
     }
 
-    /// The stages of a pipeline, from place `at` on.
+    /// The stages of a pipeline from position `at` on.
     fn stages(&mut self, node: Node<'_>, pipe: usize, mut at: usize) {
         let straight = std::mem::replace(&mut self.straight, false);
         let mut cursor = node.walk();
@@ -195,8 +198,8 @@ impl<'a> Walker<'a> {
                     command.assigns.push(assign);
                 }
                 (_, "subshell") => {
-                    // `name(…)` is no call: a pattern, or something stranger.
-                    self.script.problem(Problem::Unparsed);
+                    // `name(…)` is not a call but a pattern or an error.
+                    self.script.add_problem(ScriptProblem::Unparsed);
                     self.visit(child);
                 }
                 (_, "comment") => {}
@@ -210,13 +213,13 @@ impl<'a> Walker<'a> {
                 _ => command.words.extend(self.evaluate(child)),
             }
         }
-        self.without_syntax(node, &mut command);
+        self.strip_keywords(node, &mut command);
         self.script.commands.push(command);
     }
 
-    /// The grammar takes `! { x; }` and `! if x; then y; fi` for commands called `{`, `if` and `then`. The shell
-    /// does not: what follows is what runs.
-    fn without_syntax(&self, node: Node<'_>, command: &mut Simple) {
+    /// The grammar parses `! { x; }` and `! if x; then y; fi` as commands named `{`, `if` and `then`. The shell
+    /// does not: what follows is executed.
+    fn strip_keywords(&self, node: Node<'_>, command: &mut SimpleCommand) {
         const SYNTAX: [&str; 10] = [
             "!", "{", "if", "then", "elif", "else", "while", "until", "do", "time",
         ];
@@ -225,14 +228,14 @@ impl<'a> Walker<'a> {
             .split_whitespace()
             .take_while(|token| SYNTAX.contains(token))
             .count();
-        let is_word = |(word, token): &(&Word, &str)| word.text == *token;
+        let is_word = |(word, token): &(&ShellWord, &str)| word.text == *token;
         let words = command.words.iter().zip(self.text(node).split_whitespace());
         let count = words.take(leading).take_while(is_word).count();
         command.words.drain(..count);
     }
 
-    /// `A=b` in front of a command: not a variable of the script.
-    fn prefix(&mut self, node: Node<'_>) -> (String, Word) {
+    /// `A=b` before a command: not a variable of the script.
+    fn prefix(&mut self, node: Node<'_>) -> (String, ShellWord) {
         let name = node
             .child_by_field_name("name")
             .map(|name| self.text(name).to_owned())
@@ -244,7 +247,7 @@ impl<'a> Walker<'a> {
         (name, value)
     }
 
-    fn assignment(&mut self, node: Node<'_>) -> (String, Word) {
+    fn assignment(&mut self, node: Node<'_>) -> (String, ShellWord) {
         let (name, value) = self.prefix(node);
         let plain = !name.contains('[') && !self.text(node)[name.len()..].starts_with("+=");
         let straight = self.straight && self.pipes.is_empty() && plain;
@@ -253,7 +256,7 @@ impl<'a> Walker<'a> {
         (name, value)
     }
 
-    fn assignments(&mut self, node: Node<'_>) -> Vec<(String, Word)> {
+    fn assignments(&mut self, node: Node<'_>) -> Vec<(String, ShellWord)> {
         let mut cursor = node.walk();
         let children: Vec<Node<'_>> = node.named_children(&mut cursor).collect();
         children
@@ -275,7 +278,7 @@ impl<'a> Walker<'a> {
             } else if child.is_named() {
                 command.words.extend(self.evaluate(child));
             } else {
-                command.words.push(Word::plain(self.text(child)));
+                command.words.push(ShellWord::plain(self.text(child)));
             }
         }
         self.script.commands.push(command);
@@ -290,7 +293,7 @@ impl<'a> Walker<'a> {
         let before = self.script.commands.len();
         self.branch(node);
         let own = &self.script.commands[before..];
-        let calls: Vec<&Simple> = own
+        let calls: Vec<&SimpleCommand> = own
             .iter()
             .filter(|command| command.words.first().is_some_and(|word| word.text == name))
             .collect();
@@ -298,7 +301,7 @@ impl<'a> Walker<'a> {
         let background = body.replace("&&", "").contains('&');
         let piped = calls.iter().any(|call| call.pipes.len() > self.pipes.len());
         if !calls.is_empty() && (background || piped) {
-            self.script.problem(Problem::ForkBomb);
+            self.script.add_problem(ScriptProblem::ForkBomb);
         }
     }
 
@@ -308,7 +311,7 @@ impl<'a> Walker<'a> {
             .map(|name| self.text(name).to_owned());
         let mut cursor = node.walk();
         let values: Vec<Node<'_>> = node.children_by_field_name("value", &mut cursor).collect();
-        let words: Vec<Word> = values
+        let words: Vec<ShellWord> = values
             .into_iter()
             .flat_map(|value| self.evaluate(value))
             .collect();
@@ -332,7 +335,7 @@ impl<'a> Walker<'a> {
         let pipe = redirects
             .iter()
             .any(|redirect| has_pipeline(*redirect))
-            .then(|| self.open_pipe());
+            .then(|| self.start_pipeline());
         if let Some(pipe) = pipe {
             self.pipes.push((pipe, 0));
         }
@@ -371,7 +374,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// What stands behind a here document on its first line.
+    /// The rest of the line after a here document operator.
     fn after_heredoc(&mut self, node: Node<'_>, pipe: Option<usize>) {
         if node.kind() != "heredoc_redirect" {
             return;
@@ -400,7 +403,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    fn redirect(&mut self, node: Node<'_>, command: &mut Simple) {
+    fn redirect(&mut self, node: Node<'_>, command: &mut SimpleCommand) {
         match node.kind() {
             "herestring_redirect" => {
                 let mut cursor = node.walk();
@@ -418,7 +421,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    fn heredoc(&mut self, node: Node<'_>, command: &mut Simple) {
+    fn heredoc(&mut self, node: Node<'_>, command: &mut SimpleCommand) {
         let mut cursor = node.walk();
         let children: Vec<Node<'_>> = node.named_children(&mut cursor).collect();
         let literal = children
@@ -428,7 +431,7 @@ impl<'a> Walker<'a> {
         for child in children {
             match child.kind() {
                 "heredoc_body" if literal => {
-                    command.input = Some(Word::plain(self.text(child)));
+                    command.input = Some(ShellWord::plain(self.text(child)));
                 }
                 "heredoc_body" => {
                     let word = self.joined(child);
@@ -443,7 +446,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    fn file_redirect(&mut self, node: Node<'_>, command: &mut Simple) {
+    fn file_redirect(&mut self, node: Node<'_>, command: &mut SimpleCommand) {
         let mut operator = "";
         let mut cursor = node.walk();
         let children: Vec<Node<'_>> = node.children(&mut cursor).collect();
@@ -469,10 +472,10 @@ impl<'a> Walker<'a> {
             return;
         }
         let flow = match operator {
-            "<" | "<&" => Flow::In,
-            _ => Flow::Out,
+            "<" | "<&" => RedirectDirection::In,
+            _ => RedirectDirection::Out,
         };
-        command.redirects.push(Redirect { flow, target });
+        command.redirects.push(ShellRedirect { flow, target });
     }
 }
 

@@ -1,26 +1,26 @@
-//! What a word stands for.
+//! Evaluates words.
 
 use tree_sitter::Node;
 
 use super::text::{braces, output_of, unescape};
-use super::walk::Walker;
-use super::{Problem, UNKNOWN, Word};
+use super::walk::ScriptWalker;
+use super::{ScriptProblem, ShellWord, UNKNOWN};
 
-/// Marks within a word that is being built: a break between fields, and unquoted braces and commas.
+/// Markers in a word under construction: field separators, and unquoted braces and commas.
 const BREAK: char = '\u{E001}';
 const OPEN: char = '\u{E002}';
 const CLOSE: char = '\u{E003}';
 const COMMA: char = '\u{E004}';
 
-/// Words that one word with braces may become.
+/// Maximum number of words from one word with braces.
 const ALTERNATIVES: usize = 64;
-/// Groups of braces that are expanded in one word.
+/// Maximum number of brace groups expanded in one word.
 const GROUPS: usize = 8;
 
-impl Walker<'_> {
-    /// The words that `node` becomes: usually one.
-    pub(super) fn evaluate(&mut self, node: Node<'_>) -> Vec<Word> {
-        let mut word = Word::default();
+impl ScriptWalker<'_> {
+    /// The words that `node` expands to: usually one.
+    pub(super) fn evaluate(&mut self, node: Node<'_>) -> Vec<ShellWord> {
+        let mut word = ShellWord::default();
         let first = self.script.commands.len();
         self.piece(node, false, &mut word);
         let last = self.script.commands.len();
@@ -30,11 +30,11 @@ impl Walker<'_> {
         split(&word)
     }
 
-    /// Like [`Self::evaluate`] where the shell does not split: one word.
-    pub(super) fn joined(&mut self, node: Node<'_>) -> Word {
+    /// Like [`Self::evaluate`] without word splitting: one word.
+    pub(super) fn joined(&mut self, node: Node<'_>) -> ShellWord {
         let mut words = self.evaluate(node).into_iter();
         let Some(mut word) = words.next() else {
-            return Word::default();
+            return ShellWord::default();
         };
         for more in words {
             word.text.push(' ');
@@ -44,11 +44,11 @@ impl Walker<'_> {
         word
     }
 
-    fn piece(&mut self, node: Node<'_>, quoted: bool, word: &mut Word) {
-        self.deeper(|walker| walker.piece_here(node, quoted, word));
+    fn piece(&mut self, node: Node<'_>, quoted: bool, word: &mut ShellWord) {
+        self.with_depth(|walker| walker.piece_here(node, quoted, word));
     }
 
-    fn piece_here(&mut self, node: Node<'_>, quoted: bool, word: &mut Word) {
+    fn piece_here(&mut self, node: Node<'_>, quoted: bool, word: &mut ShellWord) {
         match node.kind() {
             "word" | "variable_name" | "special_variable_name" | "number" | "test_operator"
                 if node.named_child_count() == 0 =>
@@ -98,7 +98,7 @@ impl Walker<'_> {
                 self.children(node);
             }
             _ => {
-                self.script.problem(Problem::Unparsed);
+                self.script.add_problem(ScriptProblem::Unparsed);
                 word.dynamic = true;
                 word.text.push_str(self.text(node));
                 self.children(node);
@@ -107,7 +107,7 @@ impl Walker<'_> {
     }
 
     /// Unquoted text.
-    fn bare(&self, text: &str, word: &mut Word) {
+    fn bare(&self, text: &str, word: &mut ShellWord) {
         let mut rest = text;
         if word.text.is_empty() && text.starts_with('~') {
             let end = text.find('/').unwrap_or(text.len());
@@ -151,8 +151,8 @@ impl Walker<'_> {
         }
     }
 
-    /// Quoted text with expansions in it. The grammar leaves out blanks between them.
-    fn spans(&mut self, node: Node<'_>, word: &mut Word) {
+    /// Quoted text with expansions. The grammar omits blanks between them.
+    fn spans(&mut self, node: Node<'_>, word: &mut ShellWord) {
         let (start, end) = if node.kind() == "string" {
             (node.start_byte() + 1, node.end_byte().saturating_sub(1))
         } else {
@@ -172,7 +172,7 @@ impl Walker<'_> {
         self.quoted(at, end, word);
     }
 
-    fn quoted(&self, from: usize, to: usize, word: &mut Word) {
+    fn quoted(&self, from: usize, to: usize, word: &mut ShellWord) {
         let text = self.source.get(from..to).unwrap_or_default();
         let mut chars = text.chars().peekable();
         while let Some(c) = chars.next() {
@@ -187,7 +187,7 @@ impl Walker<'_> {
         }
     }
 
-    fn variable(&mut self, node: Node<'_>, quoted: bool, word: &mut Word) {
+    fn variable(&mut self, node: Node<'_>, quoted: bool, word: &mut ShellWord) {
         word.expanded = true;
         let mut cursor = node.walk();
         let parts: Vec<Node<'_>> = node.named_children(&mut cursor).collect();
@@ -204,7 +204,7 @@ impl Walker<'_> {
         let operator = node
             .child_by_field_name("operator")
             .map(|operator| self.text(operator));
-        let mut inside = Word::default();
+        let mut inside = ShellWord::default();
         for part in parts
             .iter()
             .filter(|part| !part.kind().ends_with("variable_name"))
@@ -216,7 +216,7 @@ impl Walker<'_> {
         let text = match operator {
             Some("#") => Some("0".to_owned()),
             Some("!") => None,
-            // A default or a replacement is the best guess where the variable is not known.
+            // A default or replacement is the best guess if the variable is unknown.
             Some(_) if text.is_none() && !inside.text.is_empty() => Some(inside.text.clone()),
             _ => text,
         };
@@ -234,7 +234,7 @@ impl Walker<'_> {
         }
     }
 
-    /// The value of a variable, and whether that is certain.
+    /// The value of a variable, and whether it is certain.
     fn lookup(&self, name: &str) -> (Option<String>, bool) {
         if let Some((text, certain)) = self.variables.get(name) {
             return (Some(text.to_owned()), certain);
@@ -254,7 +254,7 @@ impl Walker<'_> {
         }
     }
 
-    fn substitution(&mut self, node: Node<'_>, quoted: bool, word: &mut Word) {
+    fn substitution(&mut self, node: Node<'_>, quoted: bool, word: &mut ShellWord) {
         word.expanded = true;
         word.dynamic = true;
         let first = self.script.commands.len();
@@ -282,7 +282,7 @@ impl Walker<'_> {
         }
     }
 
-    /// The text between backticks is a script of its own, with one level of escapes taken off.
+    /// The text between backticks is a separate script with one level of escapes removed.
     fn backticks(&mut self, text: &str) {
         let mut script = String::with_capacity(text.len());
         let mut chars = text.chars().peekable();
@@ -296,12 +296,12 @@ impl Walker<'_> {
             }
         }
         let Some(tree) = super::tree::parse(&script) else {
-            self.script.problem(Problem::Unparsed);
+            self.script.add_problem(ScriptProblem::Unparsed);
             return;
         };
-        let mut inner = Walker::new(&script, self.around);
+        let mut inner = ScriptWalker::new(&script, self.around);
         inner.inherit(self);
-        let inner = inner.walk_on(&tree);
+        let inner = inner.walk_nested(&tree);
         let base = self.script.commands.len();
         for mut command in inner.commands {
             for word in command.words.iter_mut().chain(command.input.as_mut()) {
@@ -313,13 +313,13 @@ impl Walker<'_> {
         }
         self.script.functions.extend(inner.functions);
         for problem in inner.problems {
-            self.script.problem(problem);
+            self.script.add_problem(problem);
         }
     }
 }
 
-/// Fields and braces of a finished word.
-fn split(word: &Word) -> Vec<Word> {
+/// Splits a finished word into fields and expands its braces.
+fn split(word: &ShellWord) -> Vec<ShellWord> {
     let fields: Vec<&str> = word.text.split(BREAK).collect();
     let several = fields.len() > 1;
     let mut words = Vec::new();
@@ -331,14 +331,14 @@ fn split(word: &Word) -> Vec<Word> {
         let texts = if groups == 0 {
             vec![field.to_owned()]
         } else if groups > GROUPS {
-            // Too many to look at one by one.
+            // Too many to check one by one.
             vec![UNKNOWN.to_string()]
         } else {
             braces(field, OPEN, CLOSE, COMMA, ALTERNATIVES)
         };
         let branched = texts.len() > 1;
         for text in texts {
-            words.push(Word {
+            words.push(ShellWord {
                 text: text
                     .replace(OPEN, "{")
                     .replace(CLOSE, "}")

@@ -1,21 +1,21 @@
 //! The table: what each command is, on the host and in the sandbox.
 
-use hermes_policy::{Class, Confinement};
+use hermes_policy::{CommandClass, Confinement};
 
 use crate::support::{gate, request};
 
 pub(crate) struct Row {
-    pub(crate) host: Class,
-    pub(crate) sandboxed: Class,
+    pub(crate) host: CommandClass,
+    pub(crate) sandboxed: CommandClass,
     pub(crate) command: String,
 }
 
-fn class(letter: &str) -> Class {
+fn class(letter: &str) -> CommandClass {
     match letter {
-        "R" => Class::ReadOnly,
-        "W" => Class::WorkspaceWrite,
-        "A" => Class::Ask,
-        "F" => Class::Forbidden,
+        "R" => CommandClass::ReadOnly,
+        "W" => CommandClass::WorkspaceWrite,
+        "A" => CommandClass::Ask,
+        "F" => CommandClass::Forbidden,
         other => panic!("no class {other:?}"),
     }
 }

@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use hermes_policy::{Class, CommandRequest, Confinement, Gate, PolicyConfig};
+use hermes_policy::{CommandClass, CommandRequest, Confinement, Gate, PolicyConfig};
 
 use crate::corners::{CORNERS, EVERY_DAY, PLANT};
 use crate::pieces::{CODE, INDIRECT, READING, WRITING};
@@ -254,7 +254,7 @@ impl Yard {
         })
     }
 
-    fn class(&self, command: &str) -> Class {
+    fn class(&self, command: &str) -> CommandClass {
         self.gate()
             .assess(&CommandRequest::terminal(command, &self.workspace()))
             .class
@@ -276,13 +276,13 @@ fn judge(
     command: &str,
 ) -> (bool, Option<String>) {
     let class = yard.class(command);
-    if class > Class::WorkspaceWrite {
+    if class > CommandClass::WorkspaceWrite {
         return (false, None);
     }
     let output = yard.bash(command);
     let marked = yard.mark().exists();
     let told = output.contains(SECRET);
-    let changed = (class == Class::ReadOnly)
+    let changed = (class == CommandClass::ReadOnly)
         .then(|| difference(before, &yard.state()))
         .flatten();
     let wrong = match (marked, told, &changed) {
@@ -294,7 +294,7 @@ fn judge(
         )),
         _ => None,
     };
-    if marked || class != Class::ReadOnly || changed.is_some() {
+    if marked || class != CommandClass::ReadOnly || changed.is_some() {
         yard.fill();
     }
     (true, wrong)
@@ -400,7 +400,7 @@ fn what_is_written_every_day_is_not_asked_about() {
     let yard = Yard::new();
     let asked: Vec<&&str> = EVERY_DAY
         .iter()
-        .filter(|command| yard.class(command) > Class::WorkspaceWrite)
+        .filter(|command| yard.class(command) > CommandClass::WorkspaceWrite)
         .collect();
     assert!(asked.is_empty(), "{asked:#?}");
 }
@@ -445,7 +445,7 @@ fn a_forbidden_command_is_forbidden_in_every_construct() {
             let command = text.replace('§', forbidden);
             for command in [command.clone(), nested(&command, &mut draw)] {
                 let class = gate.assess(&request(&command, Confinement::None)).class;
-                if class != Class::Forbidden {
+                if class != CommandClass::Forbidden {
                     wrong.push(format!("{command:?} is {class}"));
                 }
             }
@@ -515,7 +515,7 @@ fn what_bash_does_not_read_is_not_called_harmless() {
         let text: Vec<&str> = (0..=draw.below(9)).map(|_| draw.of(&pieces)).collect();
         let text = text.join(if draw.below(3) == 0 { "" } else { " " });
         let class = gate().assess(&request(&text, Confinement::None)).class;
-        if class > Class::ReadOnly {
+        if class > CommandClass::ReadOnly {
             continue;
         }
         let read = Command::new("bash")

@@ -1,12 +1,12 @@
 //! What holds for every command.
 
-use hermes_policy::{Class, Confinement};
+use hermes_policy::{CommandClass, Confinement};
 use proptest::prelude::*;
 
 use crate::commands::rows;
 use crate::support::{gate, request};
 
-fn class(command: &str) -> Class {
+fn class(command: &str) -> CommandClass {
     gate().assess(&request(command, Confinement::None)).class
 }
 
@@ -74,7 +74,7 @@ fn is_words(command: &str) -> bool {
 fn wrapping_never_makes_a_command_harmless() {
     let mut wrong = Vec::new();
     for row in rows() {
-        if row.host < Class::Ask || row.command.contains(['\0', '\u{1b}']) {
+        if row.host < CommandClass::Ask || row.command.contains(['\0', '\u{1b}']) {
             continue;
         }
         let mut variants = wrapped_script(&row.command);
@@ -84,8 +84,8 @@ fn wrapping_never_makes_a_command_harmless() {
         for variant in variants {
             let found = class(&variant);
             let holds = match row.host {
-                Class::Forbidden => found == Class::Forbidden,
-                _ => found >= Class::Ask,
+                CommandClass::Forbidden => found == CommandClass::Forbidden,
+                _ => found >= CommandClass::Ask,
             };
             if !holds {
                 wrong.push(format!(
@@ -141,19 +141,19 @@ fn what_is_long_or_deep_is_bounded() {
         "cat > a.txt <<'END'\n{}\nEND",
         "it's (all) text | & ;\n".repeat(5_000)
     );
-    assert_eq!(class(&long), Class::WorkspaceWrite);
-    assert!(class(&"rm -rf x; ".repeat(12_000)) >= Class::Ask);
+    assert_eq!(class(&long), CommandClass::WorkspaceWrite);
+    assert!(class(&"rm -rf x; ".repeat(12_000)) >= CommandClass::Ask);
     // What comes after more than is kept still counts.
     let late = format!("{}rm -rf x", "make; ".repeat(300));
     assert_eq!(
         gate().assess(&request(&late, Confinement::Sandboxed)).class,
-        Class::Ask
+        CommandClass::Ask
     );
     assert_eq!(
         class(&format!("{}reboot", "make; ".repeat(300))),
-        Class::Forbidden
+        CommandClass::Forbidden
     );
-    assert_eq!(class(&"a ".repeat(70_000)), Class::Forbidden);
+    assert_eq!(class(&"a ".repeat(70_000)), CommandClass::Forbidden);
 }
 
 proptest! {
@@ -178,9 +178,9 @@ proptest! {
 
     #[test]
     fn a_forbidden_command_stays_forbidden_behind_any_words(words in "[a-z]{1,8}( [a-z]{1,8}){0,3}") {
-        prop_assert_eq!(class(&format!("echo {words}; reboot")), Class::Forbidden);
-        prop_assert_eq!(class(&format!("sh -c 'echo {words}; reboot'")), Class::Forbidden);
-        prop_assert_eq!(class(&format!("echo {words} | sh -c reboot")), Class::Forbidden);
+        prop_assert_eq!(class(&format!("echo {words}; reboot")), CommandClass::Forbidden);
+        prop_assert_eq!(class(&format!("sh -c 'echo {words}; reboot'")), CommandClass::Forbidden);
+        prop_assert_eq!(class(&format!("echo {words} | sh -c reboot")), CommandClass::Forbidden);
     }
 
     #[test]
@@ -189,6 +189,6 @@ proptest! {
         for cut in cuts {
             name.insert_str(cut.min(name.len()), "''");
         }
-        prop_assert_eq!(class(&name), Class::Forbidden);
+        prop_assert_eq!(class(&name), CommandClass::Forbidden);
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use hermes_core::approval::{Rule, Verdict};
 use hermes_policy::rules::{self, Meaning};
-use hermes_policy::{Gate, How, PolicyConfig, RefusalKind};
+use hermes_policy::{Gate, PermitReason, PolicyConfig, RefusalKind};
 
 use crate::support::{Person, config, context, denial, headless, on_host};
 
@@ -83,7 +83,7 @@ async fn what_older_homes_hold_is_read_narrowly() {
     let person = Person::says(denial());
     let cx = context("s", person.clone());
     let permit = gate.admit(&on_host("rm -rf x"), "", &cx).await.unwrap();
-    assert_eq!(permit.how, How::Rule);
+    assert_eq!(permit.how, PermitReason::Rule);
     let more = gate.admit(&on_host("rm -rf x; git push"), "", &cx).await;
     assert_eq!(more.unwrap_err().kind, RefusalKind::Denied);
     let hardline = gate.admit(&on_host("rm -rf /"), "", &cx).await;
@@ -142,7 +142,7 @@ async fn always_is_written_down_and_revoking_counts_at_once() {
     let yes = Person::says(Verdict::Always(rule));
     let cx = context("s", yes);
     let permit = gate.admit(&on_host("rm -rf build"), "", &cx).await.unwrap();
-    assert_eq!(permit.how, How::Always);
+    assert_eq!(permit.how, PermitReason::Always);
     assert_eq!(rules::stored(&path).unwrap(), ["make", "rm -rf build"]);
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(
@@ -153,7 +153,7 @@ async fn always_is_written_down_and_revoking_counts_at_once() {
     );
 
     let permit = gate.admit(&on_host("rm -rf build"), "", &headless()).await;
-    assert_eq!(permit.map(|permit| permit.how), Ok(How::Rule));
+    assert_eq!(permit.map(|permit| permit.how), Ok(PermitReason::Rule));
     assert!(rules::remove(&path, "rm -rf build").unwrap());
     assert!(!rules::remove(&path, "rm -rf build").unwrap());
     let mut other = headless();

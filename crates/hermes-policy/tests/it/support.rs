@@ -10,15 +10,17 @@ use hermes_core::clock::SystemClock;
 use hermes_core::event::ProgressSink;
 use hermes_core::ids::TurnId;
 use hermes_core::tool::{Registry, Taint, ToolContext};
-use hermes_policy::{CommandRequest, Confinement, Gate, Mode, PolicyConfig, Unattended};
+use hermes_policy::{
+    ApprovalMode, CommandRequest, Confinement, Gate, PolicyConfig, UnattendedMode,
+};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) const WORKSPACE: &str = "/data/project";
 
 pub(crate) fn config() -> PolicyConfig {
     PolicyConfig {
-        mode: Mode::Manual,
-        unattended: Unattended::Deny,
+        mode: ApprovalMode::Manual,
+        unattended: UnattendedMode::Deny,
         cron_allowed: false,
         timeout: None,
         deny: Vec::new(),

@@ -1,4 +1,4 @@
-//! Opening connections and naming what went wrong on them.
+//! Opening connections, and turning SQLite errors into store errors.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,47 +7,47 @@ use hermes_core::store::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-/// SQLite waits this long for a lock; after that we wait with jitter ourselves, which avoids
-/// convoys of processes that all wake at the same moment.
+/// How long SQLite waits for a lock. After that we retry with jitter, so that processes do not all
+/// wake at the same moment.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Statements kept compiled per connection.
+/// Compiled statements cached per connection.
 const STATEMENT_CACHE: usize = 64;
 
-/// What stops a piece of database work: SQLite, or a finding of our own.
+/// An error during database work: from SQLite, or one of our own checks.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum DbError {
     Sql(rusqlite::Error),
     Store(StoreError),
 }
 
-impl From<rusqlite::Error> for Fault {
+impl From<rusqlite::Error> for DbError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sql(error)
     }
 }
 
-impl From<StoreError> for Fault {
+impl From<StoreError> for DbError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
-impl Fault {
+impl DbError {
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self, Self::Sql(error) if is_busy(error))
     }
 
-    /// Damage after which nothing more may be written.
-    pub(crate) fn is_damage(&self) -> bool {
-        matches!(self, Self::Sql(error) if is_damage(error))
+    /// Corruption after which nothing more may be written.
+    pub(crate) fn is_corruption(&self) -> bool {
+        matches!(self, Self::Sql(error) if is_corruption_error(error))
             || matches!(self, Self::Store(StoreError::Corrupt { .. }))
     }
 
-    pub(crate) fn into_store(self, path: &Path, what: &str) -> StoreError {
+    pub(crate) fn into_store_error(self, path: &Path, what: &str) -> StoreError {
         match self {
             Self::Store(error) => error,
-            Self::Sql(error) if is_damage(&error) => StoreError::Corrupt {
+            Self::Sql(error) if is_corruption_error(&error) => StoreError::Corrupt {
                 path: path.to_owned(),
                 detail: error.to_string(),
             },
@@ -56,7 +56,7 @@ impl Fault {
             },
             Self::Sql(error) if is_full(&error, path) => StoreError::DiskFull {
                 path: path.to_owned(),
-                free: shown(free_bytes(path).unwrap_or(0)),
+                free: format_bytes(free_bytes(path).unwrap_or(0)),
             },
             Self::Sql(error) => StoreError::Database {
                 what: format!("{what} ({})", path.display()),
@@ -73,37 +73,37 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// Where no room is left, SQLite says so for the database, but "disk I/O error" where its other
-/// files cannot grow.
+/// On a full disk SQLite reports "full" for the database itself, but "disk I/O error" if one of its
+/// side files cannot grow.
 fn is_full(error: &rusqlite::Error, path: &Path) -> bool {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => true,
         Some(ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => {
-            free_bytes(path).is_some_and(|free| free < TIGHT)
+            free_bytes(path).is_some_and(|free| free < MIN_FREE_BYTES)
         }
         _ => false,
     }
 }
 
-/// The disk that holds the database is full, so that SQLite can neither write to it nor, where its
-/// side files are missing, read it. Says nothing about the database.
-pub(crate) fn full_disk(path: &Path) -> Option<StoreError> {
-    let free = free_bytes(path).filter(|free| *free < TIGHT)?;
+/// The disk that holds the database is full: SQLite cannot write to it, and cannot read it either
+/// if the side files are missing. It does not mean that the database is damaged.
+pub(crate) fn disk_full_error(path: &Path) -> Option<StoreError> {
+    let free = free_bytes(path).filter(|free| *free < MIN_FREE_BYTES)?;
     Some(StoreError::DiskFull {
         path: path.to_owned(),
-        free: shown(free),
+        free: format_bytes(free),
     })
 }
 
-/// With less than this, SQLite cannot enlarge its files.
-const TIGHT: u64 = 256 * 1024;
+/// With less free space than this, SQLite cannot enlarge its files.
+const MIN_FREE_BYTES: u64 = 256 * 1024;
 
-/// What is left on the disk that holds `path`.
+/// Free bytes on the disk that holds `path`.
 fn free_bytes(path: &Path) -> Option<u64> {
     let dir = path.ancestors().skip(1).find(|dir| dir.exists())?;
     let system = rustix::fs::statvfs(dir).ok()?;
     let bytes = system.f_bavail.saturating_mul(system.f_frsize);
-    // A disk has room for bytes and for files.
+    // A file system can run out of blocks or of inodes.
     Some(if system.f_files > 0 && system.f_favail == 0 {
         0
     } else {
@@ -111,7 +111,7 @@ fn free_bytes(path: &Path) -> Option<u64> {
     })
 }
 
-fn shown(bytes: u64) -> String {
+fn format_bytes(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} bytes"),
         1024..1_048_576 => format!("{} KB", bytes / 1024),
@@ -119,62 +119,62 @@ fn shown(bytes: u64) -> String {
     }
 }
 
-fn is_damage(error: &rusqlite::Error) -> bool {
+fn is_corruption_error(error: &rusqlite::Error) -> bool {
     if matches!(
         error.sqlite_error_code(),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
     ) {
         return true;
     }
-    // A schema that does not parse, and some index damage, come as plain errors.
+    // A schema that does not parse, and some index damage, are reported as generic errors.
     let text = error.to_string();
     text.contains("malformed database schema") || text.contains("fts5: corrupt")
 }
 
 /// How a connection is going to be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum AccessMode {
     Write,
     Read,
-    /// Reads a file that nobody can write to, without locks and side files: a full disk has no room
-    /// for them. Only for a process that reads once and ends.
-    Frozen,
+    /// Reads a file that no process can write to, without locks or side files, because a full disk
+    /// has no space for them. Only for a process that reads once and exits.
+    Immutable,
 }
 
-/// Opens a connection. The file is only ever touched through SQLite: closing a second descriptor
-/// of ours would drop the locks that SQLite holds on it.
-pub(crate) fn connect(path: &Path, access: Access) -> Result<Connection, rusqlite::Error> {
+/// Opens a connection. The file is accessed only through SQLite: closing a file descriptor of our
+/// own would drop the POSIX locks that SQLite holds on it.
+pub(crate) fn connect(path: &Path, access: AccessMode) -> Result<Connection, rusqlite::Error> {
     let mode = match access {
-        Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
-        Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
-        Access::Frozen => OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI,
+        AccessMode::Write => OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+        AccessMode::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
+        AccessMode::Immutable => OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI,
     };
-    if access == Access::Write {
+    if access == AccessMode::Write {
         make_private(path);
     }
     let mode = mode | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = match access {
-        Access::Frozen => Connection::open_with_flags(frozen_uri(path), mode)?,
-        Access::Write | Access::Read => Connection::open_with_flags(path, mode)?,
+        AccessMode::Immutable => Connection::open_with_flags(immutable_uri(path), mode)?,
+        AccessMode::Write | AccessMode::Read => Connection::open_with_flags(path, mode)?,
     };
     conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
-    // Else SQLite plans some statements again for every value that they are given, which costs
-    // more than running them.
+    // Otherwise SQLite re-plans some statements for every bound value, which costs more than
+    // running them.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(conn)
 }
 
-/// How to read the database although its disk is full; `None`: it cannot be, because part of it is in
-/// the write-ahead log.
-pub(crate) fn frozen(path: &Path, error: &rusqlite::Error) -> Option<Access> {
+/// How to read the database although its disk is full. `None` if that is impossible because part of
+/// the data is in the write-ahead log.
+pub(crate) fn immutable_access(path: &Path, error: &rusqlite::Error) -> Option<AccessMode> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     let complete = std::fs::metadata(&log).map_or(true, |meta| meta.len() == 0);
-    (complete && is_full(error, path)).then_some(Access::Frozen)
+    (complete && is_full(error, path)).then_some(AccessMode::Immutable)
 }
 
-fn frozen_uri(path: &Path) -> String {
+fn immutable_uri(path: &Path) -> String {
     let path = path.to_string_lossy();
     let path = path
         .replace('%', "%25")
@@ -183,13 +183,13 @@ fn frozen_uri(path: &Path) -> String {
     format!("file:{path}?immutable=1")
 }
 
-/// Conversations are nobody else's: the file, and those that SQLite keeps beside it, are the owner's
-/// alone. SQLite gives the others the mode of the database. An existing file is changed by its name,
-/// never opened (see [`connect`]).
+/// Restricts the database and its side files to the owner, because they hold private conversations.
+/// SQLite gives the side files the mode of the database. The mode of an existing file is changed by
+/// path, without opening it (see [`connect`]).
 pub(crate) fn make_private(path: &Path) {
     use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
     if !path.exists() {
-        // An empty file is an empty database. Whoever makes it in between is as good.
+        // An empty file is a valid empty database. It is fine if another process creates it first.
         let _ = std::fs::OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -215,17 +215,20 @@ pub(crate) fn make_private(path: &Path) {
     }
 }
 
-/// Bounds the pages that a connection keeps, for one that stays open. Each has its own, of a large
-/// database as many as it may: SQLite's 2 MB would be 10 for all connections, and the system has the
-/// same pages in its cache. Not part of [`connect`]: it reads the schema, which may be what is broken.
-pub(crate) fn keep_few_pages(conn: &Connection, access: Access) -> Result<(), rusqlite::Error> {
+/// Limits the page cache of a long-lived connection. SQLite's default of 2 MB per connection would
+/// add up to 10 MB, and the operating system caches the same pages anyway. Not part of [`connect`],
+/// because it reads the schema, which may be what is broken.
+pub(crate) fn limit_page_cache(
+    conn: &Connection,
+    access: AccessMode,
+) -> Result<(), rusqlite::Error> {
     conn.execute_batch(match access {
-        Access::Write => "PRAGMA cache_size=-1024",
-        Access::Read | Access::Frozen => "PRAGMA cache_size=-512",
+        AccessMode::Write => "PRAGMA cache_size=-1024",
+        AccessMode::Read | AccessMode::Immutable => "PRAGMA cache_size=-512",
     })
 }
 
-/// Journal and integrity settings of the connection that writes. Returns whether it has a
+/// Sets the journal and integrity modes of the writing connection. Returns whether it uses a
 /// write-ahead log.
 ///
 /// An existing journal mode is kept when it is WAL already, or when the database belongs to a
@@ -240,7 +243,7 @@ pub(crate) fn prepare_writer(
     if !wal && !keep_journal {
         match conn.query_row("PRAGMA journal_mode=WAL", [], |row| row.get::<_, String>(0)) {
             Ok(mode) => wal = mode.eq_ignore_ascii_case("wal"),
-            Err(error) if lacks_wal(&error) => {
+            Err(error) if is_wal_unsupported(&error) => {
                 tracing::warn!("state.db: no write-ahead log on this filesystem ({error})");
                 conn.query_row("PRAGMA journal_mode=DELETE", [], |row| {
                     row.get::<_, String>(0)
@@ -253,15 +256,15 @@ pub(crate) fn prepare_writer(
     Ok(wal)
 }
 
-/// For a file that is being created: there is nothing yet that a power cut could take.
-pub(crate) fn no_flush(conn: &Connection) -> Result<(), rusqlite::Error> {
+/// For a file that is being created: a power failure cannot lose anything yet.
+pub(crate) fn disable_sync(conn: &Connection) -> Result<(), rusqlite::Error> {
     conn.execute_batch("PRAGMA synchronous=OFF")
 }
 
-/// When commits are flushed to the disk. Under WAL `NORMAL` survives the death of any process;
-/// only a power cut can take the newest commits, and the database stays whole. It saves a flush
+/// When commits are flushed to disk. With WAL, `NORMAL` survives the crash of any process; only a
+/// power failure can lose the newest commits, and the database stays consistent. It saves one flush
 /// per message.
-pub(crate) fn set_flush(conn: &Connection, wal: bool) -> Result<(), rusqlite::Error> {
+pub(crate) fn set_sync_mode(conn: &Connection, wal: bool) -> Result<(), rusqlite::Error> {
     conn.execute_batch(if cfg!(target_os = "macos") {
         "PRAGMA synchronous=FULL; PRAGMA checkpoint_fullfsync=1"
     } else if wal {
@@ -271,7 +274,7 @@ pub(crate) fn set_flush(conn: &Connection, wal: bool) -> Result<(), rusqlite::Er
     })
 }
 
-fn lacks_wal(error: &rusqlite::Error) -> bool {
+fn is_wal_unsupported(error: &rusqlite::Error) -> bool {
     let text = error.to_string().to_lowercase();
     ["locking protocol", "not authorized", "disk i/o"]
         .iter()

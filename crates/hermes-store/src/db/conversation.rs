@@ -1,4 +1,4 @@
-//! The part of a log that the model sees again.
+//! The part of a session's log that is sent to the model again.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -9,24 +9,24 @@ use hermes_core::store::{StoredItem, StoredSession};
 use regex::Regex;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
-use super::connection::Fault;
+use super::connection::DbError;
 use super::encode::{MESSAGE_COLUMNS, decode_message, lenient_text};
-use super::layout::Layout;
+use super::layout::SchemaLayout;
 use super::lineage;
-use super::writers;
+use super::message_authors;
 
 /// Reads the session `id`, or the one that it was compressed into.
 pub(crate) fn load(
     conn: &Connection,
-    layout: &Layout,
+    layout: &SchemaLayout,
     id: &str,
-) -> Result<Option<StoredSession>, Fault> {
+) -> Result<Option<StoredSession>, DbError> {
     let id = lineage::resume_target(conn, id)?;
     let Some(mut session) = read_session(conn, layout, &id)? else {
         return Ok(None);
     };
     session.items = read_items(conn, layout, &id)?;
-    session.compacted_before = session.parent.is_some() && continues(conn, &id)?
+    session.compacted_before = session.parent.is_some() && is_continuation_of_compressed(conn, &id)?
         || conn
             .prepare_cached(
                 "SELECT 1 FROM messages WHERE session_id = ?1 AND active = 0 AND compacted = 1 LIMIT 1",
@@ -35,7 +35,7 @@ pub(crate) fn load(
     Ok(Some(session))
 }
 
-fn continues(conn: &Connection, id: &str) -> Result<bool, Fault> {
+fn is_continuation_of_compressed(conn: &Connection, id: &str) -> Result<bool, DbError> {
     Ok(conn
         .prepare_cached(
             "SELECT 1 FROM sessions c JOIN sessions p ON p.id = c.parent_session_id
@@ -46,9 +46,9 @@ fn continues(conn: &Connection, id: &str) -> Result<bool, Fault> {
 
 fn read_session(
     conn: &Connection,
-    layout: &Layout,
+    layout: &SchemaLayout,
     id: &str,
-) -> Result<Option<StoredSession>, Fault> {
+) -> Result<Option<StoredSession>, DbError> {
     let prompt = system_prompt(layout, "s");
     let cooldown = layout.column(
         "sessions",
@@ -87,8 +87,8 @@ fn read_session(
         .optional()?)
 }
 
-/// Newer programs keep prompts in a table of their own.
-pub(crate) fn system_prompt(layout: &Layout, alias: &str) -> String {
+/// Newer programs store prompts in a separate table.
+pub(crate) fn system_prompt(layout: &SchemaLayout, alias: &str) -> String {
     if layout.has("system_prompts") && layout.has_column("sessions", "system_prompt_hash") {
         format!(
             "COALESCE({alias}.system_prompt, (SELECT prompt FROM system_prompts \
@@ -99,7 +99,11 @@ pub(crate) fn system_prompt(layout: &Layout, alias: &str) -> String {
     }
 }
 
-fn read_items(conn: &Connection, layout: &Layout, id: &str) -> Result<Vec<StoredItem>, Fault> {
+fn read_items(
+    conn: &Connection,
+    layout: &SchemaLayout,
+    id: &str,
+) -> Result<Vec<StoredItem>, DbError> {
     let columns: Vec<String> = MESSAGE_COLUMNS
         .iter()
         .map(|name| {
@@ -107,12 +111,13 @@ fn read_items(conn: &Connection, layout: &Layout, id: &str) -> Result<Vec<Stored
             format!("{column} AS {name}")
         })
         .collect();
-    // By id: clocks go backwards, and a result before its call is refused by providers.
+    // Ordered by id, not by time: clocks can go backwards, and providers refuse a result before its
+    // call.
     let sql = format!(
         "SELECT {} FROM messages m WHERE m.session_id = ?1 AND m.active = 1 ORDER BY m.id",
         columns.join(", ")
     );
-    let mut writers = writers::of_session(conn, id)?;
+    let mut authors = message_authors::load_for_session(conn, id)?;
     let mut statement = conn.prepare_cached(&sql)?;
     let mut rows = statement.query([id])?;
     let mut items: Vec<StoredItem> = Vec::new();
@@ -122,11 +127,11 @@ fn read_items(conn: &Connection, layout: &Layout, id: &str) -> Result<Vec<Stored
             continue;
         };
         if let Message::Assistant(assistant) = &mut message
-            && let Some(note) = writers.remove(&row.get::<_, i64>("id")?)
+            && let Some(author) = authors.remove(&row.get::<_, i64>("id")?)
         {
-            note.restore(assistant);
+            author.restore(assistant);
         }
-        clean(&mut message);
+        strip_recalled_memory(&mut message);
         if is_review_harness(&message) {
             skip_answer = true;
             continue;
@@ -143,8 +148,8 @@ fn read_items(conn: &Connection, layout: &Layout, id: &str) -> Result<Vec<Stored
     Ok(items)
 }
 
-/// Background reviews of old builds wrote their orders into the conversation; replayed, they
-/// would make the model review instead of answering.
+/// Background reviews of old builds wrote their instructions into the conversation; replayed, they
+/// would make the model review instead of answer.
 fn is_review_harness(message: &Message) -> bool {
     const OPENINGS: [&str; 2] = [
         "Review the conversation above and update the skill library",
@@ -160,9 +165,9 @@ fn is_review_harness(message: &Message) -> bool {
     OPENINGS.iter().any(|opening| text.starts_with(opening))
 }
 
-/// Takes recalled-memory blocks out of text that was stored with them. Other text keeps every
-/// byte, so that the provider's cache still matches.
-fn clean(message: &mut Message) {
+/// Removes recalled-memory blocks from text that was stored with them. Other text keeps every byte,
+/// so that the provider's prompt cache still matches.
+fn strip_recalled_memory(message: &mut Message) {
     let text = match message {
         Message::User(user) => match &mut user.content {
             Content::Text(text) => text,
@@ -188,7 +193,7 @@ static FENCE: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?i)</?\s*memory-context\s*>").ok());
 
 fn strip_memory_context(text: &str) -> Option<String> {
-    // Building the expressions costs more than most sessions are worth.
+    // Building the regexes costs more than most sessions need.
     let lower = text.to_ascii_lowercase();
     if !lower.contains("memory-context") && !lower.contains("recalled memory context") {
         return None;

@@ -1,4 +1,4 @@
-//! A whole copy of a database that others may be writing to.
+//! A consistent copy of a database that other processes may be writing to.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,40 +7,40 @@ use hermes_core::store::StoreError;
 use rusqlite::Connection;
 use rusqlite::backup::Backup;
 
-use super::connection::{Access, Fault, connect};
+use super::connection::{AccessMode, DbError, connect};
 
-/// Pages between two moments in which others get their turn.
-const STEP: i32 = 1024;
+/// Pages copied before other connections get a chance to write.
+const PAGES_PER_STEP: i32 = 1024;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Copies a database through SQLite: what is in its log comes along, and nobody's lock is lost as it
-/// would be by reading the file itself. The copy is of one moment, whatever others write meanwhile,
-/// and needs no side files. `to` must not exist, or be empty.
+/// Copies a database through SQLite, so that the contents of its log are included and no locks are
+/// lost, as they would be by reading the file directly. The copy is a snapshot of one moment,
+/// whatever is written meanwhile, and needs no side files. `to` must not exist, or be empty.
 pub fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
     if !from.exists() {
         return Err(StoreError::NotFound(from.display().to_string()));
     }
-    copied(from, to).map_err(|error| Fault::from(error).into_store(from, "copying"))
+    copy_pages(from, to).map_err(|error| DbError::from(error).into_store_error(from, "copying"))
 }
 
-fn copied(from: &Path, to: &Path) -> Result<(), rusqlite::Error> {
-    let source = connect(from, Access::Read)?;
-    // One read transaction: without it, each write of another process would start the copy anew.
+fn copy_pages(from: &Path, to: &Path) -> Result<(), rusqlite::Error> {
+    let source = connect(from, AccessMode::Read)?;
+    // In one read transaction; otherwise every write by another process would restart the copy.
     source.execute_batch("BEGIN")?;
     source.query_row("SELECT COUNT(*) FROM sqlite_master", [], |_| Ok(()))?;
-    let mut target = connect(to, Access::Write)?;
-    Backup::new(&source, &mut target)?.run_to_completion(STEP, PAUSE, None)?;
-    // A copy of a database with a write-ahead log would ask for one as well.
+    let mut target = connect(to, AccessMode::Write)?;
+    Backup::new(&source, &mut target)?.run_to_completion(PAGES_PER_STEP, PAUSE, None)?;
+    // The copy of a WAL database would ask for a write-ahead log too.
     target.query_row("PRAGMA journal_mode=DELETE", [], |row| {
         row.get::<_, String>(0)
     })?;
     source.execute_batch("COMMIT")
 }
 
-/// What is wrong with a database, found by reading it through.
+/// Reads the whole database and describes the first corruption found.
 pub fn damage(path: &Path) -> Option<String> {
     let check = || -> Result<String, rusqlite::Error> {
-        connect(path, Access::Read)?.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        connect(path, AccessMode::Read)?.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
     };
     match check() {
         Ok(answer) if answer == "ok" => None,
@@ -49,17 +49,18 @@ pub fn damage(path: &Path) -> Option<String> {
     }
 }
 
-/// Replaces texts in every row of a database that nobody else uses, and overwrites what they stood
-/// in: name and value each. Returns how many fields changed.
+/// Replaces texts in every row of a database that no other process uses, and overwrites the freed
+/// pages: (name, value) pairs. Returns how many fields changed.
 pub fn remove_texts(path: &Path, texts: &[(String, String)]) -> Result<usize, StoreError> {
-    let failed = |error: rusqlite::Error| Fault::from(error).into_store(path, "removing keys");
+    let failed =
+        |error: rusqlite::Error| DbError::from(error).into_store_error(path, "removing keys");
     if texts.is_empty() {
         return Ok(0);
     }
     let conn = Connection::open(path).map_err(failed)?;
     let changed = remove_from(&conn, texts).map_err(failed)?;
     if changed > 0 {
-        // Freed pages still hold them.
+        // Freed pages still contain the old text.
         conn.execute_batch("PRAGMA journal_mode=DELETE; VACUUM")
             .map_err(failed)?;
     }
@@ -99,12 +100,12 @@ mod tests {
     fn rows_that_are_only_in_the_log_are_copied() {
         let dir = tempfile::tempdir().unwrap();
         let from = dir.path().join("a.db");
-        let conn = connect(&from, Access::Write).unwrap();
+        let conn = connect(&from, AccessMode::Write).unwrap();
         conn.execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE t(x); INSERT INTO t VALUES (7);")
             .unwrap();
         let to = dir.path().join("b.db");
         copy(&from, &to).unwrap();
-        let copied = connect(&to, Access::Read).unwrap();
+        let copied = connect(&to, AccessMode::Read).unwrap();
         let x: i64 = copied
             .query_row("SELECT x FROM t", [], |row| row.get(0))
             .unwrap();

@@ -9,12 +9,12 @@ use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, Row};
 use serde_json::{Map, Value};
 
-use super::connection::Fault;
-use super::layout::Layout;
+use super::connection::DbError;
+use super::layout::SchemaLayout;
+use super::message_authors::MessageAuthor;
 use super::pyjson;
-use super::writers::WriterNote;
 
-/// Marks content that is not plain text. NUL cannot occur in text, so it cannot be mistaken.
+/// Marks content that is not plain text. NUL cannot occur in text, so it is unambiguous.
 pub(crate) const JSON_MARK: &str = "\0json:";
 
 /// The columns of a message that this program writes.
@@ -39,8 +39,8 @@ pub(crate) struct MessageRow {
     pub api_content: Option<String>,
     /// Not a column: what the message adds to `tool_call_count`.
     pub calls: i64,
-    /// Not a column: who wrote it, in a table of its own.
-    pub writer: Option<WriterNote>,
+    /// Not a column: which model wrote it, stored in a separate table.
+    pub writer: Option<MessageAuthor>,
 }
 
 impl MessageRow {
@@ -69,7 +69,7 @@ impl MessageRow {
     }
 
     fn fill_assistant(&mut self, message: &AssistantMessage) {
-        self.writer = WriterNote::of(message);
+        self.writer = MessageAuthor::from_message(message);
         self.content = Some(encode_text(&message.text));
         self.finish_reason = message.finish.as_ref().map(|why| why.as_str().to_owned());
         self.reasoning.clone_from(&message.reasoning);
@@ -95,9 +95,9 @@ impl MessageRow {
     pub(crate) fn insert(
         &self,
         conn: &Connection,
-        layout: &Layout,
+        layout: &SchemaLayout,
         session: &str,
-    ) -> Result<i64, Fault> {
+    ) -> Result<i64, DbError> {
         let all: [(&str, SqlValue); 19] = [
             ("session_id", session.to_owned().into()),
             ("role", self.role.clone().into()),
@@ -147,7 +147,7 @@ impl MessageRow {
     }
 }
 
-/// Text that happens to begin with the mark must not be read back as JSON.
+/// Text that happens to begin with the mark must not be decoded as JSON.
 fn encode_text(text: &str) -> String {
     if text.starts_with(JSON_MARK) {
         format!("{JSON_MARK}{}", pyjson::dumps(&Value::from(text)))
@@ -166,14 +166,14 @@ pub(crate) fn encode_content(content: &Content) -> String {
     }
 }
 
-/// What a content column holds, as JSON: a string, a list of parts, or null.
+/// The value of a content column as JSON: a string, a list of parts, or null.
 pub(crate) fn decode_content_value(column: Option<String>) -> Value {
     let Some(text) = column else {
         return Value::Null;
     };
     match text.strip_prefix(JSON_MARK).map(serde_json::from_str) {
         Some(Ok(value)) => value,
-        // Not ours to judge: kept as the text it is.
+        // Invalid JSON is kept as plain text.
         Some(Err(_)) | None => Value::String(text),
     }
 }
@@ -209,7 +209,7 @@ fn encode_call(call: &ToolCall) -> Value {
     entry.into()
 }
 
-/// The id that the responses format wants for a call that came in another format.
+/// The id that the responses format requires for a call that came in another format.
 fn derived_item_id(call_id: &str) -> String {
     let id = call_id.trim();
     if id.starts_with("fc_") {
@@ -239,7 +239,7 @@ fn decode_call(value: &Value) -> Option<ToolCall> {
         Some(other) => pyjson::dumps(other),
     };
     Some(ToolCall {
-        // A derived id says nothing; leaving it out makes writing and reading inverse.
+        // A derived id carries no information; omitting it makes encoding and decoding inverse.
         response_item_id: text("response_item_id")
             .filter(|item| *item != derived_item_id(&id))
             .map(str::to_owned),
@@ -358,7 +358,7 @@ fn decode_assistant(
     })
 }
 
-/// Text of a column whatever its storage type is; bad UTF-8 is replaced, not fatal.
+/// The text of a column of any storage type; invalid UTF-8 is replaced rather than fatal.
 pub(crate) fn lenient_text(row: &Row<'_>, column: &str) -> Result<Option<String>, rusqlite::Error> {
     use rusqlite::types::ValueRef;
     Ok(match row.get_ref(column)? {

@@ -1,4 +1,4 @@
-//! Sessions out of the database: JSON to be imported again, Markdown to be read.
+//! Exporting sessions: JSON for import, Markdown for reading.
 
 use std::fmt::Write as _;
 
@@ -7,8 +7,8 @@ use hermes_core::store::StoreError;
 use rusqlite::Connection;
 use serde_json::Value;
 
-use super::connection::Fault;
-use super::layout::Layout;
+use super::connection::DbError;
+use super::layout::SchemaLayout;
 use super::rows::MessageRecord;
 use super::{Store, conversation, resolve};
 
@@ -23,7 +23,7 @@ impl Store {
     }
 }
 
-fn export(conn: &Connection, layout: &Layout, id: &str) -> Result<Value, Fault> {
+fn export(conn: &Connection, layout: &SchemaLayout, id: &str) -> Result<Value, DbError> {
     let Some(session) = resolve::session(conn, id)? else {
         return Err(StoreError::NotFound(id.to_owned()).into());
     };

@@ -1,4 +1,4 @@
-//! Exported sessions into the database.
+//! Importing exported sessions.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,19 +8,19 @@ use rusqlite::{Connection, OptionalExtension as _};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::connection::Fault;
+use super::connection::DbError;
 use super::encode::{JSON_MARK, MessageRow};
-use super::layout::Layout;
+use super::layout::SchemaLayout;
 use super::{Store, pyjson, resolve};
 
-/// One transaction holds everybody else up, so an import is bounded.
+/// An import is one transaction, which blocks all other writers, so it is bounded.
 const MAX_SESSIONS: usize = 500;
 const MAX_MESSAGES: usize = 10_000;
 const MAX_ALL_MESSAGES: usize = 50_000;
 const MAX_SESSION_BYTES: usize = 5 * 1024 * 1024;
 const MAX_ALL_BYTES: usize = 25 * 1024 * 1024;
 
-/// Columns that an import takes over. Routing, hand-over and other live state stay behind.
+/// Columns that an import takes over. Routing, hand-over and other live state is not imported.
 const TEXTS: &[&str] = &[
     "user_id",
     "model",
@@ -50,7 +50,7 @@ const REALS: &[&str] = &["ended_at", "estimated_cost_usd", "actual_cost_usd"];
 /// Why a session cannot be imported.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ImportError {
-    /// Its place in the input, from 0.
+    /// Its index in the input, from 0.
     pub index: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
@@ -60,9 +60,9 @@ pub struct ImportError {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Imported {
     pub imported_ids: Vec<String>,
-    /// Already there; left as they are.
+    /// Already in the database; left unchanged.
     pub skipped_ids: Vec<String>,
-    /// Sessions whose parent is neither here nor in the input.
+    /// Sessions whose parent is neither in the database nor in the input.
     pub detached: usize,
 }
 
@@ -96,7 +96,7 @@ impl Store {
 }
 
 /// A session that passed all checks.
-struct Entry {
+struct ImportEntry {
     id: String,
     source: String,
     started_at: f64,
@@ -106,7 +106,7 @@ struct Entry {
     messages: Vec<MessageRow>,
 }
 
-fn check_all(sessions: &[Value], now: f64) -> Result<Vec<Entry>, Vec<ImportError>> {
+fn check_all(sessions: &[Value], now: f64) -> Result<Vec<ImportEntry>, Vec<ImportError>> {
     let mut entries = Vec::new();
     let mut errors = Vec::new();
     let mut seen = HashSet::new();
@@ -154,7 +154,7 @@ fn check_all(sessions: &[Value], now: f64) -> Result<Vec<Entry>, Vec<ImportError
     }
 }
 
-fn check(session: &Value, id: Option<&str>, now: f64) -> Result<Entry, String> {
+fn check(session: &Value, id: Option<&str>, now: f64) -> Result<ImportEntry, String> {
     let Value::Object(map) = session else {
         return Err("not a JSON object".to_owned());
     };
@@ -185,11 +185,11 @@ fn check(session: &Value, id: Option<&str>, now: f64) -> Result<Entry, String> {
     for (index, message) in messages.iter().enumerate() {
         let row =
             message_row(message, clock).map_err(|error| format!("messages[{index}]: {error}"))?;
-        // Times that are missing follow the ones that are there, so that order is kept.
+        // Missing times follow the previous one, so that the order is kept.
         clock = clock.max(row.timestamp) + 1e-6;
         rows.push(row);
     }
-    Ok(Entry {
+    Ok(ImportEntry {
         id: id.to_owned(),
         source: text(map, "source")?.unwrap_or_else(|| "import".to_owned()),
         started_at: map.get("started_at").and_then(Value::as_f64).unwrap_or(now),
@@ -237,7 +237,7 @@ fn message_row(message: &Value, now: f64) -> Result<MessageRow, String> {
         .ok_or("it has no role")?;
     let assistant = role == "assistant";
     let own = |value: Result<Option<String>, String>| value.map(|it| it.filter(|_| assistant));
-    let calls = map.get("tool_calls").and_then(unpacked);
+    let calls = map.get("tool_calls").and_then(parse_json_text);
     let count = match &calls {
         Some(Value::Array(calls)) => calls.len() as i64,
         Some(_) => 1,
@@ -269,8 +269,8 @@ fn message_row(message: &Value, now: f64) -> Result<MessageRow, String> {
     })
 }
 
-/// JSON that may come as text, as exports of raw columns do. Empty is nothing.
-fn unpacked(value: &Value) -> Option<Value> {
+/// JSON that may be encoded as text, as exports of raw columns are. Empty means null.
+fn parse_json_text(value: &Value) -> Option<Value> {
     let value = match value {
         Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| value.clone()),
         other => other.clone(),
@@ -286,7 +286,10 @@ fn unpacked(value: &Value) -> Option<Value> {
 }
 
 fn json_column(map: &Map<String, Value>, name: &str) -> Option<String> {
-    map.get(name).and_then(unpacked).as_ref().map(pyjson::dumps)
+    map.get(name)
+        .and_then(parse_json_text)
+        .as_ref()
+        .map(pyjson::dumps)
 }
 
 fn content(value: Option<&Value>) -> Option<String> {
@@ -300,7 +303,11 @@ fn content(value: Option<&Value>) -> Option<String> {
     }
 }
 
-fn insert_all(conn: &Connection, layout: &Layout, entries: &[Entry]) -> Result<Imported, Fault> {
+fn insert_all(
+    conn: &Connection,
+    layout: &SchemaLayout,
+    entries: &[ImportEntry],
+) -> Result<Imported, DbError> {
     let mut report = Imported::default();
     let mut parents: HashMap<&str, &str> = HashMap::new();
     for entry in entries {
@@ -318,7 +325,7 @@ fn insert_all(conn: &Connection, layout: &Layout, entries: &[Entry]) -> Result<I
         let Some(parent) = parents.get(entry.id.as_str()).copied() else {
             continue;
         };
-        if reaches(conn, &parents, &entry.id, parent)? {
+        if is_valid_parent(conn, &parents, &entry.id, parent)? {
             conn.execute(
                 "UPDATE sessions SET parent_session_id = ?2 WHERE id = ?1",
                 [&entry.id, parent],
@@ -332,12 +339,12 @@ fn insert_all(conn: &Connection, layout: &Layout, entries: &[Entry]) -> Result<I
 }
 
 /// Whether `parent` exists and does not descend from `id`.
-fn reaches(
+fn is_valid_parent(
     conn: &Connection,
     parents: &HashMap<&str, &str>,
     id: &str,
     parent: &str,
-) -> Result<bool, Fault> {
+) -> Result<bool, DbError> {
     let mut statement =
         conn.prepare_cached("SELECT parent_session_id FROM sessions WHERE id = ?1")?;
     let mut seen = HashSet::from([id.to_owned()]);
@@ -361,7 +368,7 @@ fn reaches(
     Ok(true)
 }
 
-fn insert(conn: &Connection, layout: &Layout, entry: &Entry) -> Result<(), Fault> {
+fn insert(conn: &Connection, layout: &SchemaLayout, entry: &ImportEntry) -> Result<(), DbError> {
     let mut names = vec![
         "id",
         "source",
@@ -402,8 +409,8 @@ fn insert(conn: &Connection, layout: &Layout, entry: &Entry) -> Result<(), Fault
     Ok(())
 }
 
-/// A title that is taken becomes the next of its series.
-fn free_title(conn: &Connection, title: &SqlValue) -> Result<SqlValue, Fault> {
+/// A title that is already used becomes the next of its series.
+fn free_title(conn: &Connection, title: &SqlValue) -> Result<SqlValue, DbError> {
     let SqlValue::Text(title) = title else {
         return Ok(SqlValue::Null);
     };

@@ -1,4 +1,4 @@
-//! What was used: tokens, money, models, tools, over the sessions of a window of time.
+//! Usage reports: tokens, cost, models and tools over the sessions of a time window.
 //!
 //! Sessions are summed by SQLite, messages in one pass over the newest ones. Tokens and money are known per session and model, not per
 //! message, so a session counts as a whole: it belongs to the window in which it began.
@@ -11,12 +11,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Store;
-use super::connection::Fault;
-use super::layout::Layout;
+use super::connection::DbError;
+use super::layout::SchemaLayout;
 
-/// Which sessions count.
+/// Which sessions are counted.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Window {
+pub struct UsageWindow {
     /// Only sessions that began at this time (epoch seconds) or later.
     pub since: Option<f64>,
     pub source: Option<String>,
@@ -24,8 +24,8 @@ pub struct Window {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Tokens {
-    /// Without what came from the provider's cache.
+pub struct TokenTotals {
+    /// Without tokens read from the provider's cache.
     pub input: i64,
     pub output: i64,
     pub cache_read: i64,
@@ -35,18 +35,18 @@ pub struct Tokens {
     pub total: i64,
 }
 
-/// What it cost, and how that is known. A kind of which there is nothing is `None`, never zero.
+/// Cost by how it is known. A kind that does not occur is `None`, never zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Spent {
+pub struct CostTotals {
     /// Reported by providers.
     pub actual_usd: Option<f64>,
     /// From price lists.
     pub estimated_usd: Option<f64>,
     /// The two above together.
     pub known_usd: Option<f64>,
-    /// Calls that a subscription covers.
+    /// Calls covered by a subscription.
     pub included_calls: i64,
-    /// Calls whose price nobody knows; the sums above lack them.
+    /// Calls of unknown price, missing from the sums above.
     pub unknown_calls: i64,
 }
 
@@ -56,8 +56,8 @@ pub struct ModelUse {
     pub provider: String,
     pub sessions: i64,
     pub calls: i64,
-    pub tokens: Tokens,
-    pub cost: Spent,
+    pub tokens: TokenTotals,
+    pub cost: CostTotals,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -91,17 +91,17 @@ pub struct SessionUse {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Messages {
+pub struct MessageCounts {
     pub total: i64,
     pub user: i64,
     pub assistant: i64,
     pub tool: i64,
 }
 
-/// What happened in the quarter of an hour that begins at `start` (epoch seconds). Quarters are
-/// the finest step by which time zones differ, so any zone can be laid over them.
+/// Activity in the quarter of an hour that begins at `start` (epoch seconds). Time zones differ by
+/// multiples of a quarter, so the report can be shown in any zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Quarter {
+pub struct QuarterHour {
     pub start: i64,
     pub messages: i64,
     /// Sessions that began then, and their tokens.
@@ -112,39 +112,39 @@ pub struct Quarter {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Insights {
     pub sessions: i64,
-    pub messages: Messages,
+    pub messages: MessageCounts,
     pub tool_calls: i64,
     pub calls: i64,
-    pub tokens: Tokens,
-    /// The part of `tokens` that went to side work: titles, compression, vision.
+    pub tokens: TokenTotals,
+    /// The part of `tokens` used by auxiliary calls: titles, compression, vision.
     pub side_tokens: i64,
-    pub cost: Spent,
+    pub cost: CostTotals,
     /// Most tokens first.
     pub models: Vec<ModelUse>,
     pub tools: Vec<ToolUse>,
     pub skills: Vec<SkillUse>,
     pub sources: Vec<SourceUse>,
     pub top_sessions: Vec<SessionUse>,
-    /// In order of time; quarters without anything are left out.
-    pub quarters: Vec<Quarter>,
-    /// Older sessions that were too many to read: only their own totals count, so that roles, tools
-    /// and skills lack their messages, and all of these stand at the session's beginning.
-    pub unread: Unread,
+    /// Ordered by time; empty quarters are omitted.
+    pub quarters: Vec<QuarterHour>,
+    /// Older sessions beyond the read limit: only their totals are counted, so roles, tools and
+    /// skills lack their messages, and everything is attributed to the start of the session.
+    pub unread: UnreadSessions,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Unread {
+pub struct UnreadSessions {
     pub sessions: i64,
     pub messages: i64,
 }
 
-const TOP: usize = 5;
+const TOP_SESSIONS: usize = 5;
 
-/// Messages that one report reads. Further ones are known by the totals of their sessions.
-const READ: i64 = 100_000;
+/// Maximum number of messages read for a report. Beyond that, session totals are used.
+const MAX_MESSAGES_READ: i64 = 100_000;
 
 impl Store {
-    pub async fn insights(&self, window: Window) -> Result<Insights, StoreError> {
+    pub async fn insights(&self, window: UsageWindow) -> Result<Insights, StoreError> {
         self.read("adding up usage", move |conn, layout| {
             collect(conn, layout, &window)
         })
@@ -152,10 +152,11 @@ impl Store {
     }
 }
 
-/// Sessions of the window are read once: a row holds the whole system prompt before these columns.
+/// The sessions of the window are read once, because a row stores the whole system prompt before
+/// these columns.
 const CHOSEN: &str = "temp.chosen_sessions";
 
-/// What reports need of a session.
+/// The columns of a session that reports need.
 const COPIED: [&str; 18] = [
     "source",
     "title",
@@ -180,15 +181,19 @@ const COPIED: [&str; 18] = [
 const SESSION_TOKENS: &str = "COALESCE(s.input_tokens, 0) + COALESCE(s.output_tokens, 0)
      + COALESCE(s.cache_read_tokens, 0) + COALESCE(s.cache_write_tokens, 0)";
 
-fn collect(conn: &Connection, layout: &Layout, window: &Window) -> Result<Insights, Fault> {
-    choose(conn, window)?;
-    let summed = sum_up(conn, layout);
+fn collect(
+    conn: &Connection,
+    layout: &SchemaLayout,
+    window: &UsageWindow,
+) -> Result<Insights, DbError> {
+    copy_window_sessions(conn, window)?;
+    let summed = summarize(conn, layout);
     conn.execute_batch(&format!("DROP TABLE {CHOSEN}"))?;
     summed
 }
 
-/// Copies what is needed of the window's sessions.
-fn choose(conn: &Connection, window: &Window) -> Result<(), Fault> {
+/// Copies the needed columns of the window's sessions.
+fn copy_window_sessions(conn: &Connection, window: &UsageWindow) -> Result<(), DbError> {
     let columns = COPIED.join(", ");
     conn.execute_batch(&format!(
         "DROP TABLE IF EXISTS {CHOSEN}; CREATE TABLE {CHOSEN} (id TEXT PRIMARY KEY, {columns})"
@@ -206,8 +211,8 @@ fn choose(conn: &Connection, window: &Window) -> Result<(), Fault> {
     Ok(())
 }
 
-fn sum_up(conn: &Connection, layout: &Layout) -> Result<Insights, Fault> {
-    let query = Query { conn };
+fn summarize(conn: &Connection, layout: &SchemaLayout) -> Result<Insights, DbError> {
+    let query = ReportQuery { conn };
     let mut all = Insights::default();
     models(&query, layout, &mut all)?;
     sources(&query, &mut all)?;
@@ -215,7 +220,7 @@ fn sum_up(conn: &Connection, layout: &Layout) -> Result<Insights, Fault> {
         &format!(
             "SELECT s.id, s.title, s.started_at, COALESCE(s.message_count, 0), {SESSION_TOKENS} AS tokens
              FROM {CHOSEN} s WHERE {SESSION_TOKENS} > 0
-             ORDER BY tokens DESC, s.id LIMIT {TOP}"
+             ORDER BY tokens DESC, s.id LIMIT {TOP_SESSIONS}"
         ),
         |row| {
             Ok(SessionUse {
@@ -228,33 +233,33 @@ fn sum_up(conn: &Connection, layout: &Layout) -> Result<Insights, Fault> {
         },
     )?;
     let mut quarters = Quarters::default();
-    begun(&query, &mut quarters)?;
-    let mut pass = Pass::default();
+    count_session_starts(&query, &mut quarters)?;
+    let mut pass = MessagePass::default();
     pass.read(&query, &mut all, &mut quarters)?;
     pass.finish(&mut all);
     all.quarters = quarters.0.into_values().collect();
     Ok(all)
 }
 
-struct Query<'a> {
+struct ReportQuery<'a> {
     conn: &'a Connection,
 }
 
-impl Query<'_> {
+impl ReportQuery<'_> {
     fn rows<T>(
         &self,
         sql: &str,
         read: impl FnMut(&Row<'_>) -> Result<T, rusqlite::Error>,
-    ) -> Result<Vec<T>, Fault> {
+    ) -> Result<Vec<T>, DbError> {
         let mut statement = self.conn.prepare(sql)?;
         let rows = statement.query_map([], read)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 }
 
-/// Usage in parts: the rows per model, and what the session's own totals have beyond them
-/// (sessions of older programs have no such rows). Side work is in no session total.
-fn parts(layout: &Layout) -> String {
+/// Usage in parts: the rows per model, and what the session's own totals have beyond them (sessions
+/// of older programs have no such rows). Auxiliary calls are in no session total.
+fn usage_parts_sql(layout: &SchemaLayout) -> String {
     let has_usage = layout.has("session_model_usage");
     let task = layout.column("session_model_usage", "u", "task", "''");
     let per_model = if has_usage {
@@ -299,25 +304,29 @@ fn parts(layout: &Layout) -> String {
     )
 }
 
-fn models(query: &Query<'_>, layout: &Layout, all: &mut Insights) -> Result<(), Fault> {
-    // Sums of the same numbers in another order differ by less than this.
-    const NOTHING: &str = "0.0000001";
+fn models(
+    query: &ReportQuery<'_>,
+    layout: &SchemaLayout,
+    all: &mut Insights,
+) -> Result<(), DbError> {
+    // Sums of the same numbers in a different order differ by less than this.
+    const EPSILON: &str = "0.0000001";
     let sql = format!(
         "{} SELECT COALESCE(NULLIF(model, ''), 'unknown') AS model, COALESCE(provider, '') AS provider,
             COUNT(DISTINCT sid) AS sessions, SUM(calls) AS calls, SUM(input) AS input,
             SUM(output) AS output, SUM(read) AS read, SUM(written) AS written,
             SUM(reasoning) AS reasoning,
             SUM(estimated) AS estimated, SUM(actual) AS actual,
-            COALESCE(SUM(status = 'estimated' OR estimated > {NOTHING}), 0) AS any_estimated,
-            COALESCE(SUM(status = 'actual' OR actual > {NOTHING}), 0) AS any_actual,
+            COALESCE(SUM(status = 'estimated' OR estimated > {EPSILON}), 0) AS any_estimated,
+            COALESCE(SUM(status = 'actual' OR actual > {EPSILON}), 0) AS any_actual,
             SUM(CASE WHEN status = 'included' THEN calls ELSE 0 END) AS included,
-            SUM(CASE WHEN COALESCE(status, 'unknown') IN ('', 'unknown') AND estimated <= {NOTHING}
-                AND actual <= {NOTHING} THEN MAX(calls, 1) ELSE 0 END) AS unknown,
+            SUM(CASE WHEN COALESCE(status, 'unknown') IN ('', 'unknown') AND estimated <= {EPSILON}
+                AND actual <= {EPSILON} THEN MAX(calls, 1) ELSE 0 END) AS unknown,
             SUM(CASE WHEN task <> '' THEN input + output + read + written ELSE 0 END) AS side
          FROM parts
-         WHERE calls + input + output + read + written > 0 OR estimated > {NOTHING} OR actual > {NOTHING}
+         WHERE calls + input + output + read + written > 0 OR estimated > {EPSILON} OR actual > {EPSILON}
          GROUP BY 1, 2 ORDER BY SUM(input + output + read + written) DESC, 1, 2",
-        parts(layout)
+        usage_parts_sql(layout)
     );
     let mut side = 0;
     all.models = query.rows(&sql, |row| {
@@ -327,8 +336,8 @@ fn models(query: &Query<'_>, layout: &Layout, all: &mut Insights) -> Result<(), 
             provider: row.get("provider")?,
             sessions: row.get("sessions")?,
             calls: row.get("calls")?,
-            tokens: tokens(row)?,
-            cost: spent(row)?,
+            tokens: read_tokens(row)?,
+            cost: read_cost(row)?,
         })
     })?;
     all.side_tokens = side;
@@ -340,8 +349,8 @@ fn models(query: &Query<'_>, layout: &Layout, all: &mut Insights) -> Result<(), 
     Ok(())
 }
 
-fn tokens(row: &Row<'_>) -> Result<Tokens, rusqlite::Error> {
-    let mut tokens = Tokens {
+fn read_tokens(row: &Row<'_>) -> Result<TokenTotals, rusqlite::Error> {
+    let mut tokens = TokenTotals {
         input: row.get("input")?,
         output: row.get("output")?,
         cache_read: row.get("read")?,
@@ -353,7 +362,7 @@ fn tokens(row: &Row<'_>) -> Result<Tokens, rusqlite::Error> {
     Ok(tokens)
 }
 
-fn spent(row: &Row<'_>) -> Result<Spent, rusqlite::Error> {
+fn read_cost(row: &Row<'_>) -> Result<CostTotals, rusqlite::Error> {
     let if_any = |flag: &str, sum: &str| -> Result<Option<f64>, rusqlite::Error> {
         Ok(match row.get::<_, i64>(flag)? {
             0 => None,
@@ -362,24 +371,24 @@ fn spent(row: &Row<'_>) -> Result<Spent, rusqlite::Error> {
     };
     let actual_usd = if_any("any_actual", "actual")?;
     let estimated_usd = if_any("any_estimated", "estimated")?;
-    Ok(Spent {
+    Ok(CostTotals {
         actual_usd,
         estimated_usd,
-        known_usd: sum(actual_usd, estimated_usd),
+        known_usd: sum_optional(actual_usd, estimated_usd),
         included_calls: row.get("included")?,
         unknown_calls: row.get("unknown")?,
     })
 }
 
-/// What is not there adds nothing; two that are not there make nothing.
-fn sum(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+/// `None` adds nothing; two `None`s make `None`.
+fn sum_optional(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one + other),
         (one, other) => one.or(other),
     }
 }
 
-impl Tokens {
+impl TokenTotals {
     fn add(&mut self, other: &Self) {
         self.input += other.input;
         self.output += other.output;
@@ -390,34 +399,34 @@ impl Tokens {
     }
 }
 
-impl Spent {
+impl CostTotals {
     fn add(&mut self, other: &Self) {
-        self.actual_usd = sum(self.actual_usd, other.actual_usd);
-        self.estimated_usd = sum(self.estimated_usd, other.estimated_usd);
-        self.known_usd = sum(self.known_usd, other.known_usd);
+        self.actual_usd = sum_optional(self.actual_usd, other.actual_usd);
+        self.estimated_usd = sum_optional(self.estimated_usd, other.estimated_usd);
+        self.known_usd = sum_optional(self.known_usd, other.known_usd);
         self.included_calls += other.included_calls;
         self.unknown_calls += other.unknown_calls;
     }
 }
 
-/// What one pass over messages finds.
+/// The counts of one pass over messages.
 #[derive(Default)]
-struct Pass {
-    /// Calls are in the assistant's messages, results in those of tools; either may lack names or
-    /// rows (older programs, interrupted turns), so the larger count of the two is the truth.
+struct MessagePass {
+    /// Calls are in assistant messages, results in tool messages. Either may lack names or rows
+    /// (older programs, interrupted turns), so the larger count is used.
     called: BTreeMap<String, i64>,
     answered: BTreeMap<String, i64>,
     skills: BTreeMap<String, SkillUse>,
 }
 
-impl Pass {
-    /// Reads the newest sessions, as many as [`READ`] allows.
+impl MessagePass {
+    /// Reads the newest sessions, as many as [`MAX_MESSAGES_READ`] allows.
     fn read(
         &mut self,
-        query: &Query<'_>,
+        query: &ReportQuery<'_>,
         all: &mut Insights,
         quarters: &mut Quarters,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DbError> {
         let sessions = query.rows(
             &format!(
                 "SELECT s.id, s.started_at, COALESCE(s.message_count, 0),
@@ -430,7 +439,7 @@ impl Pass {
             "SELECT role, timestamp, tool_name, CASE role WHEN 'assistant' THEN tool_calls END
              FROM messages WHERE session_id = ?1 LIMIT ?2",
         )?;
-        let mut left = READ;
+        let mut left = MAX_MESSAGES_READ;
         for (id, started, messages, calls) in sessions {
             let (id, started, messages, calls): (String, f64, i64, i64) =
                 (id, started, messages, calls);
@@ -458,9 +467,9 @@ impl Pass {
     fn count(
         &mut self,
         row: &Row<'_>,
-        messages: &mut Messages,
+        messages: &mut MessageCounts,
         quarters: &mut Quarters,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DbError> {
         messages.total += 1;
         quarters.at(row.get(1)?).messages += 1;
         match row.get_ref(0)?.as_str().unwrap_or_default() {
@@ -474,7 +483,7 @@ impl Pass {
             }
             _ => {}
         }
-        // What is no JSON, or no text, holds no calls.
+        // Invalid JSON or text contains no calls.
         let calls = row.get_ref(3)?;
         if let Ok(text) = calls.as_str()
             && let Ok(Value::Array(calls)) = serde_json::from_str(text)
@@ -530,7 +539,7 @@ impl Pass {
     }
 }
 
-fn sources(query: &Query<'_>, all: &mut Insights) -> Result<(), Fault> {
+fn sources(query: &ReportQuery<'_>, all: &mut Insights) -> Result<(), DbError> {
     all.sources = query.rows(
         &format!(
             "SELECT s.source, COUNT(*), SUM(COALESCE(s.message_count, 0)), SUM({SESSION_TOKENS})
@@ -550,19 +559,19 @@ fn sources(query: &Query<'_>, all: &mut Insights) -> Result<(), Fault> {
 }
 
 #[derive(Default)]
-struct Quarters(BTreeMap<i64, Quarter>);
+struct Quarters(BTreeMap<i64, QuarterHour>);
 
 impl Quarters {
-    fn at(&mut self, seconds: f64) -> &mut Quarter {
+    fn at(&mut self, seconds: f64) -> &mut QuarterHour {
         let start = (seconds / 900.0) as i64 * 900;
-        self.0.entry(start).or_insert(Quarter {
+        self.0.entry(start).or_insert(QuarterHour {
             start,
-            ..Quarter::default()
+            ..QuarterHour::default()
         })
     }
 }
 
-fn begun(query: &Query<'_>, quarters: &mut Quarters) -> Result<(), Fault> {
+fn count_session_starts(query: &ReportQuery<'_>, quarters: &mut Quarters) -> Result<(), DbError> {
     let sessions = query.rows(
         &format!("SELECT s.started_at, {SESSION_TOKENS} FROM {CHOSEN} s"),
         |row| Ok((row.get(0)?, row.get(1)?)),

@@ -1,4 +1,5 @@
-//! What a database looks like, found at open. Everything else asks this, never a version number.
+//! The schema of a database as found when it is opened. All other code asks this instead of
+//! comparing version numbers.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -8,14 +9,14 @@ use rusqlite::Connection;
 use super::schema;
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Layout {
+pub(crate) struct SchemaLayout {
     /// 0: no schema at all.
     pub version: i64,
     columns: HashMap<String, HashSet<String>>,
     objects: HashSet<String>,
 }
 
-impl Layout {
+impl SchemaLayout {
     pub(crate) fn read(conn: &Connection) -> Result<Self, rusqlite::Error> {
         let mut layout = Self::default();
         let mut objects = conn.prepare("SELECT name FROM sqlite_master")?;
@@ -64,12 +65,12 @@ impl Layout {
             .is_some_and(|columns| columns.contains(column))
     }
 
-    /// A database of a newer program: we are a guest and leave its structure alone.
-    pub(crate) fn is_guest(&self) -> bool {
+    /// A database of a newer program, whose structure must not be changed.
+    pub(crate) fn is_newer_schema(&self) -> bool {
         self.version > schema::VERSION
     }
 
-    /// Whether everything of schema 22 is in place.
+    /// Whether all objects of schema 22 exist.
     pub(crate) fn is_complete(&self) -> bool {
         self.version == schema::VERSION
             && self.has(schema::TITLE_INDEX)
@@ -90,9 +91,9 @@ impl Layout {
                 .all(|name| self.has(name))
     }
 
-    /// For a database that is only read and not upgraded: views that hide the tables of the same
-    /// name and add the columns they lack, so that every query can rely on them.
-    pub(crate) fn shim(&self) -> String {
+    /// For a database that is opened read-only and not upgraded: views that shadow tables of the
+    /// same name and add missing columns, so that every query can rely on them.
+    pub(crate) fn compat_views(&self) -> String {
         let mut views = String::new();
         for table in schema::TABLES {
             if !matches!(table.name, "sessions" | "messages") || !self.has(table.name) {

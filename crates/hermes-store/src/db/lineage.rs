@@ -1,16 +1,16 @@
-//! How sessions follow one another.
+//! Parent and continuation links between sessions.
 //!
-//! A session that ended with `compression` continues in a child; branches, subagent runs and
-//! tool sessions are children too, but no continuations.
+//! A session that ended with `compression` continues in a child. Branches, subagent runs and tool
+//! sessions are also children, but not continuations.
 
 use std::collections::HashSet;
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::connection::Fault;
+use super::connection::DbError;
 
-/// Chains longer than this are damage.
-const LONGEST: usize = 100;
+/// Longer chains indicate a corrupt database.
+const MAX_CHAIN: usize = 100;
 
 /// A value of the JSON column `model_config`; rows with broken JSON have none.
 pub(crate) fn config_value(alias: &str, key: &str) -> String {
@@ -20,7 +20,8 @@ pub(crate) fn config_value(alias: &str, key: &str) -> String {
     )
 }
 
-/// SQL that is true for a child which continues its compressed parent (which is not checked).
+/// An SQL condition that is true for a child that continues its compressed parent (the parent is
+/// not checked).
 pub(crate) fn is_continuation(alias: &str) -> String {
     format!(
         "({} IS NULL AND {} IS NULL AND COALESCE({alias}.source, '') != 'tool')",
@@ -29,7 +30,7 @@ pub(crate) fn is_continuation(alias: &str) -> String {
     )
 }
 
-/// SQL that is true for a session which was branched off another.
+/// An SQL condition that is true for a session that was branched off another.
 pub(crate) fn is_branch(alias: &str) -> String {
     format!(
         "({} IS NOT NULL OR EXISTS (SELECT 1 FROM sessions p WHERE p.id = {alias}.parent_session_id \
@@ -38,9 +39,9 @@ pub(crate) fn is_branch(alias: &str) -> String {
     )
 }
 
-/// The session in which a compressed one goes on; the session itself where it does not.
-pub(crate) fn tip(conn: &Connection, id: &str) -> Result<String, Fault> {
-    // Asked before each write, and most sessions go on in themselves.
+/// The session that continues a compressed one; the session itself if it was not compressed.
+pub(crate) fn tip(conn: &Connection, id: &str) -> Result<String, DbError> {
+    // Called before each write, and most sessions were never compressed.
     if !conn
         .prepare_cached("SELECT 1 FROM sessions WHERE id = ?1 AND end_reason = 'compression'")?
         .exists([id])?
@@ -61,7 +62,7 @@ pub(crate) fn tip(conn: &Connection, id: &str) -> Result<String, Fault> {
     let mut statement = conn.prepare_cached(&sql)?;
     let mut current = id.to_owned();
     let mut seen = HashSet::from([current.clone()]);
-    while seen.len() <= LONGEST {
+    while seen.len() <= MAX_CHAIN {
         let next: Option<String> = statement
             .query_row([&current], |row| row.get(0))
             .optional()?;
@@ -74,7 +75,7 @@ pub(crate) fn tip(conn: &Connection, id: &str) -> Result<String, Fault> {
 }
 
 /// Where a conversation resumes: the tip, or the last child of it that holds messages.
-pub(crate) fn resume_target(conn: &Connection, id: &str) -> Result<String, Fault> {
+pub(crate) fn resume_target(conn: &Connection, id: &str) -> Result<String, DbError> {
     let start = tip(conn, id)?;
     let child_sql = format!(
         "SELECT c.id FROM sessions c WHERE c.parent_session_id = ?1 AND {}
@@ -86,7 +87,7 @@ pub(crate) fn resume_target(conn: &Connection, id: &str) -> Result<String, Fault
     let mut best = None;
     let mut current = start.clone();
     let mut seen = HashSet::from([current.clone()]);
-    while seen.len() <= LONGEST {
+    while seen.len() <= MAX_CHAIN {
         if filled.exists([&current])? {
             best = Some(current.clone());
         }
@@ -100,11 +101,11 @@ pub(crate) fn resume_target(conn: &Connection, id: &str) -> Result<String, Fault
 }
 
 /// The first ancestor, over any kind of parent link.
-pub(crate) fn root(conn: &Connection, id: &str) -> Result<String, Fault> {
+pub(crate) fn root(conn: &Connection, id: &str) -> Result<String, DbError> {
     let mut parent = conn.prepare_cached("SELECT parent_session_id FROM sessions WHERE id = ?1")?;
     let mut current = id.to_owned();
     let mut seen = HashSet::from([current.clone()]);
-    while seen.len() <= LONGEST {
+    while seen.len() <= MAX_CHAIN {
         let next: Option<Option<String>> =
             parent.query_row([&current], |row| row.get(0)).optional()?;
         match next.flatten() {
@@ -116,16 +117,16 @@ pub(crate) fn root(conn: &Connection, id: &str) -> Result<String, Fault> {
 }
 
 /// Ancestors and descendants over compression links, the session included, oldest first.
-pub(crate) fn compression_chain(conn: &Connection, id: &str) -> Result<Vec<String>, Fault> {
+pub(crate) fn compression_chain(conn: &Connection, id: &str) -> Result<Vec<String>, DbError> {
     let sql = format!(
         "WITH RECURSIVE up(id, depth) AS (
             SELECT ?1, 0 UNION SELECT p.id, up.depth - 1 FROM up
             JOIN sessions c ON c.id = up.id JOIN sessions p ON p.id = c.parent_session_id
-            WHERE p.end_reason = 'compression' AND {continues} AND up.depth > -{LONGEST}),
+            WHERE p.end_reason = 'compression' AND {continues} AND up.depth > -{MAX_CHAIN}),
          down(id, depth) AS (
             SELECT ?1, 0 UNION SELECT c.id, down.depth + 1 FROM down
             JOIN sessions p ON p.id = down.id JOIN sessions c ON c.parent_session_id = p.id
-            WHERE p.end_reason = 'compression' AND {continues} AND down.depth < {LONGEST})
+            WHERE p.end_reason = 'compression' AND {continues} AND down.depth < {MAX_CHAIN})
          SELECT id, MIN(depth) FROM (SELECT * FROM up UNION SELECT * FROM down)
          GROUP BY id ORDER BY 2, id",
         continues = is_continuation("c")
@@ -140,7 +141,7 @@ pub(crate) fn is_compression_ancestor(
     conn: &Connection,
     ancestor: &str,
     descendant: &str,
-) -> Result<bool, Fault> {
+) -> Result<bool, DbError> {
     let mut statement = conn.prepare_cached(
         "WITH RECURSIVE up(id) AS (
             SELECT ?1 UNION SELECT p.id FROM up

@@ -1,4 +1,4 @@
-//! The list of conversations: roots and branches, each shown as it stands today.
+//! The list of conversations: roots and branches, each shown in its current state.
 
 use hermes_core::store::StoreError;
 use rusqlite::types::Value as SqlValue;
@@ -6,13 +6,13 @@ use rusqlite::{Connection, OptionalExtension as _, Row};
 use serde::Serialize;
 
 use super::Store;
-use super::connection::Fault;
-use super::layout::Layout;
+use super::connection::DbError;
+use super::layout::SchemaLayout;
 use super::lineage::{self, config_value, is_branch};
 use super::newest;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum SessionOrder {
     #[default]
     Started,
     LastActive,
@@ -26,9 +26,9 @@ pub struct ListFilter {
     pub cwd: Option<String>,
     pub min_messages: i64,
     pub include_archived: bool,
-    /// Also subagent runs and the links of compression chains, each as its own row.
+    /// Include subagent runs and the links of compression chains, each as its own row.
     pub include_children: bool,
-    pub order: Order,
+    pub order: SessionOrder,
     pub limit: usize,
     pub offset: usize,
 }
@@ -42,7 +42,7 @@ impl Default for ListFilter {
             min_messages: 0,
             include_archived: false,
             include_children: false,
-            order: Order::Started,
+            order: SessionOrder::Started,
             limit: 20,
             offset: 0,
         }
@@ -87,16 +87,16 @@ impl Store {
 
 pub(crate) fn list(
     conn: &Connection,
-    layout: &Layout,
+    layout: &SchemaLayout,
     filter: &ListFilter,
-) -> Result<Vec<SessionSummary>, Fault> {
+) -> Result<Vec<SessionSummary>, DbError> {
     let mut sessions = match filter.order {
-        Order::Started => by_start(conn, layout, filter)?,
-        Order::LastActive => newest::list(conn, layout, filter)?,
+        SessionOrder::Started => by_start(conn, layout, filter)?,
+        SessionOrder::LastActive => newest::list(conn, layout, filter)?,
     };
     for session in &mut sessions {
         if !filter.include_children {
-            project(conn, layout, session)?;
+            show_latest_of_chain(conn, layout, session)?;
         }
         if session.preview.is_empty() && session.message_count > 0 {
             session.preview = preview_of_parts(conn, &session.id)?;
@@ -107,9 +107,9 @@ pub(crate) fn list(
 
 fn by_start(
     conn: &Connection,
-    layout: &Layout,
+    layout: &SchemaLayout,
     filter: &ListFilter,
-) -> Result<Vec<SessionSummary>, Fault> {
+) -> Result<Vec<SessionSummary>, DbError> {
     let (conditions, mut params) = conditions(layout, filter);
     let sql = format!(
         "SELECT {} FROM sessions s WHERE {conditions} ORDER BY s.started_at DESC LIMIT ? OFFSET ?",
@@ -122,10 +122,11 @@ fn by_start(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn conditions(layout: &Layout, filter: &ListFilter) -> (String, Vec<SqlValue>) {
+pub(super) fn conditions(layout: &SchemaLayout, filter: &ListFilter) -> (String, Vec<SqlValue>) {
     let mut clauses = vec!["1".to_owned()];
     let mut params: Vec<SqlValue> = Vec::new();
-    // The plus sign keeps SQLite from its index: it would read every session of the source to sort.
+    // The plus sign stops SQLite from using its index, which would read every session of the source
+    // to sort.
     if let Some(source) = &filter.source {
         clauses.push("+s.source = ?".to_owned());
         params.push(source.clone().into());
@@ -143,7 +144,7 @@ pub(super) fn conditions(layout: &Layout, filter: &ListFilter) -> (String, Vec<S
         clauses.push(format!("{} IS NULL", config_value("s", "_delegate_from")));
     }
     if let Some(cwd) = &filter.cwd {
-        let (clause, values) = below(cwd);
+        let (clause, values) = in_or_below(cwd);
         clauses.push(clause);
         params.extend(values);
     }
@@ -160,8 +161,8 @@ pub(super) fn conditions(layout: &Layout, filter: &ListFilter) -> (String, Vec<S
     (clauses.join(" AND "), params)
 }
 
-/// Sessions whose directory is `cwd` or lies below it.
-pub(crate) fn below(cwd: &str) -> (String, Vec<SqlValue>) {
+/// Sessions whose directory is `cwd` or below it.
+pub(crate) fn in_or_below(cwd: &str) -> (String, Vec<SqlValue>) {
     let trimmed = cwd.trim_end_matches(['/', '\\']);
     let base = if trimmed.is_empty() { cwd } else { trimmed };
     let escaped = super::resolve::like_escape(base);
@@ -175,7 +176,7 @@ pub(crate) fn below(cwd: &str) -> (String, Vec<SqlValue>) {
     )
 }
 
-pub(super) fn columns(layout: &Layout) -> String {
+pub(super) fn columns(layout: &SchemaLayout) -> String {
     let hidden = if layout.has_column("messages", "display_kind") {
         " AND m.display_kind IS NOT 'hidden'"
     } else {
@@ -232,8 +233,8 @@ fn shorten(text: &str) -> String {
     short
 }
 
-/// SQL sees nothing of content with images: it begins with a NUL.
-fn preview_of_parts(conn: &Connection, id: &str) -> Result<String, Fault> {
+/// SQL cannot see content with images, because it begins with a NUL.
+fn preview_of_parts(conn: &Connection, id: &str) -> Result<String, DbError> {
     let content: Option<String> = conn
         .prepare_cached(
             "SELECT content FROM messages WHERE session_id = ?1 AND role = 'user'
@@ -246,8 +247,13 @@ fn preview_of_parts(conn: &Connection, id: &str) -> Result<String, Fault> {
     Ok(shorten(&words.text().replace(['\n', '\r'], " ")))
 }
 
-/// A compressed conversation is shown as its live end, at the place of its beginning.
-fn project(conn: &Connection, layout: &Layout, session: &mut SessionSummary) -> Result<(), Fault> {
+/// A compressed conversation is shown with the data of its latest session, at the position of its
+/// first.
+fn show_latest_of_chain(
+    conn: &Connection,
+    layout: &SchemaLayout,
+    session: &mut SessionSummary,
+) -> Result<(), DbError> {
     if session.end_reason.as_deref() != Some("compression") {
         return Ok(());
     }

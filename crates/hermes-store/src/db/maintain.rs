@@ -1,4 +1,4 @@
-//! Renaming, deleting, archiving, counting, tidying.
+//! Renaming, deleting, archiving, statistics and optimization.
 
 use std::collections::HashSet;
 
@@ -8,20 +8,20 @@ use rusqlite::Connection;
 use serde::Serialize;
 
 use super::Store;
-use super::connection::Fault;
-use super::layout::Layout;
+use super::connection::DbError;
+use super::layout::SchemaLayout;
 use super::lineage::{self, config_value};
 
-/// What a deletion took away.
+/// What a deletion removed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Deleted {
+pub struct DeletedSession {
     pub session_id: String,
-    /// Subagent runs of the session, which go with it.
+    /// Subagent runs of the session, which are deleted with it.
     pub delegates: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Stats {
+pub struct StoreStats {
     pub sessions: i64,
     pub messages: i64,
     pub by_source: Vec<SourceCount>,
@@ -38,21 +38,21 @@ pub struct SourceCount {
 
 /// Sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Optimized {
+pub struct OptimizeReport {
     pub indexes: Vec<String>,
     pub before: u64,
     pub after: u64,
 }
 
 impl Store {
-    /// Sets the title. An empty one takes it away.
+    /// Sets the title. An empty title removes it.
     pub async fn rename(&self, id: &SessionId, title: &str) -> Result<String, StoreError> {
         self.set_title(id, title, false).await
     }
 
-    /// Deletes a session, its messages and its subagent runs. Branches and continuations lose
-    /// the link to it and live on.
-    pub async fn delete(&self, id: &SessionId) -> Result<Deleted, StoreError> {
+    /// Deletes a session, its messages and its subagent runs. Branches and continuations are kept
+    /// without the link to it.
+    pub async fn delete(&self, id: &SessionId) -> Result<DeletedSession, StoreError> {
         let id = id.as_str().to_owned();
         self.write("deleting a session", move |conn, layout| {
             if !conn
@@ -65,7 +65,7 @@ impl Store {
             let mut all = delegates.clone();
             all.push(id.clone());
             delete_rows(conn, layout, &all)?;
-            Ok(Deleted {
+            Ok(DeletedSession {
                 session_id: id.clone(),
                 delegates,
             })
@@ -73,8 +73,8 @@ impl Store {
         .await
     }
 
-    /// Hides a conversation from lists, or shows it again; nothing is deleted. Returns how many
-    /// sessions of its chain changed.
+    /// Hides a conversation from lists, or shows it again. Returns how many sessions of its chain
+    /// changed.
     pub async fn archive(&self, id: &SessionId, archived: bool) -> Result<usize, StoreError> {
         let id = id.as_str().to_owned();
         self.write("archiving a session", move |conn, _| {
@@ -86,7 +86,7 @@ impl Store {
         .await
     }
 
-    pub async fn stats(&self) -> Result<Stats, StoreError> {
+    pub async fn stats(&self) -> Result<StoreStats, StoreError> {
         let database_bytes = file_size(self);
         self.read("counting sessions", move |conn, layout| {
             let mut statement = conn.prepare(
@@ -103,7 +103,7 @@ impl Store {
                     })
                 })?
                 .collect::<Result<Vec<_>, _>>()?;
-            Ok(Stats {
+            Ok(StoreStats {
                 sessions: by_source.iter().map(|source| source.sessions).sum(),
                 messages: conn.query_row("SELECT COUNT(*) FROM messages", [], |row| row.get(0))?,
                 by_source,
@@ -114,8 +114,8 @@ impl Store {
         .await
     }
 
-    /// Merges the search indexes and gives free pages back to the disk.
-    pub async fn optimize(&self) -> Result<Optimized, StoreError> {
+    /// Merges the search indexes and returns free pages to the file system.
+    pub async fn optimize(&self) -> Result<OptimizeReport, StoreError> {
         let before = file_size(self);
         let tables: Vec<String> = super::schema::FTS
             .iter()
@@ -124,7 +124,7 @@ impl Store {
             .collect();
         let indexes = tables.clone();
         self.writer()?
-            .maintain("optimizing state.db", move |conn| {
+            .run_exclusive("optimizing state.db", move |conn| {
                 for table in &tables {
                     conn.execute_batch(&format!(
                         "INSERT INTO {table}({table}) VALUES('optimize')"
@@ -136,7 +136,7 @@ impl Store {
                 Ok(())
             })
             .await?;
-        Ok(Optimized {
+        Ok(OptimizeReport {
             indexes,
             before,
             after: file_size(self),
@@ -148,8 +148,8 @@ fn file_size(store: &Store) -> u64 {
     std::fs::metadata(store.path()).map_or(0, |data| data.len())
 }
 
-/// Subagent runs below `id`, over any number of steps. A loop never reaches back to `id`.
-fn delegates(conn: &Connection, id: &str) -> Result<Vec<String>, Fault> {
+/// Subagent runs below `id`, at any depth. A cycle never reaches `id` itself.
+fn delegates(conn: &Connection, id: &str) -> Result<Vec<String>, DbError> {
     let marker = config_value("sessions", "_delegate_from");
     let sql = format!(
         "SELECT id FROM sessions WHERE {marker} = ?1
@@ -171,7 +171,11 @@ fn delegates(conn: &Connection, id: &str) -> Result<Vec<String>, Fault> {
     Ok(found)
 }
 
-pub(crate) fn delete_rows(conn: &Connection, layout: &Layout, ids: &[String]) -> Result<(), Fault> {
+pub(crate) fn delete_rows(
+    conn: &Connection,
+    layout: &SchemaLayout,
+    ids: &[String],
+) -> Result<(), DbError> {
     let mut orphan = conn.prepare_cached(
         "UPDATE sessions SET parent_session_id = NULL WHERE parent_session_id = ?1",
     )?;
@@ -182,7 +186,7 @@ pub(crate) fn delete_rows(conn: &Connection, layout: &Layout, ids: &[String]) ->
     let mut session = conn.prepare_cached("DELETE FROM sessions WHERE id = ?1")?;
     for id in ids {
         messages.execute([id])?;
-        super::writers::forget(conn, id)?;
+        super::message_authors::delete_for_session(conn, id)?;
         if layout.has("session_model_usage") {
             conn.prepare_cached("DELETE FROM session_model_usage WHERE session_id = ?1")?
                 .execute([id])?;
@@ -192,8 +196,8 @@ pub(crate) fn delete_rows(conn: &Connection, layout: &Layout, ids: &[String]) ->
     Ok(())
 }
 
-/// Archives the chain as a whole: a root that stays visible would bring the rest back.
-pub(crate) fn set_archived(conn: &Connection, id: &str, archived: bool) -> Result<usize, Fault> {
+/// Archives the whole chain: a root that stays visible would make the rest visible again.
+pub(crate) fn set_archived(conn: &Connection, id: &str, archived: bool) -> Result<usize, DbError> {
     let mut update = conn.prepare_cached("UPDATE sessions SET archived = ?2 WHERE id = ?1")?;
     let mut changed = 0;
     for link in lineage::compression_chain(conn, id)? {

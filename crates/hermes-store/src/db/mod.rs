@@ -1,8 +1,8 @@
 //! state.db: sessions, messages, usage, search.
 //!
-//! The original program and this one work on the same file, also at the same time. One thread
-//! writes ([`writer`]), a small pool reads ([`readers`]); a database of a newer program is
-//! opened as a guest ([`layout`]).
+//! The original program and this one use the same file, also at the same time. One thread writes
+//! ([`writer`]), a small pool reads ([`readers`]). The structure of a database of a newer program
+//! is left unchanged ([`layout`]).
 
 mod connection;
 mod conversation;
@@ -16,6 +16,7 @@ mod layout;
 mod lineage;
 mod list;
 mod maintain;
+mod message_authors;
 mod newest;
 mod prune;
 mod pyjson;
@@ -33,7 +34,6 @@ mod unfinished;
 mod upgrade;
 mod usage;
 mod writer;
-mod writers;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -47,38 +47,39 @@ use rusqlite::Connection;
 pub use copy::{copy, damage, remove_texts};
 pub use export::markdown;
 pub use import::{ImportError, ImportReport, Imported};
-pub use list::{ListFilter, Order, SessionSummary};
-pub use maintain::{Deleted, Optimized, SourceCount, Stats};
+pub use list::{ListFilter, SessionOrder, SessionSummary};
+pub use maintain::{DeletedSession, OptimizeReport, SourceCount, StoreStats};
 pub use prune::{AutoPrune, PruneCandidate, SessionFilter};
-pub use repair::{RepairOptions, RepairReport, Strategy, glance, repair};
+pub use repair::{RepairOptions, RepairReport, RepairStrategy, quick_check, repair};
 pub use responses::{Begun, NewRequest, ResponseStore, StoredRun};
 pub use rows::{MessageRecord, SessionRecord};
 pub use titles::clean_title;
 
-/// The layout that this program creates.
+/// The schema version that this program creates.
 pub const SCHEMA_VERSION: i64 = schema::VERSION;
 
 pub(crate) use connection::make_private;
 use connection::{
-    Access, Fault, connect, frozen, keep_few_pages, no_flush, prepare_writer, set_flush,
+    AccessMode, DbError, connect, disable_sync, immutable_access, limit_page_cache, prepare_writer,
+    set_sync_mode,
 };
-use layout::Layout;
-use readers::Readers;
-use writer::{Writer, WriterConfig, attempt};
+use layout::SchemaLayout;
+use readers::ReaderPool;
+use writer::{DbWriter, WriterConfig, run_in_transaction};
 
 /// A handle on state.db. Clones share one writer and one pool.
 #[derive(Clone)]
 pub struct Store {
-    inner: Arc<Inner>,
+    inner: Arc<StoreInner>,
 }
 
-struct Inner {
+struct StoreInner {
     clock: Arc<dyn Clock>,
-    layout: Arc<Layout>,
+    layout: Arc<SchemaLayout>,
     /// `None`: opened for reading only.
-    writer: Option<Writer>,
-    readers: Readers,
-    /// Rows of answers that this process writes just now, by session.
+    writer: Option<DbWriter>,
+    readers: ReaderPool,
+    /// Rows of answers that this process is currently writing, by session.
     unfinished: Mutex<HashMap<String, i64>>,
 }
 
@@ -86,7 +87,7 @@ struct Inner {
 #[derive(Clone)]
 pub struct OpenOptions {
     pub rng: Arc<dyn Rng>,
-    /// How long to go on trying while other processes hold the lock.
+    /// How long to retry while other processes hold the lock.
     pub busy_budget: Duration,
 }
 
@@ -100,8 +101,8 @@ impl Default for OpenOptions {
 }
 
 impl Store {
-    /// Opens state.db, creating it or upgrading an older one. A database of a newer program is
-    /// used as it is.
+    /// Opens state.db, creating it or upgrading an older one. A database of a newer program is used
+    /// unchanged.
     pub fn open(path: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         Self::open_with(path, clock, OpenOptions::default())
     }
@@ -119,18 +120,18 @@ impl Store {
             })?;
         }
         let (conn, layout) = open_writer(&path, &options)?;
-        let writer = Writer::start(
+        let writer = DbWriter::start(
             conn,
             WriterConfig {
                 path: path.clone(),
                 rng: options.rng,
-                budget: options.busy_budget,
-                merge_fts: !layout.is_guest(),
+                busy_budget: options.busy_budget,
+                merge_fts: !layout.is_newer_schema(),
             },
         )?;
-        let readers = Readers::new(path, Access::Read, layout.shim());
+        let readers = ReaderPool::new(path, AccessMode::Read, layout.compat_views());
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(StoreInner {
                 clock,
                 layout: Arc::new(layout),
                 writer: Some(writer),
@@ -140,7 +141,8 @@ impl Store {
         })
     }
 
-    /// Opens an existing database without ever taking a write lock: another profile's, say.
+    /// Opens an existing database without ever taking a write lock, such as that of another
+    /// profile.
     pub fn open_read_only(
         path: impl Into<PathBuf>,
         clock: Arc<dyn Clock>,
@@ -149,17 +151,17 @@ impl Store {
         if !path.exists() {
             return Err(StoreError::NotFound(path.display().to_string()));
         }
-        let look = |access| connect(&path, access).and_then(|conn| Layout::read(&conn));
-        let (access, layout) = match look(Access::Read) {
-            Ok(layout) => (Access::Read, Ok(layout)),
-            Err(error) => match frozen(&path, &error) {
+        let look = |access| connect(&path, access).and_then(|conn| SchemaLayout::read(&conn));
+        let (access, layout) = match look(AccessMode::Read) {
+            Ok(layout) => (AccessMode::Read, Ok(layout)),
+            Err(error) => match immutable_access(&path, &error) {
                 Some(access) => (access, look(access)),
-                None => (Access::Read, Err(error)),
+                None => (AccessMode::Read, Err(error)),
             },
         };
-        let layout =
-            layout.map_err(|error| Fault::from(error).into_store(&path, "opening state.db"))?;
-        let readers = Readers::new(path, access, layout.shim());
+        let layout = layout
+            .map_err(|error| DbError::from(error).into_store_error(&path, "opening state.db"))?;
+        let readers = ReaderPool::new(path, access, layout.compat_views());
         if layout.version == 0 {
             return Err(StoreError::Unsupported {
                 path: readers.path().to_owned(),
@@ -167,7 +169,7 @@ impl Store {
             });
         }
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(StoreInner {
                 clock,
                 layout: Arc::new(layout),
                 writer: None,
@@ -185,9 +187,9 @@ impl Store {
         self.inner.layout.version
     }
 
-    /// Whether the database belongs to a newer program, whose structure is left alone.
-    pub fn is_guest(&self) -> bool {
-        self.inner.layout.is_guest()
+    /// Whether the database belongs to a newer program, whose structure is left unchanged.
+    pub fn is_newer_schema(&self) -> bool {
+        self.inner.layout.is_newer_schema()
     }
 
     /// Waits for queued writes and checkpoints. Dropping the last handle does the same in the
@@ -197,7 +199,7 @@ impl Store {
             return Ok(());
         };
         writer
-            .maintain("closing state.db", |conn| {
+            .run_exclusive("closing state.db", |conn| {
                 if let Err(error) = conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
                     tracing::debug!("checkpoint at close: {error}");
                 }
@@ -213,7 +215,7 @@ impl Store {
     pub(crate) async fn read<T, F>(&self, what: &'static str, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection, &Layout) -> Result<T, Fault> + Send + 'static,
+        F: FnOnce(&Connection, &SchemaLayout) -> Result<T, DbError> + Send + 'static,
     {
         let inner = Arc::clone(&self.inner);
         let _permit = self.inner.readers.permit().await?;
@@ -230,7 +232,7 @@ impl Store {
     pub(crate) async fn write<T, F>(&self, what: &'static str, mut work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnMut(&Connection, &Layout) -> Result<T, Fault> + Send + 'static,
+        F: FnMut(&Connection, &SchemaLayout) -> Result<T, DbError> + Send + 'static,
     {
         let layout = Arc::clone(&self.inner.layout);
         self.writer()?
@@ -238,7 +240,7 @@ impl Store {
             .await
     }
 
-    /// The row of the session's answer that grows just now.
+    /// The row of the session's answer that is currently being written.
     fn unfinished(&self, session: &str) -> Option<i64> {
         let rows = self.inner.unfinished.lock();
         let rows = rows.unwrap_or_else(PoisonError::into_inner);
@@ -254,7 +256,7 @@ impl Store {
         };
     }
 
-    pub(crate) fn writer(&self) -> Result<&Writer, StoreError> {
+    pub(crate) fn writer(&self) -> Result<&DbWriter, StoreError> {
         self.inner.writer.as_ref().ok_or_else(|| {
             StoreError::Invalid(format!(
                 "{} was opened for reading only",
@@ -264,9 +266,12 @@ impl Store {
     }
 }
 
-/// Opens the connection that writes. For a complete database this runs a handful of reads and
-/// takes no lock.
-fn open_writer(path: &Path, options: &OpenOptions) -> Result<(Connection, Layout), StoreError> {
+/// Opens the writing connection. For a complete database this only performs a few reads and takes
+/// no lock.
+fn open_writer(
+    path: &Path,
+    options: &OpenOptions,
+) -> Result<(Connection, SchemaLayout), StoreError> {
     const WHAT: &str = "opening state.db";
     let start = Instant::now();
     loop {
@@ -280,43 +285,43 @@ fn open_writer(path: &Path, options: &OpenOptions) -> Result<(Connection, Layout
                 let pause = 20.0 + options.rng.unit() * 130.0;
                 std::thread::sleep(Duration::from_micros((pause * 1000.0) as u64));
             }
-            Err(fault) => return Err(fault.into_store(path, WHAT)),
+            Err(fault) => return Err(fault.into_store_error(path, WHAT)),
         }
     }
 }
 
-fn try_open(path: &Path) -> Result<(Connection, Layout), Fault> {
-    let conn = connect(path, Access::Write)?;
-    keep_few_pages(&conn, Access::Write)?;
-    let mut layout = Layout::read(&conn)?;
+fn try_open(path: &Path) -> Result<(Connection, SchemaLayout), DbError> {
+    let conn = connect(path, AccessMode::Write)?;
+    limit_page_cache(&conn, AccessMode::Write)?;
+    let mut layout = SchemaLayout::read(&conn)?;
     if layout.version == 0 {
-        no_flush(&conn)?;
+        disable_sync(&conn)?;
     }
-    let wal = prepare_writer(&conn, layout.is_guest())?;
-    if layout.is_guest() && layout.has(upgrade::FOREIGN_INDEX) {
+    let wal = prepare_writer(&conn, layout.is_newer_schema())?;
+    if layout.is_newer_schema() && layout.has(upgrade::FOREIGN_INDEX) {
         let found = layout.clone();
-        if attempt(&conn, &mut |conn| {
+        if run_in_transaction(&conn, &mut |conn| {
             upgrade::disable_foreign_tokenizer(conn, &found)
         })? {
             tracing::warn!(
                 "the CJK search index of this database needs a newer program; marked stale"
             );
         }
-    } else if !layout.is_guest() && !layout.is_complete() {
-        layout = attempt(&conn, &mut |conn| upgrade::upgrade(conn, path))?;
-    } else if !layout.is_guest() {
-        heal_active(&conn)?;
+    } else if !layout.is_newer_schema() && !layout.is_complete() {
+        layout = run_in_transaction(&conn, &mut |conn| upgrade::upgrade(conn, path))?;
+    } else if !layout.is_newer_schema() {
+        fix_null_active(&conn)?;
     }
-    set_flush(&conn, wal)?;
+    set_sync_mode(&conn, wal)?;
     Ok((conn, layout))
 }
 
-/// Old builds added `active` without its default: rows written then are invisible until healed.
-fn heal_active(conn: &Connection) -> Result<(), Fault> {
+/// Old builds added `active` without its default: rows written by them are invisible until fixed.
+fn fix_null_active(conn: &Connection) -> Result<(), DbError> {
     const BROKEN: &str = "SELECT EXISTS (SELECT 1 FROM messages WHERE active IS NULL)";
     let broken: bool = conn.query_row(BROKEN, [], |row| row.get(0))?;
     if broken {
-        attempt(conn, &mut |conn| {
+        run_in_transaction(conn, &mut |conn| {
             conn.execute("UPDATE messages SET active = 1 WHERE active IS NULL", [])?;
             Ok(())
         })?;

@@ -1,44 +1,44 @@
-//! The list of conversations by when something was last said in them.
+//! The list of conversations ordered by last activity.
 //!
-//! A row of `sessions` holds the whole system prompt before most of its columns, so reading one
-//! column of every row reads nearly every page of that table. What the order needs comes from
-//! indexes; rows are read of those conversations that are shown.
+//! A row of `sessions` stores the whole system prompt before most of its columns, so reading one
+//! column of every row reads nearly every page of that table. The data for ordering comes from
+//! indexes; rows are read only for the conversations that are shown.
 
 use std::collections::{HashMap, HashSet};
 
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::connection::Fault;
-use super::layout::Layout;
+use super::connection::DbError;
+use super::layout::SchemaLayout;
 use super::lineage::is_continuation;
 use super::list::{ListFilter, SessionSummary, columns, conditions, summary};
 
-/// Chains of compressed sessions that are longer than this are damage.
-const LONGEST: usize = 100;
+/// Longer chains of compressed sessions indicate a corrupt database.
+const MAX_CHAIN: usize = 100;
 
-struct Candidate {
+struct SessionCandidate {
     id: String,
     rowid: i64,
-    /// When something last happened in it.
+    /// Time of the last activity.
     at: f64,
 }
 
-/// What the indexes say of sessions, by row number: `main.` because an old database that is only
-/// read has views in front of its tables, which have no such numbers.
-struct Facts {
+/// Data about sessions from indexes, by rowid. `main.` is used because an old database opened
+/// read-only has views in front of its tables, and views have no rowids.
+struct SessionIndexData {
     started: HashMap<i64, f64>,
     children: HashSet<i64>,
-    /// Those of a wanted source; `None`: all of them.
-    wanted: Option<HashSet<i64>>,
+    /// Sessions of the requested source; `None` means all.
+    of_source: Option<HashSet<i64>>,
 }
 
 pub(super) fn list(
     conn: &Connection,
-    layout: &Layout,
+    layout: &SchemaLayout,
     filter: &ListFilter,
-) -> Result<Vec<SessionSummary>, Fault> {
-    let facts = Facts::read(conn, filter)?;
+) -> Result<Vec<SessionSummary>, DbError> {
+    let facts = SessionIndexData::read(conn, filter)?;
     let candidates = facts.candidates(conn)?;
     let (conditions, params) = conditions(layout, filter);
     let sql = format!(
@@ -50,12 +50,13 @@ pub(super) fn list(
     let mut seen = HashSet::new();
     let mut found: Vec<(f64, SessionSummary)> = Vec::new();
     for candidate in candidates {
-        // Those of one moment are all looked at: the order among them is another one.
+        // All sessions with the same time are examined, because their relative order is decided
+        // later.
         if found.len() >= enough && found.last().is_none_or(|(at, _)| candidate.at < *at) {
             break;
         }
         let is_child = facts.children.contains(&candidate.rowid);
-        if !is_child && !facts.of_wanted_source(candidate.rowid) {
+        if !is_child && !facts.matches_source(candidate.rowid) {
             continue;
         }
         let at = candidate.at;
@@ -87,9 +88,9 @@ pub(super) fn list(
     Ok(shown.map(|(_, session)| session).collect())
 }
 
-impl Facts {
-    fn read(conn: &Connection, filter: &ListFilter) -> Result<Self, Fault> {
-        let rows = |sql: &str, params: &[String]| -> Result<HashSet<i64>, Fault> {
+impl SessionIndexData {
+    fn read(conn: &Connection, filter: &ListFilter) -> Result<Self, DbError> {
+        let rows = |sql: &str, params: &[String]| -> Result<HashSet<i64>, DbError> {
             let mut statement = conn.prepare_cached(sql)?;
             let rows = statement
                 .query_map(rusqlite::params_from_iter(params), |row| row.get(0))?
@@ -120,18 +121,18 @@ impl Facts {
         Ok(Self {
             started,
             children,
-            wanted,
+            of_source: wanted,
         })
     }
 
-    fn of_wanted_source(&self, rowid: i64) -> bool {
-        self.wanted
+    fn matches_source(&self, rowid: i64) -> bool {
+        self.of_source
             .as_ref()
             .is_none_or(|wanted| wanted.contains(&rowid))
     }
 
-    /// Every session, the last active one first.
-    fn candidates(&self, conn: &Connection) -> Result<Vec<Candidate>, Fault> {
+    /// Every session, most recently active first.
+    fn candidates(&self, conn: &Connection) -> Result<Vec<SessionCandidate>, DbError> {
         let mut statement = conn.prepare_cached(
             "SELECT s.rowid, s.id,
                 (SELECT MAX(m.timestamp) FROM messages m WHERE m.session_id = s.id)
@@ -141,27 +142,27 @@ impl Facts {
             let rowid = row.get(0)?;
             let said: Option<f64> = row.get(2)?;
             let begun = self.started.get(&rowid).copied().unwrap_or_default();
-            Ok(Candidate {
+            Ok(SessionCandidate {
                 rowid,
                 id: row.get(1)?,
                 at: said.unwrap_or(begun),
             })
         })?;
-        let mut all: Vec<Candidate> = rows.collect::<Result<_, _>>()?;
+        let mut all: Vec<SessionCandidate> = rows.collect::<Result<_, _>>()?;
         all.sort_by(|one, two| two.at.total_cmp(&one.at));
         Ok(all)
     }
 }
 
-/// The session and those that it continues, the first one last.
-fn ancestors(conn: &Connection, mut chain: Vec<String>) -> Result<Vec<String>, Fault> {
+/// The session and its ancestors by continuation, the first session last.
+fn ancestors(conn: &Connection, mut chain: Vec<String>) -> Result<Vec<String>, DbError> {
     let sql = format!(
         "SELECT p.id FROM sessions c JOIN sessions p ON p.id = c.parent_session_id
          WHERE c.id = ?1 AND p.end_reason = 'compression' AND {}",
         is_continuation("c")
     );
     let mut statement = conn.prepare_cached(&sql)?;
-    while chain.len() <= LONGEST
+    while chain.len() <= MAX_CHAIN
         && let Some(last) = chain.last()
     {
         let parent: Option<String> = statement.query_row([last], |row| row.get(0)).optional()?;

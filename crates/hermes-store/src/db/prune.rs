@@ -1,4 +1,4 @@
-//! Choosing many sessions at once: for pruning, archiving and exporting.
+//! Selecting many sessions at once: for pruning, archiving and exporting.
 
 use hermes_core::store::StoreError;
 use rusqlite::types::Value as SqlValue;
@@ -6,8 +6,8 @@ use rusqlite::{Connection, OptionalExtension as _};
 use serde::Serialize;
 
 use super::Store;
-use super::connection::Fault;
-use super::list::below;
+use super::connection::DbError;
+use super::list::in_or_below;
 use super::maintain;
 
 /// All conditions must hold. Times are seconds since the epoch.
@@ -39,7 +39,7 @@ pub struct SessionFilter {
     pub max_tool_calls: Option<i64>,
     /// `None`: both.
     pub archived: Option<bool>,
-    /// Also sessions that have not ended. Never set for pruning.
+    /// Include sessions that have not ended. Never set for pruning.
     pub include_open: bool,
 }
 
@@ -61,19 +61,19 @@ pub struct PruneCandidate {
 pub struct AutoPrune {
     pub retention_days: u32,
     pub min_interval_hours: u32,
-    /// Give the room back to the disk when something was deleted.
+    /// Return the space to the file system if something was deleted.
     pub vacuum: bool,
 }
 
 impl Store {
-    /// The sessions that fit, oldest first.
+    /// The matching sessions, oldest first.
     pub async fn select(&self, filter: SessionFilter) -> Result<Vec<PruneCandidate>, StoreError> {
         self.read("selecting sessions", move |conn, _| select(conn, &filter))
             .await
     }
 
-    /// Deletes the ended sessions that fit; with `dry_run` only tells which. Children outside
-    /// the selection lose their parent link and live on. Returns what was (or would be) deleted.
+    /// Deletes the matching ended sessions; with `dry_run` only reports them. Children outside the
+    /// selection are kept without their parent link. Returns what was (or would be) deleted.
     pub async fn prune(
         &self,
         filter: SessionFilter,
@@ -95,11 +95,11 @@ impl Store {
         .await
     }
 
-    /// What `sessions.auto_prune` asks for: deletes sessions that ended longer ago than
-    /// `retention_days`, at most once in `min_interval_hours` for all processes of a home. `None`:
-    /// it was done not long ago. The moment is kept where the original keeps it.
+    /// Implements `sessions.auto_prune`: deletes sessions that ended longer ago than
+    /// `retention_days`, at most once per `min_interval_hours` for all processes of a home. `None`
+    /// if it ran recently. The time of the last run is stored where the original stores it.
     ///
-    /// `except`: a session that is open right now, however old.
+    /// `except`: a session that is currently open, which is never deleted.
     pub async fn auto_prune(
         &self,
         wish: AutoPrune,
@@ -112,16 +112,16 @@ impl Store {
             started_before: Some(now - f64::from(wish.retention_days) * 86_400.0),
             ..SessionFilter::default()
         };
-        let is_due = move |conn: &Connection| -> Result<bool, Fault> {
+        let is_due = move |conn: &Connection| -> Result<bool, DbError> {
             let last: Option<String> = conn
                 .prepare_cached("SELECT value FROM state_meta WHERE key = 'last_auto_prune'")?
                 .query_row([], |row| row.get(0))
                 .optional()?;
             let last = last.and_then(|text| text.trim().parse::<f64>().ok());
-            // A moment in the future was written by a clock that was wrong.
+            // A time in the future was written by a wrong clock.
             Ok(last.is_none_or(|last| last <= since || last > now))
         };
-        // Mostly there is nothing to do, and then nothing is locked.
+        // Usually there is nothing to delete, and then no lock is taken.
         let due = self
             .read("looking when sessions were pruned", move |conn, layout| {
                 Ok(layout.has("state_meta") && is_due(conn)?)
@@ -150,13 +150,13 @@ impl Store {
                 Ok(Some(ids.len()))
             })
             .await?;
-        if wish.vacuum && pruned.is_some_and(|count| count > 0) && !self.is_guest() {
+        if wish.vacuum && pruned.is_some_and(|count| count > 0) && !self.is_newer_schema() {
             self.optimize().await?;
         }
         Ok(pruned)
     }
 
-    /// Hides the ended sessions that fit from lists, each with its whole chain.
+    /// Hides the matching ended sessions from lists, each with its whole chain.
     pub async fn archive_matching(
         &self,
         filter: SessionFilter,
@@ -184,7 +184,7 @@ impl Store {
 pub(crate) fn select(
     conn: &Connection,
     filter: &SessionFilter,
-) -> Result<Vec<PruneCandidate>, Fault> {
+) -> Result<Vec<PruneCandidate>, DbError> {
     let (clause, params) = conditions(filter);
     let sql = format!(
         "SELECT s.id, s.source, s.title, s.model, s.started_at, s.ended_at,
@@ -267,7 +267,7 @@ fn conditions(filter: &SessionFilter) -> (String, Vec<SqlValue>) {
         whole(filter.archived.map(i64::from)),
     );
     if let Some(cwd) = &filter.cwd {
-        let (clause, values) = below(cwd);
+        let (clause, values) = in_or_below(cwd);
         clauses.push(clause);
         params.extend(values);
     }

@@ -1,5 +1,5 @@
-//! JSON as Python's `json.dumps` writes it: `", "` and `": "`, everything beyond ASCII escaped.
-//! Rows written by both programs then look the same, also to the full-text index.
+//! JSON as written by Python's `json.dumps`: `", "` and `": "`, non-ASCII escaped. Rows of both
+//! programs then look the same, also to the full-text index.
 
 use std::fmt::Write as _;
 

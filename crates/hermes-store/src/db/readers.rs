@@ -7,28 +7,28 @@ use hermes_core::store::StoreError;
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
-use super::connection::{Access, Fault, connect, keep_few_pages};
+use super::connection::{AccessMode, DbError, connect, limit_page_cache};
 
-/// Reads at the same time. Others wait.
-const LIMIT: usize = 4;
+/// Maximum number of concurrent reads.
+const MAX_READERS: usize = 4;
 
-pub(crate) struct Readers {
+pub(crate) struct ReaderPool {
     path: PathBuf,
-    access: Access,
-    /// Run on each new connection; see [`Layout::shim`](super::layout::Layout::shim).
-    shim: String,
+    access: AccessMode,
+    /// Run on each new connection; see [`SchemaLayout::compat_views`](super::layout::SchemaLayout::compat_views).
+    compat_views: String,
     idle: Mutex<Vec<Connection>>,
     permits: Semaphore,
 }
 
-impl Readers {
-    pub(crate) fn new(path: PathBuf, access: Access, shim: String) -> Self {
+impl ReaderPool {
+    pub(crate) fn new(path: PathBuf, access: AccessMode, compat_views: String) -> Self {
         Self {
             path,
             access,
-            shim,
+            compat_views,
             idle: Mutex::new(Vec::new()),
-            permits: Semaphore::new(LIMIT),
+            permits: Semaphore::new(MAX_READERS),
         }
     }
 
@@ -40,16 +40,16 @@ impl Readers {
         self.permits.acquire().await.map_err(|_| StoreError::Closed)
     }
 
-    /// Runs `work` on a connection of the pool, in one read transaction, so that everything it
-    /// sees belongs together.
+    /// Runs `work` on a pooled connection in one read transaction, so that it sees a consistent
+    /// state.
     pub(crate) fn run<T>(
         &self,
         what: &str,
-        work: impl FnOnce(&Connection) -> Result<T, Fault>,
+        work: impl FnOnce(&Connection) -> Result<T, DbError>,
     ) -> Result<T, StoreError> {
         let conn = self
             .take()
-            .map_err(|fault| fault.into_store(&self.path, what))?;
+            .map_err(|fault| fault.into_store_error(&self.path, what))?;
         let result = (|| {
             conn.prepare_cached("BEGIN")?.execute([])?;
             let result = work(&conn);
@@ -57,27 +57,27 @@ impl Readers {
             result
         })();
         if conn.is_autocommit() {
-            self.give_back(conn);
+            self.release(conn);
         }
-        result.map_err(|fault| fault.into_store(&self.path, what))
+        result.map_err(|fault| fault.into_store_error(&self.path, what))
     }
 
-    fn take(&self) -> Result<Connection, Fault> {
+    fn take(&self) -> Result<Connection, DbError> {
         let idle = self.lock().pop();
         if let Some(conn) = idle {
             return Ok(conn);
         }
         let conn = connect(&self.path, self.access)?;
-        keep_few_pages(&conn, self.access)?;
-        if !self.shim.is_empty() {
-            conn.execute_batch(&self.shim)?;
+        limit_page_cache(&conn, self.access)?;
+        if !self.compat_views.is_empty() {
+            conn.execute_batch(&self.compat_views)?;
         }
         Ok(conn)
     }
 
-    fn give_back(&self, conn: Connection) {
+    fn release(&self, conn: Connection) {
         let mut idle = self.lock();
-        if idle.len() < LIMIT {
+        if idle.len() < MAX_READERS {
             idle.push(conn);
         }
     }

@@ -1,5 +1,5 @@
-//! Mending a damaged state.db. Sessions and messages are never changed or removed: what is
-//! rebuilt can be derived from them, and a copy is made first.
+//! Repairing a damaged state.db. Sessions and messages are never changed or removed: what is
+//! rebuilt is derived from them, and a copy is made first.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,13 @@ use hermes_core::store::StoreError;
 use rusqlite::Connection;
 use serde::Serialize;
 
-use super::connection::{Access, Fault, connect, full_disk};
-use super::layout::Layout;
+use super::connection::{AccessMode, DbError, connect, disk_full_error};
+use super::layout::SchemaLayout;
 use super::{schema, upgrade};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepairOptions {
-    /// Look only.
+    /// Only check.
     pub check_only: bool,
     pub backup: bool,
 }
@@ -28,10 +28,10 @@ impl Default for RepairOptions {
     }
 }
 
-/// What helped.
+/// The repair that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Strategy {
+pub enum RepairStrategy {
     RebuildFts,
     Reindex,
     DedupSchema,
@@ -43,14 +43,14 @@ pub struct RepairReport {
     pub healthy: bool,
     /// What was wrong before.
     pub problem: Option<String>,
-    pub strategy: Option<Strategy>,
+    pub strategy: Option<RepairStrategy>,
     pub backup: Option<PathBuf>,
     /// What is still wrong.
     pub error: Option<String>,
 }
 
-/// Checks the database and mends what can be mended. No [`super::Store`] may be open on the file
-/// in this process.
+/// Checks the database and repairs what can be repaired. No [`super::Store`] may be open on the
+/// file in this process.
 pub fn repair(
     path: &Path,
     options: RepairOptions,
@@ -67,11 +67,11 @@ pub fn repair(
         backup: None,
         error: None,
     };
-    let Some(problem) = problem(path) else {
+    let Some(problem) = find_problem(path) else {
         return Ok(report);
     };
-    // What fails for want of room is not damage.
-    if let Some(full) = full_disk(path) {
+    // Failures because of a full disk are not corruption.
+    if let Some(full) = disk_full_error(path) {
         return Err(full);
     }
     report.healthy = false;
@@ -84,21 +84,21 @@ pub fn repair(
         report.backup = Some(backup(path, clock)?);
     }
     // From the least to the most invasive.
-    let steps: [(Strategy, Step); 4] = [
-        (Strategy::RebuildFts, rebuild_fts),
-        (Strategy::Reindex, reindex),
-        (Strategy::DedupSchema, dedup_schema),
-        (Strategy::DropFtsRebuild, recreate_fts),
+    let steps: [(RepairStrategy, RepairStep); 4] = [
+        (RepairStrategy::RebuildFts, rebuild_fts),
+        (RepairStrategy::Reindex, reindex),
+        (RepairStrategy::DedupSchema, dedup_schema),
+        (RepairStrategy::DropFtsRebuild, recreate_fts),
     ];
     for (strategy, step) in steps {
         if let Err(fault) = step(path) {
             tracing::info!(
                 ?strategy,
                 "repair step: {}",
-                fault.into_store(path, "repairing")
+                fault.into_store_error(path, "repairing")
             );
         }
-        report.error = self::problem(path);
+        report.error = self::find_problem(path);
         if report.error.is_none() {
             report.healthy = true;
             report.strategy = Some(strategy);
@@ -108,12 +108,12 @@ pub fn repair(
     Ok(report)
 }
 
-/// What a short look finds: whether the tables are there and a message can be written. The file is
-/// not read through, which takes seconds for a large one. An error: the disk is full.
-pub fn glance(path: &Path) -> Result<Option<String>, StoreError> {
+/// A quick check: whether the tables exist and a message can be written. The whole file is not
+/// read, which takes seconds for a large one. `Err` means that the disk is full.
+pub fn quick_check(path: &Path) -> Result<Option<String>, StoreError> {
     let look = || -> Result<Option<String>, rusqlite::Error> {
-        let conn = connect(path, Access::Write)?;
-        let layout = Layout::read(&conn)?;
+        let conn = connect(path, AccessMode::Write)?;
+        let layout = SchemaLayout::read(&conn)?;
         if !layout.has("messages") || !layout.has("sessions") {
             return Ok(Some(
                 "the tables sessions and messages are missing".to_owned(),
@@ -129,17 +129,17 @@ pub fn glance(path: &Path) -> Result<Option<String>, StoreError> {
         Ok(written.err().map(|error| error.to_string()))
     };
     let found = look().unwrap_or_else(|error| Some(error.to_string()));
-    match full_disk(path).filter(|_| found.is_some()) {
+    match disk_full_error(path).filter(|_| found.is_some()) {
         Some(full) => Err(full),
         None => Ok(found),
     }
 }
 
-type Step = fn(&Path) -> Result<(), Fault>;
+type RepairStep = fn(&Path) -> Result<(), DbError>;
 
-/// What is wrong with the file. Index damage shows only when a message is written, so the probe
-/// writes one and takes it back.
-fn problem(path: &Path) -> Option<String> {
+/// What is wrong with the file. Index corruption shows only on writing a message, so the probe
+/// writes one and rolls back.
+fn find_problem(path: &Path) -> Option<String> {
     match probe(path) {
         Ok(found) => found,
         Err(error) => Some(error.to_string()),
@@ -148,14 +148,14 @@ fn problem(path: &Path) -> Option<String> {
 
 fn probe(path: &Path) -> Result<Option<String>, rusqlite::Error> {
     const SHOWN: usize = 3;
-    let conn = connect(path, Access::Write)?;
+    let conn = connect(path, AccessMode::Write)?;
     conn.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0))?;
     let mut check = conn.prepare("PRAGMA integrity_check")?;
     let mut lines = check
         .query_map([], |row| row.get::<_, String>(0))?
         .collect::<Result<Vec<_>, _>>()?;
     lines.retain(|line| line != "ok");
-    let layout = Layout::read(&conn)?;
+    let layout = SchemaLayout::read(&conn)?;
     if !layout.has("messages") || !layout.has("sessions") {
         lines.push("the tables sessions and messages are missing".to_owned());
     }
@@ -181,10 +181,10 @@ fn probe(path: &Path) -> Result<Option<String>, rusqlite::Error> {
 
 const TRIGRAMS: &str = "messages_fts_trigram";
 
-/// Older SQLite stops at a NUL when it makes trigrams, newer does not, and content with images
-/// begins with one. An index that both wrote never verifies then, and works all the same: no
-/// search asks for what they disagree about.
-fn holds_nul(conn: &Connection, layout: &Layout) -> Result<bool, rusqlite::Error> {
+/// Older SQLite stops at a NUL when it builds trigrams, newer versions do not, and content with
+/// images begins with a NUL. An index written by both never verifies, but works: no search depends
+/// on the difference.
+fn holds_nul(conn: &Connection, layout: &SchemaLayout) -> Result<bool, rusqlite::Error> {
     if !layout.has("messages") {
         return Ok(false);
     }
@@ -195,23 +195,23 @@ fn holds_nul(conn: &Connection, layout: &Layout) -> Result<bool, rusqlite::Error
     )
 }
 
-/// Whether the search indexes are sound and, in our own layout, cover every message.
+/// Whether the search indexes are sound and, in our own schema, cover every message.
 fn index_problem(
     conn: &Connection,
-    layout: &Layout,
-    disputed: bool,
+    layout: &SchemaLayout,
+    ignore_trigrams: bool,
 ) -> Result<Option<String>, rusqlite::Error> {
     for (table, _) in schema::FTS {
         if !layout.has(table) {
             continue;
         }
         let check = format!("INSERT INTO {table}({table}) VALUES('integrity-check')");
-        if !(disputed && *table == TRIGRAMS)
+        if !(ignore_trigrams && *table == TRIGRAMS)
             && let Err(error) = conn.execute_batch(&check)
         {
             return Ok(Some(format!("search index {table}: {error}")));
         }
-        if layout.is_guest() {
+        if layout.is_newer_schema() {
             continue;
         }
         let count = |name: &str| {
@@ -229,13 +229,13 @@ fn index_problem(
     Ok(None)
 }
 
-/// Copies the database beside itself: through SQLite, or, where that cannot read it, byte by
-/// byte with its log.
+/// Copies the database next to itself: through SQLite or, if that cannot read it, byte by byte
+/// together with its log.
 fn backup(path: &Path, clock: &dyn Clock) -> Result<PathBuf, StoreError> {
     let stamp = clock.now().format("%Y%m%d_%H%M%S");
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let target = path.with_file_name(format!("{name}.malformed-backup-{stamp}"));
-    let through_sqlite = connect(path, Access::Read)
+    let through_sqlite = connect(path, AccessMode::Read)
         .and_then(|conn| conn.backup("main", &target, None::<fn(rusqlite::backup::Progress)>));
     if through_sqlite.is_ok() {
         return Ok(target);
@@ -245,7 +245,7 @@ fn backup(path: &Path, clock: &dyn Clock) -> Result<PathBuf, StoreError> {
         source,
     };
     if let Err(error) = std::fs::copy(path, &target) {
-        // Half a copy is worse than none.
+        // A partial copy is worse than none.
         let _ = std::fs::remove_file(&target);
         return Err(io(error));
     }
@@ -259,9 +259,9 @@ fn backup(path: &Path, clock: &dyn Clock) -> Result<PathBuf, StoreError> {
     Ok(target)
 }
 
-fn rebuild_fts(path: &Path) -> Result<(), Fault> {
-    let conn = connect(path, Access::Write)?;
-    let layout = Layout::read(&conn)?;
+fn rebuild_fts(path: &Path) -> Result<(), DbError> {
+    let conn = connect(path, AccessMode::Write)?;
+    let layout = SchemaLayout::read(&conn)?;
     for (table, _) in schema::FTS {
         if layout.has(table) {
             conn.execute_batch(&format!("INSERT INTO {table}({table}) VALUES('rebuild')"))?;
@@ -270,14 +270,14 @@ fn rebuild_fts(path: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-fn reindex(path: &Path) -> Result<(), Fault> {
-    connect(path, Access::Write)?.execute_batch("REINDEX")?;
+fn reindex(path: &Path) -> Result<(), DbError> {
+    connect(path, AccessMode::Write)?.execute_batch("REINDEX")?;
     Ok(())
 }
 
-/// Of objects that are defined twice the first definition stays.
-fn dedup_schema(path: &Path) -> Result<(), Fault> {
-    let conn = connect(path, Access::Write)?;
+/// For objects defined twice, the first definition is kept.
+fn dedup_schema(path: &Path) -> Result<(), DbError> {
+    let conn = connect(path, AccessMode::Write)?;
     conn.execute_batch(
         "PRAGMA writable_schema=ON;
          BEGIN IMMEDIATE;
@@ -289,10 +289,10 @@ fn dedup_schema(path: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Removes the search indexes and fills new ones from the messages. Not in the database of a
-/// newer program, whose indexes are built otherwise.
-fn recreate_fts(path: &Path) -> Result<(), Fault> {
-    let conn = connect(path, Access::Write)?;
+/// Removes the search indexes and fills new ones from the messages. Not for the database of a newer
+/// program, whose indexes are built differently.
+fn recreate_fts(path: &Path) -> Result<(), DbError> {
+    let conn = connect(path, AccessMode::Write)?;
     conn.execute_batch("PRAGMA writable_schema=ON")?;
     let version: i64 = conn.query_row("SELECT version FROM schema_version LIMIT 1", [], |row| {
         row.get(0)
@@ -311,8 +311,8 @@ fn recreate_fts(path: &Path) -> Result<(), Fault> {
          PRAGMA writable_schema=OFF;",
     )?;
     drop(conn);
-    let conn: Connection = connect(path, Access::Write)?;
+    let conn: Connection = connect(path, AccessMode::Write)?;
     conn.execute_batch("VACUUM")?;
-    super::writer::attempt(&conn, &mut |conn| upgrade::upgrade(conn, path))?;
+    super::writer::run_in_transaction(&conn, &mut |conn| upgrade::upgrade(conn, path))?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! From what a person typed to one session.
+//! Resolving what a person typed to a session.
 
 use std::collections::HashSet;
 
@@ -7,14 +7,14 @@ use hermes_core::store::StoreError;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::Store;
-use super::connection::Fault;
+use super::connection::DbError;
 use super::lineage;
 use super::rows::{MessageRecord, SessionRecord};
 
-const SHOWN: usize = 8;
-/// Sessions without a title that are searched for their first words, newest first.
+const MAX_CANDIDATES: usize = 8;
+/// How many sessions without a title are searched by their first words, newest first.
 const UNTITLED_SEARCHED: usize = 5000;
-/// The same for sessions that lists show by their title: people seldom know their first words.
+/// The same for sessions with a title, whose first words people rarely know.
 const TITLED_SEARCHED: usize = 200;
 
 impl Store {
@@ -28,7 +28,7 @@ impl Store {
         .await
     }
 
-    /// Like [`Store::resolve`], then on to where a compressed session goes on.
+    /// Like [`Store::resolve`], then follows compression to the session to resume.
     pub async fn resolve_for_resume(&self, reference: &str) -> Result<SessionId, StoreError> {
         let reference = reference.trim().to_owned();
         self.read("finding a session", move |conn, _| {
@@ -48,7 +48,7 @@ impl Store {
         .await
     }
 
-    /// The rows of a session in order. `include_inactive`: also compacted and taken-back ones.
+    /// The rows of a session in order. `include_inactive`: also compacted and rewound ones.
     pub async fn messages(
         &self,
         id: &SessionId,
@@ -62,7 +62,7 @@ impl Store {
     }
 }
 
-pub(crate) fn session(conn: &Connection, id: &str) -> Result<Option<SessionRecord>, Fault> {
+pub(crate) fn session(conn: &Connection, id: &str) -> Result<Option<SessionRecord>, DbError> {
     Ok(conn
         .prepare_cached("SELECT * FROM sessions WHERE id = ?1")?
         .query_row([id], SessionRecord::read)
@@ -73,7 +73,7 @@ pub(crate) fn messages(
     conn: &Connection,
     id: &str,
     include_inactive: bool,
-) -> Result<Vec<MessageRecord>, Fault> {
+) -> Result<Vec<MessageRecord>, DbError> {
     let filter = if include_inactive {
         ""
     } else {
@@ -85,7 +85,7 @@ pub(crate) fn messages(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-pub(crate) fn resolve(conn: &Connection, reference: &str) -> Result<String, Fault> {
+pub(crate) fn resolve(conn: &Connection, reference: &str) -> Result<String, DbError> {
     if reference.is_empty() {
         return Err(StoreError::Invalid("the session id is empty".to_owned()).into());
     }
@@ -104,7 +104,7 @@ pub(crate) fn resolve(conn: &Connection, reference: &str) -> Result<String, Faul
             }
             candidates.extend(last);
             if count == 0 {
-                candidates = by_beginning(conn, reference)?;
+                candidates = by_leading_text(conn, reference)?;
                 match (candidates.len(), candidates.pop()) {
                     (0, _) | (_, None) => {
                         return Err(StoreError::NotFound(reference.to_owned()).into());
@@ -122,22 +122,22 @@ pub(crate) fn resolve(conn: &Connection, reference: &str) -> Result<String, Faul
     }
 }
 
-/// Ids come from the index alone: a row holds the session's whole prompt before most of its columns.
-/// They begin with the time, so the last ones are the newest.
-fn by_prefix(conn: &Connection, prefix: &str) -> Result<Vec<String>, Fault> {
+/// Ids are read from the index alone, because a row stores the whole prompt before most of its
+/// columns. Ids begin with the time, so the last ones are the newest.
+fn by_prefix(conn: &Connection, prefix: &str) -> Result<Vec<String>, DbError> {
     let mut statement = conn.prepare_cached(
         "SELECT id FROM sessions WHERE id LIKE ?1 ESCAPE '\\' ORDER BY id DESC LIMIT ?2",
     )?;
     let rows = statement.query_map(
-        rusqlite::params![format!("{}%", like_escape(prefix)), SHOWN as i64],
+        rusqlite::params![format!("{}%", like_escape(prefix)), MAX_CANDIDATES as i64],
         |row| row.get(0),
     )?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// The newest of `title #N`, else the session called exactly so. Titles are compared in their
-/// index; rows are read of those that match.
-pub(crate) fn by_title(conn: &Connection, title: &str) -> Result<Option<String>, Fault> {
+/// The newest of `title #N`, otherwise the session with exactly this title. Titles are compared in
+/// their index; rows are read only for matches.
+pub(crate) fn by_title(conn: &Connection, title: &str) -> Result<Option<String>, DbError> {
     let numbered: Option<String> = conn
         .prepare_cached(
             "SELECT id FROM main.sessions WHERE rowid IN (SELECT rowid FROM main.sessions
@@ -155,11 +155,11 @@ pub(crate) fn by_title(conn: &Connection, title: &str) -> Result<Option<String>,
         .optional()?)
 }
 
-/// What lists show can be typed, also where they cut it off with an ellipsis: the beginning of a title,
-/// or the first words of a session without one. Where neither fits, the first words of sessions
-/// that have a title. At most [`SHOWN`], newest first.
-fn by_beginning(conn: &Connection, words: &str) -> Result<Vec<String>, Fault> {
-    let wanted = plain(words.trim_end_matches(['…', '.', ' ']));
+/// Matches what lists show, also if it is cut off with an ellipsis: the beginning of a title, or
+/// the first words of a session without one. If neither matches, the first words of sessions with a
+/// title. At most [`MAX_CANDIDATES`], newest first.
+fn by_leading_text(conn: &Connection, words: &str) -> Result<Vec<String>, DbError> {
+    let wanted = normalize_text(words.trim_end_matches(['…', '.', ' ']));
     if wanted.chars().count() < 3 {
         return Ok(Vec::new());
     }
@@ -172,7 +172,7 @@ fn by_beginning(conn: &Connection, words: &str) -> Result<Vec<String>, Fault> {
     while let Some(row) = rows.next()? {
         let rowid: i64 = row.get(0)?;
         let title = super::encode::lenient_text(row, "title")?.unwrap_or_default();
-        if plain(&title).starts_with(&wanted) {
+        if normalize_text(&title).starts_with(&wanted) {
             found.push(rowid);
         }
         titled.insert(rowid);
@@ -184,7 +184,7 @@ fn by_beginning(conn: &Connection, words: &str) -> Result<Vec<String>, Fault> {
     let (mut shown, mut others) = (Vec::new(), Vec::new());
     let (mut untitled_left, mut titled_left) = (UNTITLED_SEARCHED, TITLED_SEARCHED);
     while let Some(row) = rows.next()?
-        && shown.len() < SHOWN
+        && shown.len() < MAX_CANDIDATES
     {
         let rowid: i64 = row.get(0)?;
         let id: String = row.get(1)?;
@@ -197,9 +197,9 @@ fn by_beginning(conn: &Connection, words: &str) -> Result<Vec<String>, Fault> {
         } else {
             (&mut untitled_left, &mut shown)
         };
-        if *left > 0 && matches.len() < SHOWN {
+        if *left > 0 && matches.len() < MAX_CANDIDATES {
             *left -= 1;
-            if begins(conn, &id, &wanted)? {
+            if first_question_starts_with(conn, &id, &wanted)? {
                 matches.push(id);
             }
         }
@@ -207,8 +207,8 @@ fn by_beginning(conn: &Connection, words: &str) -> Result<Vec<String>, Fault> {
     Ok(if shown.is_empty() { others } else { shown })
 }
 
-/// Whether the first question of a session begins with `wanted`, which is [`plain`].
-fn begins(conn: &Connection, id: &str, wanted: &str) -> Result<bool, Fault> {
+/// Whether the first question of a session starts with `wanted`, which is normalized.
+fn first_question_starts_with(conn: &Connection, id: &str, wanted: &str) -> Result<bool, DbError> {
     let mut first = conn.prepare_cached(
         "SELECT substr(content, 1, 500) AS head FROM messages
          WHERE session_id = ?1 AND role = 'user' AND content IS NOT NULL
@@ -217,11 +217,11 @@ fn begins(conn: &Connection, id: &str, wanted: &str) -> Result<bool, Fault> {
     let head: Option<Option<String>> = first
         .query_row([id], |row| super::encode::lenient_text(row, "head"))
         .optional()?;
-    Ok(plain(&head.flatten().unwrap_or_default()).starts_with(wanted))
+    Ok(normalize_text(&head.flatten().unwrap_or_default()).starts_with(wanted))
 }
 
-/// Words as they are compared: case and space do not count.
-fn plain(text: &str) -> String {
+/// Text normalized for comparison: ignores case and whitespace.
+fn normalize_text(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").to_lowercase()
 }

@@ -1,5 +1,5 @@
-//! `response_store.db`: answers of the API server that clients may come back to, shared with the
-//! original.
+//! `response_store.db`: responses of the API server that clients may refer to later, shared with
+//! the original.
 
 use std::fs::{OpenOptions, Permissions};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -12,27 +12,27 @@ use hermes_core::store::StoreError;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde_json::Value;
 
-use super::connection::{Access, Fault, connect, prepare_writer, set_flush};
+use super::connection::{AccessMode, DbError, connect, prepare_writer, set_sync_mode};
 use super::pyjson;
-use super::writer::{Writer, WriterConfig};
+use super::writer::{DbWriter, WriterConfig};
 
 mod requests;
 
 pub use requests::{Begun, NewRequest, StoredRun};
 
-/// Answers that are kept; those unused longest go.
-const KEPT: i64 = 100;
-const BUSY: Duration = Duration::from_secs(20);
+/// Maximum number of stored responses; the least recently used are evicted.
+const MAX_RESPONSES: i64 = 100;
+const BUSY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The stored answers of a home. Clones share one writer.
+/// The stored responses of a home. Clones share one writer.
 #[derive(Clone)]
 pub struct ResponseStore {
-    writer: Writer,
+    writer: DbWriter,
     clock: Arc<dyn Clock>,
 }
 
 impl ResponseStore {
-    /// Opens the file, creating it for its owner alone.
+    /// Opens the file; a new one is accessible to its owner only.
     pub fn open(path: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
         let path = path.into();
         let io = |source| StoreError::Io {
@@ -43,19 +43,19 @@ impl ResponseStore {
         let options = options.append(true).create(true).mode(0o600);
         options.open(&path).map_err(io)?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).map_err(io)?;
-        let conn = prepared(&path)
-            .map_err(|fault| fault.into_store(&path, "opening the stored answers"))?;
+        let conn = open_connection(&path)
+            .map_err(|fault| fault.into_store_error(&path, "opening the stored answers"))?;
         let config = WriterConfig {
             path,
             rng: Arc::new(SystemRng),
-            budget: BUSY,
+            busy_budget: BUSY_TIMEOUT,
             merge_fts: false,
         };
-        let writer = Writer::start(conn, config)?;
+        let writer = DbWriter::start(conn, config)?;
         Ok(Self { writer, clock })
     }
 
-    /// What was stored under `id`. Text that is no JSON counts as nothing.
+    /// The value stored under `id`. Invalid JSON counts as missing.
     pub async fn get(&self, id: &str) -> Result<Option<Value>, StoreError> {
         let (id, now) = (id.to_owned(), self.clock.epoch_seconds());
         let read = move |conn: &Connection| {
@@ -76,8 +76,8 @@ impl ResponseStore {
             .await
     }
 
-    /// Stores what belongs to `id`, in the bytes the original would write; `conversation` goes on
-    /// from there.
+    /// Stores the value of `id`, in the format the original would write, and makes it the latest
+    /// response of `conversation`.
     pub async fn put(
         &self,
         id: &str,
@@ -103,7 +103,7 @@ impl ResponseStore {
         self.writer.transaction("storing an answer", write).await
     }
 
-    /// Whether there was one.
+    /// Returns whether it existed.
     pub async fn delete(&self, id: &str) -> Result<bool, StoreError> {
         let id = id.to_owned();
         let delete = move |conn: &Connection| {
@@ -119,7 +119,7 @@ impl ResponseStore {
             .await
     }
 
-    /// The newest answer of a conversation.
+    /// The id of the latest response of a conversation.
     pub async fn conversation(&self, name: &str) -> Result<Option<String>, StoreError> {
         let name = name.to_owned();
         let read = move |conn: &Connection| {
@@ -135,8 +135,8 @@ impl ResponseStore {
     }
 }
 
-fn prepared(path: &std::path::Path) -> Result<Connection, Fault> {
-    let conn = connect(path, Access::Write)?;
+fn open_connection(path: &std::path::Path) -> Result<Connection, DbError> {
+    let conn = connect(path, AccessMode::Write)?;
     let wal = prepare_writer(&conn, false)?;
     conn.execute_batch(
         "CREATE TABLE IF NOT EXISTS responses (
@@ -145,15 +145,15 @@ fn prepared(path: &std::path::Path) -> Result<Connection, Fault> {
             name TEXT PRIMARY KEY, response_id TEXT NOT NULL);",
     )?;
     conn.execute_batch(requests::TABLES)?;
-    set_flush(&conn, wal)?;
+    set_sync_mode(&conn, wal)?;
     Ok(conn)
 }
 
-fn evict(conn: &Connection) -> Result<(), Fault> {
+fn evict(conn: &Connection) -> Result<(), DbError> {
     let count: i64 = conn
         .prepare_cached("SELECT COUNT(*) FROM responses")?
         .query_row([], |row| row.get(0))?;
-    if count <= KEPT {
+    if count <= MAX_RESPONSES {
         return Ok(());
     }
     for sql in [
@@ -162,7 +162,7 @@ fn evict(conn: &Connection) -> Result<(), Fault> {
         "DELETE FROM responses WHERE response_id IN (
             SELECT response_id FROM responses ORDER BY accessed_at LIMIT ?1)",
     ] {
-        conn.prepare_cached(sql)?.execute([count - KEPT])?;
+        conn.prepare_cached(sql)?.execute([count - MAX_RESPONSES])?;
     }
     Ok(())
 }
@@ -178,9 +178,9 @@ mod tests {
 
     /// A second later at every look.
     #[derive(Default)]
-    struct Ticking(AtomicI64);
+    struct TickingClock(AtomicI64);
 
-    impl Clock for Ticking {
+    impl Clock for TickingClock {
         fn now(&self) -> DateTime<Utc> {
             let seconds = self.0.fetch_add(1, Ordering::SeqCst);
             DateTime::from_timestamp(seconds, 0).unwrap_or_default()
@@ -191,15 +191,15 @@ mod tests {
     async fn answers_are_found_again_and_the_oldest_go() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("response_store.db");
-        let store = ResponseStore::open(&path, Arc::new(Ticking::default())).unwrap();
+        let store = ResponseStore::open(&path, Arc::new(TickingClock::default())).unwrap();
         let data = json!({"response": {"id": "resp_0"}, "text": "é"});
         store.put("resp_0", &data, Some("talk")).await.unwrap();
         assert_eq!(store.get("resp_0").await.unwrap(), Some(data));
         assert_eq!(store.get("resp_x").await.unwrap(), None);
         let found = store.conversation("talk").await.unwrap();
         assert_eq!(found.as_deref(), Some("resp_0"));
-        for number in 1..=KEPT {
-            if number == KEPT {
+        for number in 1..=MAX_RESPONSES {
+            if number == MAX_RESPONSES {
                 // Looked at: resp_1 is the oldest now.
                 store.get("resp_0").await.unwrap();
             }

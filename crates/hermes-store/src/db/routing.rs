@@ -1,7 +1,7 @@
-//! Which conversation a chat is in: `gateway_routing`, one row per session key.
+//! Which conversation belongs to a chat: `gateway_routing`, one row per session key.
 //!
-//! The scope is the absolute path of the home's `sessions` directory, as the original has it. It
-//! rewrites the whole scope at each change; here a row is written when it changes.
+//! The scope is the absolute path of the home's `sessions` directory, as in the original, which
+//! rewrites the whole scope on each change; here only changed rows are written.
 
 use hermes_core::store::StoreError;
 use rusqlite::params;
@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::{Store, pyjson};
 
 impl Store {
-    /// Every entry of a scope: session key and what was stored. Text that is no JSON is left out
-    /// and reported, as one bad row must not cost the others.
+    /// Every entry of a scope: session key and value. Invalid JSON is skipped and reported, because
+    /// one bad row must not hide the others.
     pub async fn routing(&self, scope: &str) -> Result<Vec<(String, Value)>, StoreError> {
         let scope = scope.to_owned();
         self.read("reading the routing of chats", move |conn, layout| {
@@ -35,7 +35,7 @@ impl Store {
         .await
     }
 
-    /// Writes one entry, in the bytes the original would write.
+    /// Writes one entry, in the format the original would write.
     pub async fn set_routing(
         &self,
         scope: &str,
@@ -61,7 +61,7 @@ impl Store {
         .await
     }
 
-    /// Forgets entries. Unknown keys are fine.
+    /// Deletes entries. Unknown keys are ignored.
     pub async fn forget_routing(
         &self,
         scope: &str,

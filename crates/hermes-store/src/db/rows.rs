@@ -1,4 +1,4 @@
-//! Whole rows for export and display, every column kept, whatever the layout.
+//! Complete rows for export and display, with every column of any schema.
 
 use rusqlite::Row;
 use rusqlite::types::ValueRef;
@@ -65,7 +65,7 @@ impl MessageRecord {
         self.text("role").unwrap_or_default()
     }
 
-    /// The words of the content, without images and other parts.
+    /// The text of the content, without images and other parts.
     pub fn plain_text(&self) -> String {
         match self.0.get("content") {
             Some(Value::String(text)) => text.clone(),
@@ -81,7 +81,7 @@ impl MessageRecord {
         }
     }
 
-    /// Whether the row is meant for people (scaffolding of newer programs is not).
+    /// Whether the row is shown to people (internal rows of newer programs are not).
     pub fn is_shown(&self) -> bool {
         self.text("display_kind") != Some("hidden") && self.role() != "session_meta"
     }

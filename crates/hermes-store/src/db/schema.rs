@@ -1,11 +1,11 @@
-//! The tables of state.db (schema 22), as data: what creates them is also what finds the
-//! columns an older database lacks.
+//! The tables of state.db (schema 22) as data, used to create them and to find columns that an
+//! older database lacks.
 
 pub(crate) const VERSION: i64 = 22;
-/// The oldest layout we upgrade from.
+/// The oldest schema that can be upgraded.
 pub(crate) const OLDEST: i64 = 11;
 
-pub(crate) struct Table {
+pub(crate) struct TableDef {
     pub name: &'static str,
     /// Name and declaration. The declaration is valid for `ALTER TABLE ADD COLUMN` too, except
     /// for keys, which no table ever lacks.
@@ -13,7 +13,7 @@ pub(crate) struct Table {
     pub constraint: &'static str,
 }
 
-impl Table {
+impl TableDef {
     pub(crate) fn create(&self) -> String {
         let mut parts: Vec<String> = self
             .columns
@@ -33,9 +33,9 @@ impl Table {
 
 const COUNTER: &str = "INTEGER DEFAULT 0";
 const TOTAL: &str = "INTEGER NOT NULL DEFAULT 0";
-const WORD: &str = "TEXT NOT NULL DEFAULT ''";
+const TEXT: &str = "TEXT NOT NULL DEFAULT ''";
 
-pub(crate) const USAGE: Table = Table {
+pub(crate) const USAGE: TableDef = TableDef {
     name: "session_model_usage",
     columns: &[
         (
@@ -43,10 +43,10 @@ pub(crate) const USAGE: Table = Table {
             "TEXT NOT NULL REFERENCES sessions(id) ON DELETE CASCADE",
         ),
         ("model", "TEXT NOT NULL"),
-        ("billing_provider", WORD),
-        ("billing_base_url", WORD),
-        ("billing_mode", WORD),
-        ("task", WORD),
+        ("billing_provider", TEXT),
+        ("billing_base_url", TEXT),
+        ("billing_mode", TEXT),
+        ("task", TEXT),
         ("api_call_count", TOTAL),
         ("input_tokens", TOTAL),
         ("output_tokens", TOTAL),
@@ -63,8 +63,8 @@ pub(crate) const USAGE: Table = Table {
     constraint: "PRIMARY KEY (session_id, model, billing_provider, billing_base_url, billing_mode, task)",
 };
 
-pub(crate) const TABLES: &[Table] = &[
-    Table {
+pub(crate) const TABLES: &[TableDef] = &[
+    TableDef {
         name: "schema_version",
         columns: &[("version", "INTEGER NOT NULL")],
         constraint: "",
@@ -72,22 +72,22 @@ pub(crate) const TABLES: &[Table] = &[
     SESSIONS,
     MESSAGES,
     USAGE,
-    Table {
+    TableDef {
         name: "state_meta",
         columns: &[("key", "TEXT PRIMARY KEY"), ("value", "TEXT")],
         constraint: "",
     },
-    Table {
+    TableDef {
         name: "gateway_routing",
         columns: &[
-            ("scope", WORD),
+            ("scope", TEXT),
             ("session_key", "TEXT NOT NULL"),
             ("entry_json", "TEXT NOT NULL"),
             ("updated_at", "REAL NOT NULL"),
         ],
         constraint: "PRIMARY KEY (scope, session_key)",
     },
-    Table {
+    TableDef {
         name: "compression_locks",
         columns: &[
             ("session_id", "TEXT PRIMARY KEY"),
@@ -100,7 +100,7 @@ pub(crate) const TABLES: &[Table] = &[
     ASYNC_DELEGATIONS,
 ];
 
-const SESSIONS: Table = Table {
+const SESSIONS: TableDef = TableDef {
     name: "sessions",
     columns: &[
         ("id", "TEXT PRIMARY KEY"),
@@ -153,7 +153,7 @@ const SESSIONS: Table = Table {
     constraint: "FOREIGN KEY (parent_session_id) REFERENCES sessions(id)",
 };
 
-const MESSAGES: Table = Table {
+const MESSAGES: TableDef = TableDef {
     name: "messages",
     columns: &[
         ("id", "INTEGER PRIMARY KEY AUTOINCREMENT"),
@@ -181,12 +181,12 @@ const MESSAGES: Table = Table {
     constraint: "",
 };
 
-const ASYNC_DELEGATIONS: Table = Table {
+const ASYNC_DELEGATIONS: TableDef = TableDef {
     name: "async_delegations",
     columns: &[
         ("delegation_id", "TEXT PRIMARY KEY"),
         ("origin_session", "TEXT NOT NULL"),
-        ("origin_ui_session_id", WORD),
+        ("origin_ui_session_id", TEXT),
         ("parent_session_id", "TEXT"),
         ("state", "TEXT NOT NULL"),
         ("dispatched_at", "REAL NOT NULL"),
@@ -206,7 +206,7 @@ const ASYNC_DELEGATIONS: Table = Table {
     constraint: "",
 };
 
-/// Name, and what follows `ON`.
+/// Name, and the text that follows `ON`.
 pub(crate) const INDEXES: &[(&str, &str)] = &[
     ("idx_sessions_source", "sessions(source)"),
     ("idx_sessions_source_id", "sessions(source, id)"),
@@ -255,7 +255,7 @@ pub(crate) const INDEXES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Titles are unique where set. Apart, because old databases may hold duplicates.
+/// Titles are unique where set. Separate, because old databases may contain duplicates.
 pub(crate) const TITLE_INDEX: &str = "idx_sessions_title_unique";
 pub(crate) const CREATE_TITLE_INDEX: &str = "CREATE UNIQUE INDEX IF NOT EXISTS \
      idx_sessions_title_unique ON sessions(title) WHERE title IS NOT NULL";
@@ -266,7 +266,7 @@ pub(crate) const FTS: &[(&str, &str)] = &[
     ("messages_fts_trigram", "content, tokenize='trigram'"),
 ];
 
-/// What is indexed of a message, `row` being `new.` inside a trigger.
+/// The indexed text of a message; `row` is `new.` inside a trigger.
 pub(crate) fn document(row: &str) -> String {
     format!(
         "COALESCE({row}content, '') || ' ' || COALESCE({row}tool_name, '') || ' ' || \
@@ -282,7 +282,7 @@ pub(crate) fn fts_trigger_names() -> Vec<String> {
         .collect()
 }
 
-/// The index table and the triggers that keep it.
+/// The index table and the triggers that maintain it.
 pub(crate) fn create_fts(table: &str, arguments: &str) -> String {
     let add = format!(
         "INSERT INTO {table}(rowid, content) VALUES (new.id, {});",

@@ -1,4 +1,4 @@
-//! What a running session writes.
+//! The writes of a running session.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use hermes_core::store::{
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, params};
 
-use super::connection::Fault;
+use super::connection::DbError;
 use super::encode::MessageRow;
-use super::layout::Layout;
+use super::layout::SchemaLayout;
 use super::{Store, conversation, lineage, pyjson, titles, unfinished, usage};
 
 impl SessionStore for Store {
@@ -157,7 +157,7 @@ impl SessionStore for Store {
         let id = id.as_str().to_owned();
         Box::pin(async move {
             if let SessionUpdate::Unfinished { text, at } = update {
-                return unfinished::keep(self, id, text, at).await;
+                return unfinished::replace(self, id, text, at).await;
             }
             self.write("updating a session", move |conn, layout| {
                 apply(conn, layout, &id, &update)
@@ -201,22 +201,22 @@ fn check_id(session: &NewSession) -> Result<&SessionId, StoreError> {
     id.ok_or_else(|| StoreError::Invalid("a session needs an id".to_owned()))
 }
 
-/// Appends to where the conversation goes on.
+/// Appends to the current session of the conversation.
 pub(super) fn append(
     conn: &Connection,
-    layout: &Layout,
+    layout: &SchemaLayout,
     id: &str,
     rows: &[MessageRow],
-) -> Result<Vec<RowId>, Fault> {
+) -> Result<Vec<RowId>, DbError> {
     let id = lineage::tip(conn, id)?;
     let ids = insert(conn, layout, &id, rows)?;
-    count_up(conn, layout, &id, rows)?;
+    add_counts(conn, layout, &id, rows)?;
     Ok(ids)
 }
 
-/// Creates the row. An existing one keeps what it has, gets what it lacks, and is open again,
-/// unless it was compressed away.
-fn begin(conn: &Connection, layout: &Layout, session: &NewSession) -> Result<(), Fault> {
+/// Creates the row. An existing one keeps its values, gets missing ones, and is reopened unless it
+/// was compressed.
+fn begin(conn: &Connection, layout: &SchemaLayout, session: &NewSession) -> Result<(), DbError> {
     let id = session.id.as_ref().map_or("", SessionId::as_str);
     let path = |path: &Option<std::path::PathBuf>| {
         path.as_ref()
@@ -281,10 +281,10 @@ fn begin(conn: &Connection, layout: &Layout, session: &NewSession) -> Result<(),
 
 pub(crate) fn insert(
     conn: &Connection,
-    layout: &Layout,
+    layout: &SchemaLayout,
     session: &str,
     rows: &[MessageRow],
-) -> Result<Vec<RowId>, Fault> {
+) -> Result<Vec<RowId>, DbError> {
     if !conn
         .prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?
         .exists([session])?
@@ -296,12 +296,12 @@ pub(crate) fn insert(
         .collect()
 }
 
-pub(crate) fn count_up(
+pub(crate) fn add_counts(
     conn: &Connection,
-    layout: &Layout,
+    layout: &SchemaLayout,
     session: &str,
     rows: &[MessageRow],
-) -> Result<(), Fault> {
+) -> Result<(), DbError> {
     let Some(last) = rows.last() else {
         return Ok(());
     };
@@ -323,10 +323,10 @@ pub(crate) fn count_up(
 
 fn apply(
     conn: &Connection,
-    layout: &Layout,
+    layout: &SchemaLayout,
     id: &str,
     update: &SessionUpdate,
-) -> Result<(), Fault> {
+) -> Result<(), DbError> {
     let changed = match update {
         SessionUpdate::SystemPrompt(prompt) => {
             let hash = if layout.has_column("sessions", "system_prompt_hash") {
@@ -381,7 +381,7 @@ fn apply(
             }
             return Ok(());
         }
-        // It is kept by [`unfinished::keep`], which knows the row before.
+        // Handled by [`unfinished::replace`], which knows the previous row.
         SessionUpdate::Unfinished { .. } => return Ok(()),
         SessionUpdate::WireText { row, text } => conn
             .prepare_cached(
@@ -396,14 +396,14 @@ fn apply(
     Ok(())
 }
 
-/// Expired locks are taken over: their holder died. Taking one's own lock again extends it.
+/// Expired locks are taken over, because their holder died. Taking one's own lock again extends it.
 fn take_lock(
     conn: &Connection,
     id: &str,
     holder: &str,
     now: f64,
     ttl: Duration,
-) -> Result<bool, Fault> {
+) -> Result<bool, DbError> {
     let taken = conn
         .prepare_cached(
             "INSERT INTO compression_locks (session_id, holder, acquired_at, expires_at)

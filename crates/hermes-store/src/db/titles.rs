@@ -1,24 +1,24 @@
-//! Titles: clean, unique, and handed on along compressions.
+//! Titles: cleaned, unique, and inherited by the continuations of compressed sessions.
 
 use hermes_core::store::StoreError;
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::connection::Fault;
+use super::connection::DbError;
 use super::lineage;
 use super::resolve::like_escape;
 
-const LONGEST: usize = 100;
+const MAX_TITLE_CHARS: usize = 100;
 
-/// Removes control and invisible characters and folds white space. `None`: nothing is left.
-/// An error names a title that is too long.
+/// Removes control and invisible characters and collapses whitespace. `None` if nothing is left.
+/// Returns an error for a title that is too long.
 pub fn clean_title(title: &str) -> Result<Option<String>, StoreError> {
     let visible: String = title.chars().filter(|ch| !is_invisible(*ch)).collect();
     let words: Vec<&str> = visible.split_whitespace().collect();
     let clean = words.join(" ");
     let length = clean.chars().count();
-    if length > LONGEST {
+    if length > MAX_TITLE_CHARS {
         return Err(StoreError::Invalid(format!(
-            "the title has {length} characters; at most {LONGEST} fit"
+            "the title has {length} characters; at most {MAX_TITLE_CHARS} fit"
         )));
     }
     Ok((!clean.is_empty()).then_some(clean))
@@ -31,8 +31,8 @@ fn is_invisible(ch: char) -> bool {
         | '\u{feff}' | '\u{fff9}'..='\u{fffc}')
 }
 
-/// Names a session. A title that a compressed ancestor holds moves along.
-pub(crate) fn set(conn: &Connection, id: &str, title: &str, auto: bool) -> Result<String, Fault> {
+/// Sets the title of a session. A title held by a compressed ancestor is moved.
+pub(crate) fn set(conn: &Connection, id: &str, title: &str, auto: bool) -> Result<String, DbError> {
     let current: Option<Option<String>> = conn
         .prepare_cached("SELECT title FROM sessions WHERE id = ?1")?
         .query_row([id], |row| row.get(0))
@@ -42,8 +42,8 @@ pub(crate) fn set(conn: &Connection, id: &str, title: &str, auto: bool) -> Resul
     };
     let cut: String;
     let title = if auto {
-        // A model's idea of a title may be too long; a person is told instead.
-        cut = title.chars().take(LONGEST - 5).collect();
+        // A model's title may be too long and is shortened; a person gets an error instead.
+        cut = title.chars().take(MAX_TITLE_CHARS - 5).collect();
         if let Some(current) = current {
             return Ok(current);
         }
@@ -76,7 +76,7 @@ pub(crate) fn set(conn: &Connection, id: &str, title: &str, auto: bool) -> Resul
 }
 
 /// `name`, then `name #2`, `name #3`, …
-pub(crate) fn next_in_series(conn: &Connection, title: &str) -> Result<String, Fault> {
+pub(crate) fn next_in_series(conn: &Connection, title: &str) -> Result<String, DbError> {
     let base = split_number(title).map_or(title, |(base, _)| base);
     let mut statement = conn.prepare_cached(
         "SELECT title FROM sessions WHERE title = ?1 OR title LIKE ?2 ESCAPE '\\'",

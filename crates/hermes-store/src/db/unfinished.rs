@@ -1,23 +1,23 @@
-//! An answer that is still growing, as a row of its own.
+//! An answer that is still being streamed, stored as a row of its own.
 //!
-//! It is an ordinary row of the assistant, so that everything that reads conversations shows it,
-//! also another program. Only the process that wrote it knows that it will be replaced; when that
-//! process is gone, the row stays as it is.
+//! It is an ordinary assistant row, so everything that reads conversations shows it, also another
+//! program. Only the process that wrote it knows that it will be replaced; if that process dies,
+//! the row stays.
 
 use hermes_core::message::{AssistantMessage, FinishReason, Message};
 use hermes_core::store::{NewItem, StoreError};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::Store;
-use super::connection::Fault;
+use super::connection::DbError;
 use super::encode::MessageRow;
 use super::session_store::append;
 
-/// Why such a row ended, as the database has it.
+/// The finish reason of such a row in the database.
 pub(super) const REASON: &str = "unfinished";
 
-/// Stores `text` in the place of what was stored before.
-pub(super) async fn keep(
+/// Stores `text`, replacing what was stored before.
+pub(super) async fn replace(
     store: &Store,
     id: String,
     text: Option<String>,
@@ -51,8 +51,8 @@ pub(super) async fn keep(
     Ok(())
 }
 
-/// Takes the row away, if it is still what this process has written.
-pub(super) fn remove(conn: &Connection, row: Option<i64>) -> Result<(), Fault> {
+/// Removes the row if it is still the one that this process has written.
+pub(super) fn remove(conn: &Connection, row: Option<i64>) -> Result<(), DbError> {
     let Some(row) = row else {
         return Ok(());
     };

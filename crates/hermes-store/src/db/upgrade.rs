@@ -1,20 +1,20 @@
-//! Creating schema 22 and bringing older databases up to it. One transaction: a crash leaves
-//! the old layout or the new one.
+//! Creating schema 22 and upgrading older databases to it, in one transaction: a crash leaves
+//! either the old or the new schema.
 
 use std::path::Path;
 
 use rusqlite::Connection;
 use serde_json::Value;
 
-use super::connection::Fault;
-use super::layout::Layout;
+use super::connection::DbError;
+use super::layout::SchemaLayout;
 use super::{pyjson, schema};
 use hermes_core::store::StoreError;
 
-/// Brings the database to schema 22. The caller holds the write lock.
-pub(crate) fn upgrade(conn: &Connection, path: &Path) -> Result<Layout, Fault> {
-    let before = Layout::read(conn)?;
-    if before.is_guest() || before.is_complete() {
+/// Upgrades the database to schema 22. The caller holds the write lock.
+pub(crate) fn upgrade(conn: &Connection, path: &Path) -> Result<SchemaLayout, DbError> {
+    let before = SchemaLayout::read(conn)?;
+    if before.is_newer_schema() || before.is_complete() {
         return Ok(before);
     }
     if before.version == 0 && before.has("messages") {
@@ -54,17 +54,17 @@ pub(crate) fn upgrade(conn: &Connection, path: &Path) -> Result<Layout, Fault> {
     if !before.has(schema::TITLE_INDEX) {
         create_title_index(conn)?;
     }
-    Ok(Layout::read(conn)?)
+    Ok(SchemaLayout::read(conn)?)
 }
 
-fn unsupported(path: &Path, detail: &str) -> Fault {
-    Fault::Store(StoreError::Unsupported {
+fn unsupported(path: &Path, detail: &str) -> DbError {
+    DbError::Store(StoreError::Unsupported {
         path: path.to_owned(),
         detail: detail.to_owned(),
     })
 }
 
-fn create_tables(conn: &Connection, before: &Layout) -> Result<(), Fault> {
+fn create_tables(conn: &Connection, before: &SchemaLayout) -> Result<(), DbError> {
     for table in schema::TABLES {
         if !before.has(table.name) {
             conn.execute_batch(&table.create())?;
@@ -84,7 +84,7 @@ fn create_tables(conn: &Connection, before: &Layout) -> Result<(), Fault> {
 
 /// Creates missing indexes and triggers. If a trigger was missing, rows may be absent from the
 /// index, so it is filled again.
-fn create_fts(conn: &Connection, before: &Layout) -> Result<(), Fault> {
+fn create_fts(conn: &Connection, before: &SchemaLayout) -> Result<(), DbError> {
     if before.has_all_fts() {
         return Ok(());
     }
@@ -97,7 +97,7 @@ fn create_fts(conn: &Connection, before: &Layout) -> Result<(), Fault> {
     Ok(())
 }
 
-fn version_steps(conn: &Connection, from: i64, path: &Path) -> Result<(), Fault> {
+fn version_steps(conn: &Connection, from: i64, path: &Path) -> Result<(), DbError> {
     if from < 16 {
         tag_delegates(conn)?;
     }
@@ -119,8 +119,8 @@ fn version_steps(conn: &Connection, from: i64, path: &Path) -> Result<(), Fault>
 const DELEGATE: &str = "json_extract(COALESCE(sessions.model_config, '{}'), '$._delegate_from')";
 const BRANCHED: &str = "json_extract(COALESCE(sessions.model_config, '{}'), '$._branched_from')";
 
-/// Marks subagent runs, which were only recognisable by their parent before 16.
-fn tag_delegates(conn: &Connection) -> Result<(), Fault> {
+/// Marks subagent runs, which before version 16 were recognisable only by their parent.
+fn tag_delegates(conn: &Connection) -> Result<(), DbError> {
     conn.execute_batch(&format!(
         "UPDATE sessions SET model_config =
             json_set(COALESCE(model_config, '{{}}'), '$._delegate_from', parent_session_id)
@@ -141,9 +141,9 @@ fn tag_delegates(conn: &Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Copies what `sessions/sessions.json` knows of chats into the session rows. That file may be
-/// missing or stale; whatever cannot be read is left to the gateway.
-fn fill_gateway_columns(conn: &Connection, path: &Path) -> Result<(), Fault> {
+/// Copies the chat data in `sessions/sessions.json` into the session rows. That file may be missing
+/// or stale; entries that cannot be read are left to the gateway.
+fn fill_gateway_columns(conn: &Connection, path: &Path) -> Result<(), DbError> {
     let Some(home) = path.parent() else {
         return Ok(());
     };
@@ -203,8 +203,8 @@ const USAGE_NUMBERS: &[&str] = &[
     "actual_cost_usd",
 ];
 
-/// One usage row per old session, from its totals.
-fn seed_usage(conn: &Connection) -> Result<(), Fault> {
+/// Adds one usage row per old session, from its totals.
+fn seed_usage(conn: &Connection) -> Result<(), DbError> {
     let numbers = USAGE_NUMBERS.join(", ");
     let values: Vec<String> = USAGE_NUMBERS
         .iter()
@@ -225,7 +225,7 @@ fn seed_usage(conn: &Connection) -> Result<(), Fault> {
 }
 
 /// `task` became part of the key, and SQLite cannot change a key in place.
-fn rebuild_usage(conn: &Connection) -> Result<(), Fault> {
+fn rebuild_usage(conn: &Connection) -> Result<(), DbError> {
     let keyed: bool = conn.query_row(
         "SELECT EXISTS (SELECT 1 FROM pragma_table_info('session_model_usage')
                         WHERE name = 'task' AND pk > 0)",
@@ -259,8 +259,8 @@ fn rebuild_usage(conn: &Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Of sessions that share a title the newest keeps it; no session is lost.
-fn create_title_index(conn: &Connection) -> Result<(), Fault> {
+/// If sessions share a title, the newest keeps it; no session is lost.
+fn create_title_index(conn: &Connection) -> Result<(), DbError> {
     let cleared = conn.execute(
         "UPDATE sessions AS older SET title = NULL WHERE title IS NOT NULL AND EXISTS (
             SELECT 1 FROM sessions AS newer
@@ -277,9 +277,12 @@ fn create_title_index(conn: &Connection) -> Result<(), Fault> {
 /// An index whose tokenizer only the newer program has.
 pub(crate) const FOREIGN_INDEX: &str = "messages_fts_cjk";
 
-/// A newer program may index with a tokenizer that only it can load; then every insert would
-/// fail in the trigger. Its protocol for this: drop those triggers and mark the index stale.
-pub(crate) fn disable_foreign_tokenizer(conn: &Connection, layout: &Layout) -> Result<bool, Fault> {
+/// A newer program may index with a tokenizer that only it can load; then every insert would fail
+/// in the trigger. Its protocol for this case: drop those triggers and mark the index stale.
+pub(crate) fn disable_foreign_tokenizer(
+    conn: &Connection,
+    layout: &SchemaLayout,
+) -> Result<bool, DbError> {
     const TABLE: &str = FOREIGN_INDEX;
     let triggers: Vec<String> = ["insert", "delete", "update"]
         .iter()

@@ -1,22 +1,22 @@
-//! Tokens and money of a session, and of each model within it.
+//! Tokens and cost of a session, and of each model within it.
 
 use hermes_core::store::UsageEntry;
 use hermes_core::usage::{Cost, PriceSource};
 use rusqlite::{Connection, named_params};
 
-use super::connection::Fault;
-use super::layout::Layout;
+use super::connection::DbError;
+use super::layout::SchemaLayout;
 
 /// `estimated`, `actual`, `status`, `source`, as state.db writes them.
-struct Money {
+struct CostColumns {
     estimated: Option<f64>,
     actual: Option<f64>,
     status: &'static str,
     source: &'static str,
 }
 
-impl Money {
-    fn of(cost: &Cost) -> Self {
+impl CostColumns {
+    fn from_cost(cost: &Cost) -> Self {
         let (estimated, actual, status, source) = match cost {
             Cost::Actual { usd } => (None, Some(*usd), "actual", "provider_cost_api"),
             Cost::Estimated { usd, source } => (
@@ -41,14 +41,15 @@ impl Money {
     }
 }
 
-/// Adds one model call. Side work (`task`) counts per model only, never in the session's totals.
+/// Adds one model call. Auxiliary calls (`task`) count per model only, never in the session's
+/// totals.
 pub(crate) fn record(
     conn: &Connection,
-    layout: &Layout,
+    layout: &SchemaLayout,
     session: &str,
     entry: &UsageEntry,
-) -> Result<(), Fault> {
-    let money = Money::of(&entry.cost);
+) -> Result<(), DbError> {
+    let money = CostColumns::from_cost(&entry.cost);
     if entry.task.is_empty() {
         fix_first_route(conn, session, entry)?;
         add_to_session(conn, session, entry, &money)?;
@@ -59,9 +60,9 @@ pub(crate) fn record(
     Ok(())
 }
 
-/// The row was created with the route that was asked for; the first call that is accounted may
-/// have gone elsewhere, and that one is the truth. Later switches do not rewrite it.
-fn fix_first_route(conn: &Connection, session: &str, entry: &UsageEntry) -> Result<(), Fault> {
+/// The row was created with the requested route; the first accounted call may have used another
+/// one, which is then stored. Later switches do not change it.
+fn fix_first_route(conn: &Connection, session: &str, entry: &UsageEntry) -> Result<(), DbError> {
     conn.prepare_cached(
         "UPDATE sessions SET model = ?2, billing_provider = ?3, billing_base_url = ?4,
                 billing_mode = NULL
@@ -81,8 +82,8 @@ fn add_to_session(
     conn: &Connection,
     session: &str,
     entry: &UsageEntry,
-    money: &Money,
-) -> Result<(), Fault> {
+    money: &CostColumns,
+) -> Result<(), DbError> {
     conn.prepare_cached(
         "UPDATE sessions SET
             input_tokens = COALESCE(input_tokens, 0) + :input,
@@ -122,8 +123,8 @@ fn add_to_model(
     conn: &Connection,
     session: &str,
     entry: &UsageEntry,
-    money: &Money,
-) -> Result<(), Fault> {
+    money: &CostColumns,
+) -> Result<(), DbError> {
     conn.prepare_cached(
         "INSERT INTO session_model_usage (session_id, model, billing_provider, billing_base_url,
             task, api_call_count, input_tokens, output_tokens, cache_read_tokens,

@@ -1,8 +1,8 @@
-//! The one thread that writes. It owns the write connection; callers queue work and wait for
-//! the commit.
+//! The single thread that writes. It owns the write connection; callers queue work and wait for the
+//! commit.
 //!
-//! What waits at the same time is committed together. Where one piece of work fails, all are done
-//! again, each behind a savepoint of its own: it takes nothing of the others with it.
+//! Writes that are queued at the same time are committed together. If one fails, all are repeated,
+//! each in its own savepoint, so that a failure does not affect the others.
 
 mod group;
 
@@ -16,34 +16,33 @@ use hermes_core::store::StoreError;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use self::group::{Piece, Write};
-use super::connection::Fault;
+use self::group::{QueuedWrite, WriteClosure};
+use super::connection::DbError;
 
-/// Work that may wait for the writer. More callers than this wait before they queue.
-const QUEUE: usize = 256;
+/// Capacity of the queue. More callers wait before they can queue.
+const QUEUE_CAPACITY: usize = 256;
 const CHECKPOINT_EVERY: u64 = 50;
 const MERGE_EVERY: u64 = 1000;
 const JITTER_MIN_MS: f64 = 20.0;
 const JITTER_SPAN_MS: f64 = 130.0;
 
-/// Pages of the search index that are merged at a time; a merge of all of it would hold up
-/// everybody who writes.
+/// Pages of the search index merged at a time; merging all of it would block every writer.
 const MERGE_PAGES: u32 = 200;
 
-enum Job {
+enum WriterJob {
     /// In a transaction, alone or with others.
-    Write(Box<dyn Piece>),
-    /// Outside of any.
-    Alone(Box<dyn FnOnce(&mut Worker) + Send>),
+    Write(Box<dyn QueuedWrite>),
+    /// Outside a transaction.
+    Exclusive(Box<dyn FnOnce(&mut WriterThread) + Send>),
 }
 
-/// The handle. When the last clone goes, the thread checkpoints and ends.
+/// Handle of the writer thread. When the last clone is dropped, the thread checkpoints and ends.
 #[derive(Clone)]
-pub(crate) struct Writer {
-    jobs: mpsc::Sender<Job>,
+pub(crate) struct DbWriter {
+    jobs: mpsc::Sender<WriterJob>,
 }
 
-/// Who the file is, so that a replaced one is noticed.
+/// Identity of the file, to detect that it was replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
     device: u64,
@@ -51,8 +50,8 @@ pub(crate) struct FileId {
 }
 
 impl FileId {
-    /// By `stat`, which takes no descriptor of the file.
-    pub(crate) fn of(path: &Path) -> Option<Self> {
+    /// By `stat`, which opens no file descriptor.
+    pub(crate) fn from_path(path: &Path) -> Option<Self> {
         let data = std::fs::metadata(path).ok()?;
         Some(Self {
             device: data.dev(),
@@ -64,26 +63,26 @@ impl FileId {
 pub(crate) struct WriterConfig {
     pub path: PathBuf,
     pub rng: Arc<dyn Rng>,
-    /// How long to go on trying while other processes hold the lock.
-    pub budget: Duration,
-    /// A guest leaves the index tables of the other program alone.
+    /// How long to retry while other processes hold the lock.
+    pub busy_budget: Duration,
+    /// False for a database of a newer program, whose index tables are left unchanged.
     pub merge_fts: bool,
 }
 
-struct Worker {
+struct WriterThread {
     conn: Connection,
     config: WriterConfig,
     file: Option<FileId>,
     writes: u64,
-    /// Why writing stopped for good.
+    /// Why writing stopped permanently.
     damage: Option<String>,
 }
 
-impl Writer {
+impl DbWriter {
     pub(crate) fn start(conn: Connection, config: WriterConfig) -> Result<Self, StoreError> {
-        let (jobs, mut queue) = mpsc::channel::<Job>(QUEUE);
-        let mut worker = Worker {
-            file: FileId::of(&config.path),
+        let (jobs, mut queue) = mpsc::channel::<WriterJob>(QUEUE_CAPACITY);
+        let mut worker = WriterThread {
+            file: FileId::from_path(&config.path),
             conn,
             config,
             writes: 0,
@@ -93,7 +92,7 @@ impl Writer {
             .name("state-writer".to_owned())
             .spawn(move || {
                 while let Some(job) = queue.blocking_recv() {
-                    worker.work(job, &mut queue);
+                    worker.process(job, &mut queue);
                 }
                 worker.close();
             })
@@ -105,7 +104,8 @@ impl Writer {
     }
 
     /// Runs `work` in a transaction, alone or with others, and returns after the commit. It may run
-    /// several times, each time as if nothing of it had been done. A caller that stops waiting does not undo the write.
+    /// several times, each time after a rollback. A caller that stops waiting does not undo the
+    /// write.
     pub(crate) async fn transaction<T, F>(
         &self,
         what: &'static str,
@@ -113,27 +113,31 @@ impl Writer {
     ) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnMut(&Connection) -> Result<T, Fault> + Send + 'static,
+        F: FnMut(&Connection) -> Result<T, DbError> + Send + 'static,
     {
-        let (piece, answer) = Write::new(what, work);
-        let job = Job::Write(Box::new(piece));
+        let (piece, answer) = WriteClosure::new(what, work);
+        let job = WriterJob::Write(Box::new(piece));
         self.jobs.send(job).await.map_err(|_| StoreError::Closed)?;
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
     /// Runs `work` outside a transaction (VACUUM and the like).
-    pub(crate) async fn maintain<T, F>(&self, what: &'static str, work: F) -> Result<T, StoreError>
+    pub(crate) async fn run_exclusive<T, F>(
+        &self,
+        what: &'static str,
+        work: F,
+    ) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, DbError> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let job = Job::Alone(Box::new(move |worker| {
+        let job = WriterJob::Exclusive(Box::new(move |worker| {
             let result = worker.check().and_then(|()| {
                 let result = work(&worker.conn);
                 result.map_err(|fault| worker.fail(fault, what))
             });
-            // The caller may be gone; the work is done all the same.
+            // The caller may have stopped waiting; the work is done anyway.
             let _ = reply.send(result);
         }));
         self.jobs.send(job).await.map_err(|_| StoreError::Closed)?;
@@ -141,11 +145,11 @@ impl Writer {
     }
 }
 
-impl Worker {
-    /// Refuses after damage, and when the file under the path is not the one we opened:
-    /// commits to an unlinked file would be lost without a word.
+impl WriterThread {
+    /// Fails after corruption, and if the file at the path is not the one we opened: commits to an
+    /// unlinked file would be silently lost.
     fn check(&mut self) -> Result<(), StoreError> {
-        if self.damage.is_none() && FileId::of(&self.config.path) != self.file {
+        if self.damage.is_none() && FileId::from_path(&self.config.path) != self.file {
             self.damage = Some("the file was replaced or removed while it was open".to_owned());
         }
         match &self.damage {
@@ -157,9 +161,9 @@ impl Worker {
         }
     }
 
-    fn fail(&mut self, fault: Fault, what: &str) -> StoreError {
-        let damaged = fault.is_damage();
-        let error = fault.into_store(&self.config.path, what);
+    fn fail(&mut self, fault: DbError, what: &str) -> StoreError {
+        let damaged = fault.is_corruption();
+        let error = fault.into_store_error(&self.config.path, what);
         if damaged {
             tracing::error!("{error}");
             if let StoreError::Corrupt { detail, .. } = &error {
@@ -199,10 +203,10 @@ impl Worker {
     }
 }
 
-pub(crate) fn attempt<T>(
+pub(crate) fn run_in_transaction<T>(
     conn: &Connection,
-    work: &mut impl FnMut(&Connection) -> Result<T, Fault>,
-) -> Result<T, Fault> {
+    work: &mut impl FnMut(&Connection) -> Result<T, DbError>,
+) -> Result<T, DbError> {
     conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
     let result = work(conn).and_then(|value| {
         conn.prepare_cached("COMMIT")?.execute([])?;

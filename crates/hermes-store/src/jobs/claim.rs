@@ -1,8 +1,8 @@
-//! Who runs a job, and what becomes of it: claims are stored before anything runs, so that a job
-//! runs at most once however many processes look at the table, and whatever kills them.
+//! Claiming jobs and recording their runs. Claims are stored before anything runs, so a job runs at
+//! most once, no matter how many processes read the table or crash.
 //!
-//! The fields are those of the original: a recurring job is claimed by moving `next_run_at` on; a
-//! single one by `run_claim` and by counting `repeat.completed`; one that a person runs by
+//! The fields are those of the original: a recurring job is claimed by advancing `next_run_at`; a
+//! one-time job by `run_claim` and by counting `repeat.completed`; one started by a person by
 //! `fire_claim` as well.
 
 use std::collections::{HashMap, HashSet};
@@ -11,63 +11,63 @@ use chrono::{DateTime, FixedOffset, TimeDelta, TimeZone};
 use serde_json::{Map, Value, json};
 
 use super::next::moment;
-use super::schedule::{Schedule, iso};
+use super::schedule::{JobSchedule, iso};
 use super::{Job, JobError, JobTable};
 
-/// A claim of somebody who runs a job now is good for this long.
-const FIRE_CLAIM: TimeDelta = TimeDelta::minutes(5);
+/// How long the claim of a manually started run is valid.
+const FIRE_CLAIM_LEASE: TimeDelta = TimeDelta::minutes(5);
 
-/// Whoever claims jobs.
+/// A process that claims jobs.
 #[derive(Clone, Debug)]
 pub struct Claimant {
-    /// For people: host and process.
+    /// For display: host and process.
     pub by: String,
-    /// The claim of a single run is refreshed while it runs; one that is older than this is left
-    /// over from a process that died.
+    /// The claim of a one-time run is refreshed while it runs; an older claim was left by a process
+    /// that died.
     pub lease: TimeDelta,
 }
 
-/// What a look at the table brought.
+/// The result of claiming due jobs.
 #[derive(Clone, Debug, Default)]
-pub struct Taken {
-    /// Claimed: whoever took them runs them.
+pub struct ClaimedJobs {
+    /// Claimed: the caller must run them.
     pub jobs: Vec<Job>,
-    /// More are due than could be taken.
+    /// More jobs are due than could be claimed.
     pub more: bool,
-    /// Due, and their last run still goes on: this time is left out.
+    /// Due, but the last run is still in progress: this run is skipped.
     pub busy: Vec<Job>,
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RunEnd {
-    /// `None`: it did what it should.
+pub struct RunResult {
+    /// `None` if it succeeded.
     pub error: Option<String>,
-    /// Why the result could not be handed over to a place that it was for.
+    /// Why the result could not be delivered to one of its targets.
     pub delivery_error: Option<String>,
 }
 
-/// A run that has ended.
+/// A finished run.
 #[derive(Clone, Debug)]
 pub struct EndedRun<Tz: TimeZone> {
     pub job: String,
-    /// When, in the zone that times of day are meant in.
+    /// The time, in the zone in which times of day are interpreted.
     pub at: DateTime<Tz>,
-    pub end: RunEnd,
+    pub end: RunResult,
 }
 
-/// What became of a job after its run.
+/// What happened to a job after its run.
 #[derive(Clone, Debug, PartialEq)]
-pub enum After {
+pub enum JobAfterRun {
     Kept(Box<Job>),
-    /// It has run as often as it was to.
+    /// It has run as often as configured.
     Removed,
-    /// Somebody removed it while it ran.
+    /// It was removed while it ran.
     Gone,
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum ClaimError {
+pub enum JobClaimError {
     #[error(transparent)]
     Job(#[from] JobError),
     #[error("the job {0:?} runs already")]
@@ -75,30 +75,30 @@ pub enum ClaimError {
     #[error("the job {0:?} is paused; resume it first")]
     Paused(String),
     #[error("the job {0:?} has run as often as it was to; give it a new time first")]
-    Spent(String),
+    Exhausted(String),
 }
 
 impl JobTable {
-    /// Claims what is due, at most `limit` jobs. Recurring jobs that were missed run once, however
-    /// often they were. `running` says whether a run of a job goes on somewhere.
-    pub fn take_due<Tz: TimeZone>(
+    /// Claims due jobs, at most `limit`. A missed recurring job runs once, however often it was
+    /// missed. `running` tells whether a run of a job is in progress anywhere.
+    pub fn claim_due<Tz: TimeZone>(
         &self,
         now: &DateTime<Tz>,
         who: &Claimant,
         limit: usize,
         running: impl Fn(&str) -> bool,
-    ) -> Result<Taken, JobError> {
-        // Nothing is locked or written while nothing is to be done.
-        if !self.list()?.iter().any(|job| wants_attention(job, now)) {
-            return Ok(Taken::default());
+    ) -> Result<ClaimedJobs, JobError> {
+        // Nothing is locked or written if there is nothing to do.
+        if !self.list()?.iter().any(|job| needs_processing(job, now)) {
+            return Ok(ClaimedJobs::default());
         }
         self.change(|contents| {
-            let mut taken = Taken::default();
+            let mut taken = ClaimedJobs::default();
             contents.jobs.retain_mut(|stored| {
                 let Some(mut job) = Job::from_stored(stored) else {
                     return true;
                 };
-                let kept = look_at(&mut job, now, who, limit, &running, &mut taken);
+                let kept = claim_if_due(&mut job, now, who, limit, &running, &mut taken);
                 *stored = Value::Object(job.fields().clone());
                 kept
             });
@@ -106,36 +106,36 @@ impl JobTable {
         })
     }
 
-    /// Claims a job that a person wants to run now, due or not.
-    pub fn take_now<Tz: TimeZone>(
+    /// Claims a job that a person starts now, due or not.
+    pub fn claim_now<Tz: TimeZone>(
         &self,
         reference: &str,
         now: &DateTime<Tz>,
         who: &Claimant,
         running: impl Fn(&str) -> bool,
-    ) -> Result<Job, ClaimError> {
+    ) -> Result<Job, JobClaimError> {
         let mut refused = None;
         let job = self.update(reference, |job| {
             let schedule = job.schedule()?;
             let name = job.name();
-            let held = fresh(job, "fire_claim", now, FIRE_CLAIM)
-                || (!schedule.is_recurring() && fresh(job, "run_claim", now, who.lease));
+            let held = is_claim_valid(job, "fire_claim", now, FIRE_CLAIM_LEASE)
+                || (!schedule.is_recurring() && is_claim_valid(job, "run_claim", now, who.lease));
             if held || running(job.id()) {
-                refused = Some(ClaimError::Running(name));
+                refused = Some(JobClaimError::Running(name));
             } else if !job.enabled() || job.state() == "paused" {
-                refused = Some(ClaimError::Paused(name));
-            } else if !schedule.is_recurring() && spent(job) {
-                refused = Some(ClaimError::Spent(name));
+                refused = Some(JobClaimError::Paused(name));
+            } else if !schedule.is_recurring() && is_exhausted(job) {
+                refused = Some(JobClaimError::Exhausted(name));
             } else {
-                job.set("fire_claim", claim(now, who));
-                stamp(job, &schedule, now, who);
+                job.set("fire_claim", claim_value(now, who));
+                record_claim(job, &schedule, now, who);
             }
             Ok(())
         })?;
         refused.map_or(Ok(job), Err)
     }
 
-    /// Says that a single run still goes on. `false`: the claim is not ours any more.
+    /// Refreshes the claim of a one-time run. `false`: the claim is no longer ours.
     pub fn refresh_claim<Tz: TimeZone>(
         &self,
         id: &str,
@@ -154,41 +154,44 @@ impl JobTable {
         }
         let job = self.update(id, |job| {
             if ours(job) {
-                job.set("run_claim", claim(now, who));
+                job.set("run_claim", claim_value(now, who));
             }
             Ok(())
         })?;
         Ok(ours(&job))
     }
 
-    /// Records the end of a run and decides about the next one.
+    /// Records the end of a run and determines the next one.
     pub fn finish_run<Tz: TimeZone>(
         &self,
         id: &str,
         now: &DateTime<Tz>,
-        end: &RunEnd,
-    ) -> Result<After, JobError> {
+        end: &RunResult,
+    ) -> Result<JobAfterRun, JobError> {
         let one = EndedRun {
             job: id.to_owned(),
             at: now.clone(),
             end: end.clone(),
         };
         let after = self.finish_all(std::slice::from_ref(&one), true)?;
-        Ok(after.into_iter().next().unwrap_or(After::Gone))
+        Ok(after.into_iter().next().unwrap_or(JobAfterRun::Gone))
     }
 
-    /// The same for several runs: the table is read and written once for all of them. An end that
-    /// is recorded already is left as it is.
-    pub fn finish_runs<Tz: TimeZone>(&self, ends: &[EndedRun<Tz>]) -> Result<Vec<After>, JobError> {
+    /// Like [`Self::finish_run`] for several runs: the table is read and written once. A run that
+    /// is already recorded is left unchanged.
+    pub fn finish_runs<Tz: TimeZone>(
+        &self,
+        ends: &[EndedRun<Tz>],
+    ) -> Result<Vec<JobAfterRun>, JobError> {
         self.finish_all(ends, false)
     }
 
-    /// `again`: an end counts also when one of the same moment is recorded.
+    /// `again`: record the run even if one of the same time is recorded.
     fn finish_all<Tz: TimeZone>(
         &self,
         ends: &[EndedRun<Tz>],
         again: bool,
-    ) -> Result<Vec<After>, JobError> {
+    ) -> Result<Vec<JobAfterRun>, JobError> {
         self.change(|contents| {
             let places: HashMap<String, usize> = contents
                 .jobs
@@ -203,18 +206,18 @@ impl JobTable {
                 let Some((at, mut job)) =
                     at.and_then(|at| Some((*at, Job::from_stored(&contents.jobs[*at])?)))
                 else {
-                    after.push(After::Gone);
+                    after.push(JobAfterRun::Gone);
                     continue;
                 };
                 let last = job.text("last_run_at");
                 let recorded = moment(&last, &run.at.timezone()) == Some(run.at.fixed_offset());
                 if (again || !recorded) && !finish(&mut job, &run.at, &run.end) {
                     gone.insert(at);
-                    after.push(After::Removed);
+                    after.push(JobAfterRun::Removed);
                     continue;
                 }
                 contents.jobs[at] = Value::Object(job.fields().clone());
-                after.push(After::Kept(Box::new(job)));
+                after.push(JobAfterRun::Kept(Box::new(job)));
             }
             let mut at = 0;
             contents.jobs.retain(|_| {
@@ -225,9 +228,9 @@ impl JobTable {
         })
     }
 
-    /// Makes jobs due again that were claimed and never began: (job, when it was claimed) each. One
-    /// that has run since is left alone.
-    pub fn give_back<Tz: TimeZone>(
+    /// Releases jobs that were claimed and never started: (job, time of the claim) each. One that
+    /// has run since is left unchanged.
+    pub fn release_claims<Tz: TimeZone>(
         &self,
         claims: &[(String, String)],
         now: &DateTime<Tz>,
@@ -260,23 +263,23 @@ impl JobTable {
     }
 }
 
-/// Takes a claim back: the job is due as it was before.
+/// Releases a claim: the job is due as before.
 fn release<Tz: TimeZone>(job: &mut Job, now: &DateTime<Tz>) {
     let once = job
         .schedule()
         .is_ok_and(|schedule| !schedule.is_recurring());
     if once {
         job.set("run_claim", Value::Null);
-        if let Some((_, completed)) = counted(job) {
-            count(job, (completed - 1).max(0));
+        if let Some((_, completed)) = repeat_limit(job) {
+            set_completed_runs(job, (completed - 1).max(0));
         }
     } else {
         job.set("next_run_at", json!(iso(&now.fixed_offset())));
     }
 }
 
-/// Whether it is due, or has no time although it should.
-fn wants_attention<Tz: TimeZone>(job: &Job, now: &DateTime<Tz>) -> bool {
+/// Whether it is due, or lacks a time that it should have.
+fn needs_processing<Tz: TimeZone>(job: &Job, now: &DateTime<Tz>) -> bool {
     job.enabled() && due_at(job, now).is_none_or(|at| at <= now.fixed_offset())
 }
 
@@ -284,14 +287,14 @@ fn due_at<Tz: TimeZone>(job: &Job, now: &DateTime<Tz>) -> Option<DateTime<FixedO
     moment(job.fields().get("next_run_at")?.as_str()?, &now.timezone())
 }
 
-/// `false`: the job is spent and goes.
-fn look_at<Tz: TimeZone>(
+/// `false`: the job has no runs left and is removed.
+fn claim_if_due<Tz: TimeZone>(
     job: &mut Job,
     now: &DateTime<Tz>,
     who: &Claimant,
     limit: usize,
     running: impl Fn(&str) -> bool,
-    taken: &mut Taken,
+    taken: &mut ClaimedJobs,
 ) -> bool {
     if !job.enabled() || job.state() == "paused" {
         return true;
@@ -302,14 +305,15 @@ fn look_at<Tz: TimeZone>(
     };
     let once = !schedule.is_recurring();
     if once
-        && (fresh(job, "run_claim", now, who.lease) || fresh(job, "fire_claim", now, FIRE_CLAIM))
+        && (is_claim_valid(job, "run_claim", now, who.lease)
+            || is_claim_valid(job, "fire_claim", now, FIRE_CLAIM_LEASE))
     {
         return true;
     }
-    let Some(due) = due_at(job, now).or_else(|| recover(job, &schedule, now)) else {
+    let Some(due) = due_at(job, now).or_else(|| restore_next_run(job, &schedule, now)) else {
         return true;
     };
-    if due > now.fixed_offset() || moved(job, &schedule, due, now) {
+    if due > now.fixed_offset() || reschedule_after_zone_change(job, &schedule, due, now) {
         return true;
     }
     if running(job.id()) {
@@ -319,7 +323,7 @@ fn look_at<Tz: TimeZone>(
         }
         return true;
     }
-    if once && spent(job) {
+    if once && is_exhausted(job) {
         tracing::info!(job = job.id(), "removed: it has run as often as it was to");
         return false;
     }
@@ -327,15 +331,15 @@ fn look_at<Tz: TimeZone>(
         taken.more = true;
         return true;
     }
-    stamp(job, &schedule, now, who);
+    record_claim(job, &schedule, now, who);
     taken.jobs.push(job.clone());
     true
 }
 
-/// A job without a time, or with one that cannot be read, gets one.
-fn recover<Tz: TimeZone>(
+/// Sets the next run of a job whose time is missing or invalid.
+fn restore_next_run<Tz: TimeZone>(
     job: &mut Job,
-    schedule: &Schedule,
+    schedule: &JobSchedule,
     now: &DateTime<Tz>,
 ) -> Option<DateTime<FixedOffset>> {
     if !schedule.is_recurring() && !job.text("last_run_at").is_empty() {
@@ -346,17 +350,17 @@ fn recover<Tz: TimeZone>(
     due_at(job, now)
 }
 
-/// The time zone is another one since the time was stored, and by the clock on the wall it is not
-/// due yet: it gets its time anew. A time that belongs to the schedule in this zone stays, also
-/// when the offset changed with the season.
-fn moved<Tz: TimeZone>(
+/// Reschedules a job if the time zone changed since its time was stored and it is not due yet by
+/// local time. A time that matches the schedule in this zone is kept, also if the offset changed
+/// with daylight saving time.
+fn reschedule_after_zone_change<Tz: TimeZone>(
     job: &mut Job,
-    schedule: &Schedule,
+    schedule: &JobSchedule,
     due: DateTime<FixedOffset>,
     now: &DateTime<Tz>,
 ) -> bool {
     let here = now.fixed_offset();
-    let other_zone = matches!(schedule, Schedule::Cron { .. })
+    let other_zone = matches!(schedule, JobSchedule::Cron { .. })
         && due.offset() != here.offset()
         && due.naive_local() > here.naive_local();
     if !other_zone {
@@ -373,33 +377,43 @@ fn moved<Tz: TimeZone>(
     !fits
 }
 
-fn advance<Tz: TimeZone>(job: &mut Job, schedule: &Schedule, now: &DateTime<Tz>) {
+fn advance<Tz: TimeZone>(job: &mut Job, schedule: &JobSchedule, now: &DateTime<Tz>) {
     job.set("next_run_at", json!(schedule.next_after(now)));
 }
 
-fn claim<Tz: TimeZone>(now: &DateTime<Tz>, who: &Claimant) -> Value {
+fn claim_value<Tz: TimeZone>(now: &DateTime<Tz>, who: &Claimant) -> Value {
     json!({ "at": iso(&now.fixed_offset()), "by": who.by })
 }
 
-/// Makes a run known before it begins.
-fn stamp<Tz: TimeZone>(job: &mut Job, schedule: &Schedule, now: &DateTime<Tz>, who: &Claimant) {
+/// Records a run before it begins.
+fn record_claim<Tz: TimeZone>(
+    job: &mut Job,
+    schedule: &JobSchedule,
+    now: &DateTime<Tz>,
+    who: &Claimant,
+) {
     if schedule.is_recurring() {
         advance(job, schedule, now);
         return;
     }
-    job.set("run_claim", claim(now, who));
-    // A time in the future means from here on that somebody gave it a new one.
+    job.set("run_claim", claim_value(now, who));
+    // From here on, a time in the future means that the job was rescheduled meanwhile.
     if due_at(job, now).is_none_or(|at| at > now.fixed_offset()) {
         job.set("next_run_at", json!(iso(&now.fixed_offset())));
     }
-    if let Some((times, completed)) = counted(job)
+    if let Some((times, completed)) = repeat_limit(job)
         && completed < times
     {
-        count(job, completed + 1);
+        set_completed_runs(job, completed + 1);
     }
 }
 
-fn fresh<Tz: TimeZone>(job: &Job, field: &str, now: &DateTime<Tz>, lease: TimeDelta) -> bool {
+fn is_claim_valid<Tz: TimeZone>(
+    job: &Job,
+    field: &str,
+    now: &DateTime<Tz>,
+    lease: TimeDelta,
+) -> bool {
     let stored = job
         .fields()
         .get(field)
@@ -407,23 +421,23 @@ fn fresh<Tz: TimeZone>(job: &Job, field: &str, now: &DateTime<Tz>, lease: TimeDe
     let Some(at) = stored.and_then(|at| moment(at, &now.timezone())) else {
         return false;
     };
-    // One from the future was written by a clock that was wrong.
+    // A time in the future was written by a wrong clock.
     let age = now.fixed_offset() - at;
     age >= TimeDelta::zero() && age < lease
 }
 
-/// How often it is to run and how often it has, where that is limited.
-fn counted(job: &Job) -> Option<(i64, i64)> {
+/// The number of runs allowed and done, if limited.
+fn repeat_limit(job: &Job) -> Option<(i64, i64)> {
     let repeat = job.fields().get("repeat")?;
     let times = repeat["times"].as_i64().filter(|times| *times > 0)?;
     Some((times, repeat["completed"].as_i64().unwrap_or(0)))
 }
 
-fn spent(job: &Job) -> bool {
-    counted(job).is_some_and(|(times, completed)| completed >= times)
+fn is_exhausted(job: &Job) -> bool {
+    repeat_limit(job).is_some_and(|(times, completed)| completed >= times)
 }
 
-fn count(job: &mut Job, completed: i64) {
+fn set_completed_runs(job: &mut Job, completed: i64) {
     let mut repeat = match job.fields().get("repeat") {
         Some(Value::Object(repeat)) => repeat.clone(),
         _ => Map::new(),
@@ -433,7 +447,7 @@ fn count(job: &mut Job, completed: i64) {
 }
 
 /// `false`: that was its last run.
-fn finish<Tz: TimeZone>(job: &mut Job, now: &DateTime<Tz>, end: &RunEnd) -> bool {
+fn finish<Tz: TimeZone>(job: &mut Job, now: &DateTime<Tz>, end: &RunResult) -> bool {
     let status = if end.error.is_none() { "ok" } else { "error" };
     job.set("last_run_at", json!(iso(&now.fixed_offset())));
     job.set("last_status", json!(status));
@@ -457,24 +471,29 @@ fn finish<Tz: TimeZone>(job: &mut Job, now: &DateTime<Tz>, end: &RunEnd) -> bool
         .get("repeat")
         .map(|repeat| repeat["completed"].as_i64().unwrap_or(0));
     if once && ahead {
-        // Somebody gave it a new time while it ran.
+        // It was rescheduled while it ran.
         if let Some(completed) = completed {
-            count(job, (completed - 1).max(0));
+            set_completed_runs(job, (completed - 1).max(0));
         }
     } else if let Some(completed) = completed {
-        // A single run was counted when it was claimed.
-        if !(once && counted(job).is_some() && completed > 0) {
-            count(job, completed + 1);
+        // A one-time run was counted when it was claimed.
+        if !(once && repeat_limit(job).is_some() && completed > 0) {
+            set_completed_runs(job, completed + 1);
         }
-        if spent(job) {
+        if is_exhausted(job) {
             return false;
         }
     }
-    settle_next(job, &schedule, now, ahead);
+    set_next_run(job, &schedule, now, ahead);
     true
 }
 
-fn settle_next<Tz: TimeZone>(job: &mut Job, schedule: &Schedule, now: &DateTime<Tz>, ahead: bool) {
+fn set_next_run<Tz: TimeZone>(
+    job: &mut Job,
+    schedule: &JobSchedule,
+    now: &DateTime<Tz>,
+    ahead: bool,
+) {
     if !schedule.is_recurring() && !ahead {
         job.set("next_run_at", Value::Null);
         job.set("enabled", json!(false));

@@ -41,9 +41,9 @@ fn ids(jobs: &[Job]) -> Vec<&str> {
     jobs.iter().map(Job::id).collect()
 }
 
-fn take(table: &JobTable, now: &str) -> Taken {
+fn take(table: &JobTable, now: &str) -> ClaimedJobs {
     table
-        .take_due(&at(now), &who("me:1"), 9, |_| false)
+        .claim_due(&at(now), &who("me:1"), 9, |_| false)
         .unwrap()
 }
 
@@ -104,7 +104,7 @@ fn no_more_are_taken_than_can_run_and_the_rest_stays_due() {
     let (_dir, table) = table(&json!([every("a", 5, due), every("b", 5, due)]));
     let some = |limit| {
         table
-            .take_due(&at(NOON), &who("me"), limit, |_| false)
+            .claim_due(&at(NOON), &who("me"), limit, |_| false)
             .unwrap()
     };
     let first = some(1);
@@ -117,7 +117,7 @@ fn no_more_are_taken_than_can_run_and_the_rest_stays_due() {
 fn while_a_run_goes_on_its_next_times_are_left_out() {
     let due = "2027-01-10T12:00:00Z";
     let (_dir, table) = table(&json!([every("a", 5, due), once("b", due)]));
-    let taken = table.take_due(&at(NOON), &who("me"), 9, |_| true).unwrap();
+    let taken = table.claim_due(&at(NOON), &who("me"), 9, |_| true).unwrap();
     assert_eq!((taken.jobs.len(), ids(&taken.busy)), (0, vec!["a"]));
     assert_eq!(
         table.get("a").unwrap().text("next_run_at"),
@@ -190,7 +190,7 @@ fn a_changed_time_zone_moves_a_job_and_a_change_of_season_does_not() {
             {"id": "c", "schedule": {"kind": "cron", "expr": "0 21 * * *"}, "next_run_at": next},
         ]));
         let now = at(now).with_timezone(&berlin);
-        let taken = table.take_due(&now, &who("me"), 9, |_| false).unwrap();
+        let taken = table.claim_due(&now, &who("me"), 9, |_| false).unwrap();
         let next = table.get("c").unwrap().text("next_run_at");
         drop(dir);
         (taken.jobs.len(), next)
@@ -213,8 +213,8 @@ fn a_changed_time_zone_moves_a_job_and_a_change_of_season_does_not() {
     );
 }
 
-fn end(error: Option<&str>) -> RunEnd {
-    RunEnd {
+fn end(error: Option<&str>) -> RunResult {
+    RunResult {
         error: error.map(str::to_owned),
         delivery_error: None,
     }
@@ -225,7 +225,7 @@ fn the_end_of_a_run_is_recorded() {
     let (_dir, table) = table(&json!([every("a", 60, "2027-01-10T12:00:00Z")]));
     take(&table, NOON);
     let now = at("2027-01-10T12:07:00Z");
-    let After::Kept(job) = table.finish_run("a", &now, &end(Some("no net"))).unwrap() else {
+    let JobAfterRun::Kept(job) = table.finish_run("a", &now, &end(Some("no net"))).unwrap() else {
         panic!("it recurs");
     };
     assert_eq!(job.text("last_status"), "error");
@@ -234,7 +234,7 @@ fn the_end_of_a_run_is_recorded() {
     assert_eq!(job.fields()["repeat"]["completed"], 1);
     // The next time does not slip by the length of the run.
     assert_eq!(job.text("next_run_at"), "2027-01-10T13:00:00+00:00");
-    let After::Kept(job) = table.finish_run("a", &now, &end(None)).unwrap() else {
+    let JobAfterRun::Kept(job) = table.finish_run("a", &now, &end(None)).unwrap() else {
         panic!("it recurs");
     };
     assert_eq!(
@@ -243,7 +243,7 @@ fn the_end_of_a_run_is_recorded() {
     );
     assert_eq!(
         table.finish_run("zz", &now, &end(None)).unwrap(),
-        After::Gone
+        JobAfterRun::Gone
     );
 }
 
@@ -255,9 +255,9 @@ fn the_last_run_takes_the_job_with_it() {
     assert_eq!(take(&table, NOON).jobs.len(), 2);
     let now = at("2027-01-10T12:01:00Z");
     let finish = |id: &str| table.finish_run(id, &now, &end(None)).unwrap();
-    assert!(matches!(finish("a"), After::Kept(_)));
-    assert_eq!(finish("a"), After::Removed);
-    assert_eq!(finish("b"), After::Removed);
+    assert!(matches!(finish("a"), JobAfterRun::Kept(_)));
+    assert_eq!(finish("a"), JobAfterRun::Removed);
+    assert_eq!(finish("b"), JobAfterRun::Removed);
     assert!(table.list().unwrap().is_empty());
 }
 
@@ -320,24 +320,24 @@ fn a_person_runs_a_job_now() {
         old,
     ]));
     let now = at(NOON);
-    let take_now = |id: &str| table.take_now(id, &now, &who("me"), |_| false);
+    let take_now = |id: &str| table.claim_now(id, &now, &who("me"), |_| false);
     assert_eq!(
         take_now("A").unwrap().text("next_run_at"),
         "2027-01-10T13:00:00+00:00"
     );
-    assert!(matches!(take_now("a"), Err(ClaimError::Running(_))));
+    assert!(matches!(take_now("a"), Err(JobClaimError::Running(_))));
     assert_eq!(take_now("b").unwrap().fields()["repeat"]["completed"], 1);
-    assert!(matches!(take_now("b"), Err(ClaimError::Running(_))));
-    assert!(matches!(take_now("p"), Err(ClaimError::Paused(_))));
-    assert!(matches!(take_now("old"), Err(ClaimError::Spent(_))));
+    assert!(matches!(take_now("b"), Err(JobClaimError::Running(_))));
+    assert!(matches!(take_now("p"), Err(JobClaimError::Paused(_))));
+    assert!(matches!(take_now("old"), Err(JobClaimError::Exhausted(_))));
     assert!(matches!(
         take_now("zz"),
-        Err(ClaimError::Job(JobError::NotFound(_)))
+        Err(JobClaimError::Job(JobError::NotFound(_)))
     ));
-    let running = table.take_now("a", &at("2027-01-10T14:00:00Z"), &who("me"), |_| true);
-    assert!(matches!(running, Err(ClaimError::Running(_))));
+    let running = table.claim_now("a", &at("2027-01-10T14:00:00Z"), &who("me"), |_| true);
+    assert!(matches!(running, Err(JobClaimError::Running(_))));
     assert_eq!(
         table.finish_run("b", &now, &end(None)).unwrap(),
-        After::Removed
+        JobAfterRun::Removed
     );
 }

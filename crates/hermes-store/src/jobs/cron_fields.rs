@@ -1,7 +1,7 @@
-//! The fields of a cron expression, read as the original's library (croniter) reads them: both
-//! programs work on one table of jobs, so both must see the same days and times in it.
+//! The fields of a cron expression, parsed like the original's library (croniter): both programs
+//! share one job table and must compute the same times from it.
 
-/// What a field is called in messages, and its lowest and highest value.
+/// The name of a field in messages, and its lowest and highest value.
 const FIELDS: [(&str, u32, u32); 7] = [
     ("minute", 0, 59),
     ("hour", 0, 23),
@@ -17,15 +17,15 @@ const WEEKDAY: usize = 4;
 /// The values that one field allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FieldValues {
-    /// In order, each once.
+    /// Sorted, without duplicates.
     values: Vec<u32>,
-    /// Every value, in the sense of a lone `*`: of day and weekday the other one decides.
-    open: bool,
+    /// Unrestricted, like a lone `*`: of day and weekday, the other one decides.
+    unrestricted: bool,
 }
 
 impl FieldValues {
-    pub(super) fn is_open(&self) -> bool {
-        self.open
+    pub(super) fn is_unrestricted(&self) -> bool {
+        self.unrestricted
     }
 
     pub(super) fn has(&self, value: u32) -> bool {
@@ -41,7 +41,7 @@ impl FieldValues {
     }
 }
 
-/// Reads minute, hour, day, month and weekday, and the second and year if they are there.
+/// Parses minute, hour, day, month and weekday, and the optional second and year.
 pub(super) fn read(expr: &str) -> Result<Vec<FieldValues>, String> {
     let fields: Vec<&str> = expr.split_whitespace().collect();
     if !(5..=FIELDS.len()).contains(&fields.len()) {
@@ -52,7 +52,7 @@ pub(super) fn read(expr: &str) -> Result<Vec<FieldValues>, String> {
     }
     let read = |index: usize, field: &&str| {
         let name = FIELDS[index].0;
-        // A whole month or week that is spelled out counts as `*` only beside a star.
+        // A whole month or week that is spelled out counts as `*` only next to a star.
         let beside_star = match index {
             DAY => fields[WEEKDAY].contains('*'),
             WEEKDAY => fields[DAY].contains('*'),
@@ -86,10 +86,13 @@ fn field_values(field: &str, index: usize, beside_star: bool) -> Result<FieldVal
     if open {
         values = (low..=high).collect();
     }
-    Ok(FieldValues { values, open })
+    Ok(FieldValues {
+        values,
+        unrestricted: open,
+    })
 }
 
-/// `7`, `1-5`, `*/2`, `1-10/3`, `5/10`; from the later to the earlier goes round.
+/// `7`, `1-5`, `*/2`, `1-10/3`, `5/10`; a range whose start is after its end wraps around.
 fn item_values(item: &str, index: usize) -> Result<Vec<u32>, String> {
     let (_, low, high) = FIELDS[index];
     let number = |text: &str| {
@@ -120,13 +123,13 @@ fn item_values(item: &str, index: usize) -> Result<Vec<u32>, String> {
         return Ok(stepped(from, to).collect());
     }
     if from == to {
-        // `4-4` goes all the way round.
+        // `4-4` wraps all the way around.
         return Ok(stepped(low, high).collect());
     }
     let mut values: Vec<u32> = stepped(from, high).collect();
     let last = values.last().copied().unwrap_or(from);
-    // Where the step passes the end it begins again `step` values after the last one, as croniter
-    // counts them: the end itself is not one of them.
+    // If the step passes the end, it continues `step` values after the last one, as croniter counts
+    // them: the end itself is not included.
     let passed = u64::from(last) + u64::from(step) > u64::from(high) + 1;
     let skipped = if passed { step - (high - last) } else { 0 };
     values.extend(stepped(low.saturating_add(skipped), to));

@@ -1,5 +1,5 @@
-//! `executions.db`: every attempt at running a job, in the original's table. It says what is known
-//! of an attempt and never starts one again.
+//! `executions.db`: every attempt to run a job, in the original's table. It is a record only and
+//! never restarts an attempt.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::db::delivery::{Owner, Processes};
 
-/// Ended attempts that are kept.
-const KEPT: i64 = 1000;
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum number of ended attempts kept.
+const MAX_ENDED: i64 = 1000;
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {source}", path.display())]
@@ -120,7 +120,7 @@ impl Executions {
         })
     }
 
-    /// Ends an attempt, once: what was recorded as ended stays as it is.
+    /// Ends an attempt, once: an attempt recorded as ended is left unchanged.
     pub fn finish(&self, id: &str, error: Option<&str>, at: &str) -> Result<(), ExecutionsError> {
         let status = if error.is_none() {
             "completed"
@@ -137,9 +137,9 @@ impl Executions {
         })
     }
 
-    /// Attempts whose process is gone. They stay open until [`Self::lose`]: whoever finds them may
-    /// die before anybody was told.
-    pub fn cut(
+    /// Attempts whose process has exited. They stay open until [`Self::mark_unknown`], because this
+    /// process may die before it reports them.
+    pub fn orphaned(
         &self,
         me: &Owner,
         processes: &dyn Processes,
@@ -153,8 +153,8 @@ impl Executions {
             .collect())
     }
 
-    /// An attempt that was cut becomes `unknown`. `false`: somebody else was first.
-    pub fn lose(&self, id: &str, why: &str, at: &str) -> Result<bool, ExecutionsError> {
+    /// Marks an orphaned attempt as `unknown`. `false`: another process was first.
+    pub fn mark_unknown(&self, id: &str, why: &str, at: &str) -> Result<bool, ExecutionsError> {
         self.with(|conn| {
             let changed = conn.execute(
                 "UPDATE executions SET status = 'unknown', finished_at = ?2, error = ?3
@@ -166,7 +166,7 @@ impl Executions {
         })
     }
 
-    /// The jobs that a living process runs.
+    /// The jobs that a live process is running.
     pub fn running(&self, processes: &dyn Processes) -> Result<Vec<String>, ExecutionsError> {
         let open = self.open()?.into_iter();
         Ok(open
@@ -224,7 +224,7 @@ impl Executions {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         crate::db::make_private(&self.path);
         let conn = Connection::open_with_flags(&self.path, flags)?;
-        conn.busy_timeout(PATIENCE)?;
+        conn.busy_timeout(BUSY_TIMEOUT)?;
         conn.pragma_update(None, "journal_mode", "WAL")?;
         conn.pragma_update(None, "synchronous", "FULL")?;
         conn.execute_batch(
@@ -270,7 +270,7 @@ fn prune(conn: &Connection) -> rusqlite::Result<()> {
         "DELETE FROM executions WHERE id IN (
             SELECT id FROM executions WHERE status IN ('completed', 'failed', 'unknown')
             ORDER BY claimed_at DESC, id DESC LIMIT -1 OFFSET ?1)",
-        [KEPT],
+        [MAX_ENDED],
     )
     .map(drop)
 }
@@ -279,9 +279,9 @@ fn prune(conn: &Connection) -> rusqlite::Result<()> {
 mod tests {
     use super::*;
 
-    struct NobodyLives;
+    struct NoLiveProcesses;
 
-    impl Processes for NobodyLives {
+    impl Processes for NoLiveProcesses {
         fn alive(&self, _: u32, _: Option<i64>) -> bool {
             false
         }
@@ -301,7 +301,9 @@ mod tests {
             .claim("e1", "job", "builtin", &owner("first"), now)
             .unwrap();
         let found = |instance: &str| {
-            let cut = executions.cut(&owner(instance), &NobodyLives).unwrap();
+            let cut = executions
+                .orphaned(&owner(instance), &NoLiveProcesses)
+                .unwrap();
             cut.into_iter().map(|run| run.id).collect::<Vec<_>>()
         };
         assert!(found("first").is_empty(), "it is our own");
@@ -311,8 +313,8 @@ mod tests {
             ["e1"],
             "the second died before it told anybody"
         );
-        assert!(executions.lose("e1", "cut", now).unwrap());
-        assert!(!executions.lose("e1", "cut", now).unwrap());
+        assert!(executions.mark_unknown("e1", "cut", now).unwrap());
+        assert!(!executions.mark_unknown("e1", "cut", now).unwrap());
         assert!(found("fourth").is_empty());
         assert_eq!(executions.list(None, 9).unwrap()[0].status, "unknown");
     }

@@ -1,9 +1,9 @@
-//! `finished/<execution>.json`: runs that have ended and are not recorded everywhere yet.
+//! `finished/<execution>.json`: runs that have ended but are not recorded everywhere yet.
 //!
-//! The file is written the moment a run ends, and removed when its result lies in `output/`, its
-//! message in the outbox, and its end in the job and the history. After a crash in between the
-//! next process goes on from it: the message leaves once. It is also how a process that may not
-//! deliver hands its message to the one that does.
+//! The file is written the moment a run ends, and removed when its result is in `output/`, its
+//! message in the outbox, and its end in the job and the history. After a crash in between, the
+//! next process continues from it, so the message is sent once. It is also how a process that may
+//! not deliver passes its message to the one that does.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::db::delivery::{Owner, Processes};
 
 /// A run that has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Finished {
+pub struct FinishedRun {
     pub execution: String,
     /// The job as it was when it ran.
     pub job: Map<String, Value>,
@@ -27,7 +27,7 @@ pub struct Finished {
     /// What was answered or printed.
     pub response: String,
     pub error: Option<String>,
-    /// Nothing but the message is left to do.
+    /// Only the message is left to send.
     #[serde(default)]
     pub recorded: bool,
     pub pid: u32,
@@ -35,7 +35,7 @@ pub struct Finished {
     pub instance: String,
 }
 
-/// Where they lie.
+/// The directory of these files.
 #[derive(Clone, Debug)]
 pub struct FinishedRuns {
     dir: PathBuf,
@@ -49,7 +49,7 @@ impl FinishedRuns {
         }
     }
 
-    pub fn put(&self, run: &Finished) -> io::Result<()> {
+    pub fn put(&self, run: &FinishedRun) -> io::Result<()> {
         fs::create_private_dir(&self.dir)?;
         let text = serde_json::to_vec(run)?;
         fs::write_atomic(&self.path(&run.execution)?, &text, 0o600)
@@ -62,9 +62,13 @@ impl FinishedRuns {
         }
     }
 
-    /// Those that nobody is at work on: their process is gone, or only the message is left. What
-    /// `me` has written and not recorded, it is at work on.
-    pub fn left(&self, me: &Owner, processes: &dyn Processes) -> io::Result<Vec<Finished>> {
+    /// Runs that no process is working on: their process has exited, or only the message is left.
+    /// Runs that `me` has written and not recorded are in progress.
+    pub fn unfinished_work(
+        &self,
+        me: &Owner,
+        processes: &dyn Processes,
+    ) -> io::Result<Vec<FinishedRun>> {
         let entries = match std::fs::read_dir(&self.dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
@@ -74,7 +78,7 @@ impl FinishedRuns {
             if path.extension().is_none_or(|ext| ext != "json") {
                 continue;
             }
-            let run: Finished = match std::fs::read(&path)
+            let run: FinishedRun = match std::fs::read(&path)
                 .map_err(|error| error.to_string())
                 .and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string()))
             {

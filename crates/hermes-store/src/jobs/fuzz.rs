@@ -1,13 +1,13 @@
-//! Any jobs.json: what is read is written back, fields that we do not know among it.
+//! Any jobs.json: what is read is written back, including unknown fields.
 #![expect(clippy::panic, reason = "a fuzz target fails like a test")]
 
 use chrono::{DateTime, FixedOffset};
 use serde_json::Value;
 
-use super::{Contents, Job, json, schedule};
+use super::{Job, JobFile, json, schedule};
 
 const WRITTEN_AT: &str = "2026-11-17T08:00:00+00:00";
-/// In a bad time zone, on a day whose clocks go back.
+/// In an unusual time zone, on a day when the clocks go back.
 const NOW: &str = "2026-10-25T02:30:00.5+05:45";
 
 /// A jobs.json.
@@ -17,7 +17,7 @@ pub fn jobs(data: &[u8]) {
             schedules(line);
         }
     }
-    let Ok(mut read) = Contents::parse(data) else {
+    let Ok(mut read) = JobFile::parse(data) else {
         return;
     };
     for job in &read.jobs {
@@ -33,7 +33,7 @@ pub fn jobs(data: &[u8]) {
 
     let text = read.into_text(WRITTEN_AT);
     assert!(text.is_ascii(), "{text}");
-    let Ok(mut again) = Contents::parse(text.as_bytes()) else {
+    let Ok(mut again) = JobFile::parse(text.as_bytes()) else {
         panic!("cannot be read back: {text}");
     };
     assert_eq!(again.jobs, repaired);
@@ -46,7 +46,7 @@ pub fn jobs(data: &[u8]) {
     assert_eq!(again.into_text(WRITTEN_AT), text, "written twice");
 }
 
-/// Nothing about a job may be a panic; what is printed about it is JSON.
+/// No job may cause a panic; the output about it is valid JSON.
 fn accessors(stored: &Value) {
     let Some(job) = Job::from_stored(stored) else {
         return;
@@ -61,21 +61,21 @@ fn accessors(stored: &Value) {
     }
 }
 
-/// What is accepted as a schedule is stored and read back as the same one.
+/// An accepted schedule is stored and read back unchanged.
 fn schedules(text: &str) {
     let Ok(parsed) = schedule::parse(text, &now()) else {
         return;
     };
     let stored = parsed.to_json();
     assert_eq!(
-        schedule::Schedule::from_stored(&stored).ok().as_ref(),
+        schedule::JobSchedule::from_stored(&stored).ok().as_ref(),
         Some(&parsed.schedule),
         "{stored}"
     );
     runs_later(&parsed.schedule);
 }
 
-fn runs_later(schedule: &schedule::Schedule) {
+fn runs_later(schedule: &schedule::JobSchedule) {
     let Some(next) = schedule.next_after(&now()) else {
         return;
     };

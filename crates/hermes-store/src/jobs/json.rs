@@ -1,4 +1,4 @@
-//! JSON as the original reads and writes it.
+//! JSON as read and written by the original.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -42,13 +42,13 @@ fn escape_controls(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Two spaces of indent, everything beyond ASCII as `\u` escapes.
+/// Two spaces of indent, non-ASCII as `\u` escapes.
 pub(super) fn pretty_ascii(value: &Value) -> String {
     let text = format!("{value:#}");
     if text.is_ascii() {
         return text;
     }
-    // Beyond ASCII there are only string contents, so each character can be escaped on its own.
+    // Non-ASCII occurs only inside strings, so each character can be escaped on its own.
     let mut ascii = String::with_capacity(text.len() + 64);
     let mut units = [0; 2];
     for c in text.chars() {

@@ -1,11 +1,11 @@
 //! The job table: `<home>/cron/jobs.json`, shared with the original.
 //!
-//! A job is kept as the JSON object it is: fields that we do not know survive every write, in
-//! their order. What older programs or hands left behind (a byte order mark, a bare list, raw
-//! control characters, jobs without an id, a list as `deliver`) is read, and put right by the
+//! A job is kept as its JSON object: unknown fields survive every write, in their order.
+//! Irregularities left by older programs or manual edits (a byte order mark, a bare list, raw
+//! control characters, jobs without an id, a list as `deliver`) are accepted and corrected by the
 //! next write.
 //!
-//! Beside it lie `executions.db` (the history), `output/` (what runs came to) and `finished/` (runs
+//! Next to it are `executions.db` (the history), `output/` (results of runs) and `finished/` (runs
 //! whose end is not recorded everywhere yet).
 
 mod claim;
@@ -32,15 +32,15 @@ use hermes_config::fs::{self, FileLock, LockError};
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use serde_json::{Map, Value, json};
 
-pub use claim::{After, ClaimError, Claimant, EndedRun, RunEnd, Taken};
+pub use claim::{Claimant, ClaimedJobs, EndedRun, JobAfterRun, JobClaimError, RunResult};
 pub use executions::{Execution, Executions, ExecutionsError};
-pub use finished::{Finished, FinishedRuns};
+pub use finished::{FinishedRun, FinishedRuns};
 pub use next::GRACE;
-pub use output::Outputs;
+pub use output::JobOutputs;
 pub use record::Job;
-pub use schedule::{Schedule, ScheduleError};
+pub use schedule::{JobSchedule, ScheduleError};
 
-/// Another writer holds the lock for milliseconds; longer than this is a fault.
+/// Other writers hold the lock for milliseconds; waiting longer than this is an error.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
@@ -70,18 +70,18 @@ pub struct JobTable {
     dir: PathBuf,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
-    /// How often the file was written, by clones too.
+    /// How often the file was written, including by clones.
     writes: Arc<AtomicU64>,
 }
 
-/// The file as read: the jobs, and whatever else its object holds.
-struct Contents {
+/// The parsed file: the jobs, and the other fields of its object.
+struct JobFile {
     jobs: Vec<Value>,
     other: Map<String, Value>,
 }
 
-impl Contents {
-    /// What a file holds; the error says what is wrong with it.
+impl JobFile {
+    /// Parses the file; the error describes what is wrong with it.
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let mut other = match json::parse_lenient(bytes)? {
             Value::Object(object) => object,
@@ -103,7 +103,7 @@ impl Contents {
         }
     }
 
-    /// Puts right what other programs left behind.
+    /// Corrects irregularities left by other programs.
     fn repair(&mut self, new_id: impl Fn() -> String) {
         for job in &mut self.jobs {
             record::repair(job, &new_id);
@@ -135,7 +135,7 @@ impl JobTable {
         }
     }
 
-    /// How often this table and its clones wrote the file: each time all of it.
+    /// How often this table and its clones wrote the file.
     pub fn writes(&self) -> u64 {
         self.writes.load(Ordering::Relaxed)
     }
@@ -144,20 +144,21 @@ impl JobTable {
         self.dir.join("jobs.json")
     }
 
-    /// Every job, in file order. Reading takes no lock: the file is only ever replaced whole.
+    /// Every job, in file order. Reading takes no lock, because the file is always replaced
+    /// atomically.
     pub fn list(&self) -> Result<Vec<Job>, JobError> {
         let contents = self.read()?;
         Ok(contents.jobs.iter().filter_map(Job::from_stored).collect())
     }
 
-    /// The job of that id, else the only one of that name (case does not matter).
+    /// The job with this id, otherwise the only one with this name (ignoring case).
     pub fn get(&self, reference: &str) -> Result<Job, JobError> {
         let mut jobs = self.list()?;
         let at = position(&jobs, reference)?;
         Ok(jobs.swap_remove(at))
     }
 
-    /// Appends a job. Without an id it gets one; the stored job is returned.
+    /// Appends a job, assigning an id if it has none. Returns the stored job.
     pub fn add(&self, mut job: Job) -> Result<Job, JobError> {
         self.change(|contents| {
             if job.id().is_empty() {
@@ -200,10 +201,10 @@ impl JobTable {
 
     fn change<T>(
         &self,
-        edit: impl FnOnce(&mut Contents) -> Result<T, JobError>,
+        edit: impl FnOnce(&mut JobFile) -> Result<T, JobError>,
     ) -> Result<T, JobError> {
         fs::create_private_dir(&self.dir)
-            .map_err(|source| failed("cannot make", &self.dir, source))?;
+            .map_err(|source| io_error("cannot make", &self.dir, source))?;
         let _lock = FileLock::acquire(&self.dir.join(".jobs.lock"), LOCK_WAIT)?;
         let mut contents = self.read()?;
         contents.repair(|| self.new_id());
@@ -212,27 +213,27 @@ impl JobTable {
         Ok(result)
     }
 
-    fn read(&self) -> Result<Contents, JobError> {
+    fn read(&self) -> Result<JobFile, JobError> {
         let path = self.path();
         let bytes = match std::fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Contents {
+                return Ok(JobFile {
                     jobs: Vec::new(),
                     other: Map::new(),
                 });
             }
-            bytes => bytes.map_err(|source| failed("cannot read", &path, source))?,
+            bytes => bytes.map_err(|source| io_error("cannot read", &path, source))?,
         };
-        Contents::parse(&bytes).map_err(|why| JobError::Damaged { path, why })
+        JobFile::parse(&bytes).map_err(|why| JobError::Damaged { path, why })
     }
 
-    fn write(&self, contents: Contents) -> Result<(), JobError> {
+    fn write(&self, contents: JobFile) -> Result<(), JobError> {
         let text = contents.into_text(&schedule::iso(&self.clock.now().fixed_offset()));
         let path = self.path();
         self.writes.fetch_add(1, Ordering::Relaxed);
         fs::write_atomic(&path, text.as_bytes(), 0o600)
             .and_then(|()| std::fs::set_permissions(&path, Permissions::from_mode(0o600)))
-            .map_err(|source| failed("cannot write", &path, source))
+            .map_err(|source| io_error("cannot write", &path, source))
     }
 
     fn new_id(&self) -> String {
@@ -240,7 +241,7 @@ impl JobTable {
     }
 }
 
-fn failed(what: &str, path: &Path, source: io::Error) -> JobError {
+fn io_error(what: &str, path: &Path, source: io::Error) -> JobError {
     JobError::Io {
         what: format!("{what} {}", path.display()),
         source,

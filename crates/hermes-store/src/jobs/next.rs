@@ -1,4 +1,4 @@
-//! When a job runs next.
+//! Computing the next run of a job.
 
 use chrono::{
     DateTime, Datelike as _, Days, FixedOffset, LocalResult, NaiveDate, NaiveDateTime, TimeDelta,
@@ -6,17 +6,17 @@ use chrono::{
 };
 
 use super::cron_fields::{self, FieldValues};
-use super::schedule::{Schedule, in_zone, iso};
+use super::schedule::{JobSchedule, in_zone, iso};
 
-/// A moment this long ago still counts as now: writing and reading take time.
+/// A time this recent still counts as now, because writing and reading take time.
 pub const GRACE: TimeDelta = TimeDelta::seconds(120);
 
 /// How far the original's library looks ahead.
 const HORIZON_DAYS: u64 = 366 * 50;
 
-impl Schedule {
-    /// The next run after `now`, as it is stored; `None`: it never runs again. Times of day are
-    /// those of `now`'s time zone, also across a change of its offset.
+impl JobSchedule {
+    /// The next run after `now`, as stored; `None` if it never runs again. Times of day are in
+    /// `now`'s time zone, also across a change of its offset.
     pub fn next_after<Tz: TimeZone>(&self, now: &DateTime<Tz>) -> Option<String> {
         let at = match self {
             Self::Once { run_at } => {
@@ -29,7 +29,7 @@ impl Schedule {
                     .and_then(TimeDelta::try_minutes)?;
                 now.clone().checked_add_signed(step)?.fixed_offset()
             }
-            Self::Cron { expr } => Fields::parse(expr)?.next_after(now)?,
+            Self::Cron { expr } => CronSchedule::parse(expr)?.next_after(now)?,
         };
         Some(iso(&at))
     }
@@ -45,18 +45,18 @@ pub(super) fn moment<Tz: TimeZone>(text: &str, zone: &Tz) -> Option<DateTime<Fix
 }
 
 /// A cron expression.
-struct Fields {
+struct CronSchedule {
     minutes: FieldValues,
     hours: FieldValues,
     days: FieldValues,
     months: FieldValues,
     weekdays: FieldValues,
-    /// Once a minute at most, whatever a file holds: the first of those named.
+    /// At most once a minute, whatever the file contains: the first second listed.
     second: u32,
     years: Option<FieldValues>,
 }
 
-impl Fields {
+impl CronSchedule {
     fn parse(expr: &str) -> Option<Self> {
         let mut fields = cron_fields::read(expr).ok()?.into_iter();
         Some(Self {
@@ -75,12 +75,12 @@ impl Fields {
 
     fn next_after<Tz: TimeZone>(&self, now: &DateTime<Tz>) -> Option<DateTime<FixedOffset>> {
         let after = now.fixed_offset();
-        // A day earlier: the last hours of a day may be repeated when clocks go back.
+        // Starts a day earlier: the last hours of a day may be repeated when clocks go back.
         let first = now.naive_local().date().pred_opt()?;
         (0..HORIZON_DAYS)
             .map_while(|days| first.checked_add_days(Days::new(days)))
             .filter(|day| self.has_day(*day))
-            .find_map(|day| self.on_day(day, &now.timezone(), &after))
+            .find_map(|day| self.next_on_day(day, &now.timezone(), &after))
     }
 
     fn has_day(&self, day: NaiveDate) -> bool {
@@ -88,8 +88,8 @@ impl Fields {
         let in_year = self.years.as_ref().is_none_or(|years| years.has(year));
         let by_date = self.days.has(day.day());
         let by_weekday = self.weekdays.has(day.weekday().num_days_from_sunday());
-        // Either of the two is enough when both are restricted.
-        let is_day = if self.days.is_open() || self.weekdays.is_open() {
+        // If both are restricted, either one is enough.
+        let is_day = if self.days.is_unrestricted() || self.weekdays.is_unrestricted() {
             by_date && by_weekday
         } else {
             by_date || by_weekday
@@ -97,8 +97,8 @@ impl Fields {
         in_year && self.months.has(day.month()) && is_day
     }
 
-    /// The first moment of that day after `after`.
-    fn on_day<Tz: TimeZone>(
+    /// The first time on that day after `after`.
+    fn next_on_day<Tz: TimeZone>(
         &self,
         day: NaiveDate,
         zone: &Tz,
@@ -119,15 +119,15 @@ impl Fields {
         best
     }
 
-    /// The moments of a time on the clock. What runs every hour also runs in a repeated one; what
-    /// runs at an hour runs once.
+    /// The instants of a local time. What runs every hour also runs in a repeated hour; what runs
+    /// at a specific hour runs once.
     fn moments<Tz: TimeZone>(
         &self,
         naive: NaiveDateTime,
         zone: &Tz,
     ) -> impl Iterator<Item = DateTime<FixedOffset>> {
         let again = match zone.from_local_datetime(&naive) {
-            LocalResult::Ambiguous(_, second) if self.hours.is_open() => {
+            LocalResult::Ambiguous(_, second) if self.hours.is_unrestricted() => {
                 Some(second.fixed_offset())
             }
             _ => None,
@@ -145,7 +145,7 @@ mod tests {
 
     fn next(expr: &str, now: &str) -> String {
         let now = DateTime::parse_from_rfc3339(now).unwrap();
-        let schedule = Schedule::Cron { expr: expr.into() };
+        let schedule = JobSchedule::Cron { expr: expr.into() };
         let berlin = Zone::parse("Europe/Berlin").unwrap();
         schedule.next_after(&now.with_timezone(&berlin)).unwrap()
     }
@@ -280,7 +280,7 @@ mod tests {
             .unwrap()
             .with_timezone(&Utc);
         let once = |run_at: &str| {
-            Schedule::Once {
+            JobSchedule::Once {
                 run_at: run_at.into(),
             }
             .next_after(&now)
@@ -294,12 +294,12 @@ mod tests {
             once("2027-01-11T08:50:00").as_deref(),
             Some("2027-01-11T08:50:00+00:00")
         );
-        let often = Schedule::Interval { minutes: 90 };
+        let often = JobSchedule::Interval { minutes: 90 };
         assert_eq!(
             often.next_after(&now).as_deref(),
             Some("2027-01-10T10:30:00+00:00")
         );
-        let often = |expr: &str| Schedule::Cron { expr: expr.into() }.next_after(&now);
+        let often = |expr: &str| JobSchedule::Cron { expr: expr.into() }.next_after(&now);
         assert_eq!(
             often("* * * * * */5").as_deref(),
             Some("2027-01-10T09:01:00+00:00")
@@ -308,7 +308,7 @@ mod tests {
             often("* * * * * 30,40").as_deref(),
             Some("2027-01-10T09:00:30+00:00")
         );
-        let never = Schedule::Cron {
+        let never = JobSchedule::Cron {
             expr: "0 0 31 2 *".into(),
         };
         assert_eq!(never.next_after(&now), None);

@@ -1,4 +1,4 @@
-//! `output/<job>/<time>.md`: what each run of a job came to, in the original's place and names.
+//! `output/<job>/<time>.md`: the result of each run of a job, at the original's path.
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use chrono::{DateTime, TimeZone};
 use hermes_config::fs;
 
-/// Where a home keeps the results of its jobs.
+/// The directory with the results of a home's jobs.
 #[derive(Clone, Debug)]
-pub struct Outputs {
+pub struct JobOutputs {
     dir: PathBuf,
     /// Files per job; 0 keeps all.
     keep: usize,
 }
 
-impl Outputs {
+impl JobOutputs {
     /// `dir` is `<home>/cron`.
     pub fn new(dir: &Path, keep: usize) -> Self {
         Self {
@@ -23,14 +23,14 @@ impl Outputs {
         }
     }
 
-    /// Writes what a run came to. The same run again replaces its file.
+    /// Writes the result of a run. Saving the same run again replaces its file.
     pub fn save<Tz: TimeZone>(
         &self,
         job: &str,
         at: &DateTime<Tz>,
         document: &str,
     ) -> io::Result<PathBuf> {
-        let dir = self.of(job)?;
+        let dir = self.job_dir(job)?;
         fs::create_private_dir(&self.dir)?;
         fs::create_private_dir(&dir)?;
         let name = at.naive_local().format("%Y-%m-%d_%H-%M-%S.md").to_string();
@@ -40,9 +40,9 @@ impl Outputs {
         Ok(path)
     }
 
-    /// The newest result, up to `limit` bytes of it.
+    /// The newest result, up to `limit` bytes.
     pub fn latest(&self, job: &str, limit: u64) -> io::Result<Option<String>> {
-        let Some(path) = documents(&self.of(job)?)?.pop() else {
+        let Some(path) = documents(&self.job_dir(job)?)?.pop() else {
             return Ok(None);
         };
         let mut bytes = Vec::new();
@@ -52,16 +52,16 @@ impl Outputs {
         Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// Throws the results of a job away.
+    /// Deletes the results of a job.
     pub fn forget(&self, job: &str) -> io::Result<()> {
-        match std::fs::remove_dir_all(self.of(job)?) {
+        match std::fs::remove_dir_all(self.job_dir(job)?) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             result => result,
         }
     }
 
-    /// Ids come from a file that others write: none may lead out of the directory.
-    fn of(&self, job: &str) -> io::Result<PathBuf> {
+    /// Ids come from a shared file: none may escape the directory.
+    fn job_dir(&self, job: &str) -> io::Result<PathBuf> {
         if job.is_empty() || job.starts_with('.') || job.contains(['/', '\\', '\0']) {
             let text = format!("the id {job:?} cannot name a directory");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
@@ -69,7 +69,7 @@ impl Outputs {
         Ok(self.dir.join(job))
     }
 
-    /// A file too many is no reason to lose a result.
+    /// Errors are ignored: an extra file is no reason to lose a result.
     fn prune(&self, dir: &Path) {
         if self.keep == 0 {
             return;
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn the_newest_are_kept_and_ids_stay_inside() {
         let dir = tempfile::tempdir().unwrap();
-        let outputs = Outputs::new(dir.path(), 2);
+        let outputs = JobOutputs::new(dir.path(), 2);
         let first = Utc.with_ymd_and_hms(2027, 1, 2, 3, 4, 5).unwrap();
         for minute in 0..4 {
             let at = first + TimeDelta::minutes(minute);

@@ -1,10 +1,10 @@
-//! One job: the stored object, and careful readers of its fields.
+//! One job: the stored object, with lenient accessors.
 
 use serde_json::{Map, Value, json};
 
-use super::schedule::{self, Schedule, ScheduleError};
+use super::schedule::{self, JobSchedule, ScheduleError};
 
-/// A job as stored. Fields that are unknown here are kept.
+/// A stored job. Unknown fields are kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     fields: Map<String, Value>,
@@ -12,9 +12,14 @@ pub struct Job {
 }
 
 impl Job {
-    /// A new job in the shape and order of the original; the table gives it an id.
-    pub fn new(name: &str, prompt: &str, schedule: &schedule::Parsed, created_at: &str) -> Self {
-        let times = matches!(schedule.schedule, Schedule::Once { .. }).then_some(1);
+    /// A new job in the format and field order of the original; the table assigns an id.
+    pub fn new(
+        name: &str,
+        prompt: &str,
+        schedule: &schedule::ParsedSchedule,
+        created_at: &str,
+    ) -> Self {
+        let times = matches!(schedule.schedule, JobSchedule::Once { .. }).then_some(1);
         let fields = json!({
             "id": "", "name": name, "prompt": prompt, "skills": [], "skill": null,
             "model": null, "provider": null, "provider_snapshot": null, "model_snapshot": null,
@@ -36,7 +41,7 @@ impl Job {
         }
     }
 
-    /// `None` for what is no object.
+    /// `None` if the value is not an object.
     pub(super) fn from_stored(value: &Value) -> Option<Self> {
         Some(Self::from_fields(value.as_object()?.clone()))
     }
@@ -55,7 +60,7 @@ impl Job {
         self.fields.insert("id".to_owned(), json!(id));
     }
 
-    /// The name, or a label made from what the job does.
+    /// The name, or a label derived from what the job does.
     pub fn name(&self) -> String {
         let label = [
             self.text("name"),
@@ -117,8 +122,8 @@ impl Job {
         }
     }
 
-    pub fn schedule(&self) -> Result<Schedule, ScheduleError> {
-        Schedule::from_stored(self.fields.get("schedule").unwrap_or(&Value::Null))
+    pub fn schedule(&self) -> Result<JobSchedule, ScheduleError> {
+        JobSchedule::from_stored(self.fields.get("schedule").unwrap_or(&Value::Null))
     }
 
     pub fn schedule_display(&self) -> String {
@@ -173,7 +178,7 @@ impl Job {
     }
 }
 
-/// Puts right what every reader would stumble over.
+/// Corrects what every reader would fail on.
 pub(super) fn repair(job: &mut Value, new_id: impl FnOnce() -> String) {
     let Some(fields) = job.as_object_mut() else {
         return;

@@ -1,4 +1,4 @@
-//! When a job runs: what people write, and what is stored.
+//! Schedules: parsing user input, and the stored form.
 
 use chrono::{
     DateTime, FixedOffset, LocalResult, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeDelta,
@@ -10,8 +10,8 @@ use super::cron_fields;
 
 /// A stored schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Schedule {
-    /// At one moment. Without an offset (old records) it is local time.
+pub enum JobSchedule {
+    /// At one time. Without an offset (old records) it is local time.
     Once {
         run_at: String,
     },
@@ -25,8 +25,8 @@ pub enum Schedule {
 
 /// A schedule as a person wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parsed {
-    pub schedule: Schedule,
+pub struct ParsedSchedule {
+    pub schedule: JobSchedule,
     pub display: String,
 }
 
@@ -53,7 +53,7 @@ pub enum ScheduleError {
     Stored(String),
 }
 
-impl Schedule {
+impl JobSchedule {
     pub(super) fn from_stored(value: &Value) -> Result<Self, ScheduleError> {
         let bad = || ScheduleError::Stored(value.to_string());
         let text = |key: &str| value[key].as_str().map(str::to_owned).ok_or_else(bad);
@@ -62,7 +62,7 @@ impl Schedule {
                 run_at: text("run_at")?,
             }),
             Some("interval") => Ok(Self::Interval {
-                // Files may hold what no one could enter: less than a minute never runs.
+                // A file may contain values that cannot be entered: less than a minute never runs.
                 minutes: value["minutes"]
                     .as_u64()
                     .filter(|it| *it > 0)
@@ -80,23 +80,28 @@ impl Schedule {
     }
 }
 
-impl Parsed {
+impl ParsedSchedule {
     pub fn to_json(&self) -> Value {
         let display = &self.display;
         match &self.schedule {
-            Schedule::Once { run_at } => {
+            JobSchedule::Once { run_at } => {
                 json!({ "kind": "once", "run_at": run_at, "display": display })
             }
-            Schedule::Interval { minutes } => {
+            JobSchedule::Interval { minutes } => {
                 json!({ "kind": "interval", "minutes": minutes, "display": display })
             }
-            Schedule::Cron { expr } => json!({ "kind": "cron", "expr": expr, "display": display }),
+            JobSchedule::Cron { expr } => {
+                json!({ "kind": "cron", "expr": expr, "display": display })
+            }
         }
     }
 }
 
-/// Reads what a person wrote. `now` gives the time zone of times without an offset.
-pub fn parse<Tz: TimeZone>(text: &str, now: &DateTime<Tz>) -> Result<Parsed, ScheduleError> {
+/// Parses user input. `now` provides the time zone for times without an offset.
+pub fn parse<Tz: TimeZone>(
+    text: &str,
+    now: &DateTime<Tz>,
+) -> Result<ParsedSchedule, ScheduleError> {
     let text = text.trim();
     let lower = text.to_lowercase();
     if let Some(duration) = lower.strip_prefix("every ") {
@@ -108,8 +113,8 @@ pub fn parse<Tz: TimeZone>(text: &str, now: &DateTime<Tz>) -> Result<Parsed, Sch
                 text: text.to_owned(),
             });
         }
-        return Ok(Parsed {
-            schedule: Schedule::Interval { minutes },
+        return Ok(ParsedSchedule {
+            schedule: JobSchedule::Interval { minutes },
             display: format!("every {minutes}m"),
         });
     }
@@ -124,8 +129,8 @@ pub fn parse<Tz: TimeZone>(text: &str, now: &DateTime<Tz>) -> Result<Parsed, Sch
                 text: text.to_owned(),
             });
         }
-        return Ok(Parsed {
-            schedule: Schedule::Cron {
+        return Ok(ParsedSchedule {
+            schedule: JobSchedule::Cron {
                 expr: text.to_owned(),
             },
             display: text.to_owned(),
@@ -135,8 +140,8 @@ pub fn parse<Tz: TimeZone>(text: &str, now: &DateTime<Tz>) -> Result<Parsed, Sch
         let at = timestamp(text, &now.timezone()).ok_or_else(|| ScheduleError::Timestamp {
             text: text.to_owned(),
         })?;
-        return Ok(Parsed {
-            schedule: Schedule::Once { run_at: iso(&at) },
+        return Ok(ParsedSchedule {
+            schedule: JobSchedule::Once { run_at: iso(&at) },
             display: format!("once at {}", at.format("%Y-%m-%d %H:%M")),
         });
     }
@@ -146,15 +151,15 @@ pub fn parse<Tz: TimeZone>(text: &str, now: &DateTime<Tz>) -> Result<Parsed, Sch
         .and_then(TimeDelta::try_minutes)
         .and_then(|delta| now.clone().checked_add_signed(delta))
         .ok_or_else(|| ScheduleError::Unknown(text.to_owned()))?;
-    Ok(Parsed {
-        schedule: Schedule::Once {
+    Ok(ParsedSchedule {
+        schedule: JobSchedule::Once {
             run_at: iso(&at.fixed_offset()),
         },
         display: format!("once in {text}"),
     })
 }
 
-/// As Python's `isoformat` writes it: microseconds only when there are any.
+/// As written by Python's `isoformat`: microseconds only if there are any.
 pub fn iso(at: &DateTime<FixedOffset>) -> String {
     if at.timestamp_subsec_micros() == 0 {
         at.format("%Y-%m-%dT%H:%M:%S%:z").to_string()
@@ -217,7 +222,7 @@ fn time_of_day(text: &str) -> Option<NaiveTime> {
         .find_map(|format| NaiveTime::parse_from_str(text, format).ok())
 }
 
-/// Takes a trailing `Z` or `±HH:MM` off.
+/// Splits off a trailing `Z` or `±HH:MM`.
 fn split_offset(text: &str) -> Option<(&str, Option<FixedOffset>)> {
     if let Some(rest) = text.strip_suffix(['Z', 'z']) {
         return Some((rest, FixedOffset::east_opt(0)));
@@ -247,8 +252,8 @@ fn split_offset(text: &str) -> Option<(&str, Option<FixedOffset>)> {
     Some((rest, Some(FixedOffset::east_opt(seconds)?)))
 }
 
-/// A wall-clock time in a zone. Twice on the clock: the first. Never on the clock (the hour that
-/// is skipped in spring): the moment that comes after the same time has passed.
+/// A wall-clock time in a zone. For an ambiguous time, the first; for a skipped one (in spring),
+/// the instant after the same elapsed time.
 pub(super) fn in_zone<Tz: TimeZone>(
     naive: NaiveDateTime,
     zone: &Tz,

@@ -83,7 +83,7 @@ fn old_shapes_are_read_as_they_are_and_repaired_by_the_next_write() {
     assert_eq!(jobs[1].to_json()["skills"], json!(["plan"]));
     assert_eq!(
         jobs[1].schedule().unwrap(),
-        Schedule::Cron {
+        JobSchedule::Cron {
             expr: "0 9 * * *".to_owned()
         }
     );
@@ -229,7 +229,7 @@ proptest::proptest! {
         text in proptest::prop_oneof![".{0,24}", "2027-01-0[1-9]T[0-9:+é-]{0,12}", "[0-9*/, -]{0,20}", "(every )?[0-9]{0,22}[mhdé]{0,3}"]
     ) {
         if let Ok(parsed) = parse(&text, &Utc::now()) {
-            proptest::prop_assert!(Schedule::from_stored(&parsed.to_json()).is_ok());
+            proptest::prop_assert!(JobSchedule::from_stored(&parsed.to_json()).is_ok());
         }
     }
 

@@ -10,16 +10,16 @@ use hermes_core::clock::Clock;
 use super::outcome::MemoryError;
 use super::{DELIMITER, length};
 
-/// How long to wait for another writer; each of them holds the lock for milliseconds.
+/// How long to wait for another writer, which holds the lock for milliseconds.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
 pub(super) struct MemoryFile {
     path: PathBuf,
 }
 
-pub(super) struct Contents {
+pub(super) struct MemoryContents {
     pub(super) entries: Vec<String>,
-    /// As read, newlines unified, without a byte order mark.
+    /// As read, with normalized newlines and without a byte order mark.
     text: String,
 }
 
@@ -40,7 +40,7 @@ impl MemoryFile {
         Ok(FileLock::acquire(&PathBuf::from(path), LOCK_WAIT)?)
     }
 
-    pub(super) fn read(&self) -> Result<Contents, MemoryError> {
+    pub(super) fn read(&self) -> Result<MemoryContents, MemoryError> {
         let bytes = match std::fs::read(&self.path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -64,17 +64,17 @@ impl MemoryFile {
             .filter(|piece| seen.insert(piece.to_owned()))
             .map(str::to_owned)
             .collect();
-        Ok(Contents { entries, text })
+        Ok(MemoryContents { entries, text })
     }
 
-    /// Reads for a change that rewrites the file. Refuses when someone else's edit would be
-    /// lost or mistaken for one entry; a copy of the file is kept first.
+    /// Reads for a change that rewrites the file. Fails if someone else's edit would be lost or
+    /// mistaken for one entry; a copy of the file is made first.
     pub(super) fn read_unchanged(
         &self,
         limit: usize,
         clock: &dyn Clock,
     ) -> Result<Vec<String>, MemoryError> {
-        let Contents { entries, text } = self.read()?;
+        let MemoryContents { entries, text } = self.read()?;
         let tidy = split(&text).collect::<Vec<_>>().join(DELIMITER) == text.trim();
         let oversized = entries
             .iter()
@@ -96,7 +96,7 @@ impl MemoryFile {
         })
     }
 
-    /// Copies the file to `<name>.bak.<epoch>`; an older copy of the same bytes is used again.
+    /// Copies the file to `<name>.bak.<epoch>`; an existing identical copy is reused.
     fn back_up(&self, clock: &dyn Clock) -> Result<PathBuf, MemoryError> {
         let failed = |source| MemoryError::Io {
             what: format!("cannot make a copy of {}", self.path.display()),

@@ -1,8 +1,8 @@
-//! The two memory files: `MEMORY.md` (what the agent noted) and `USER.md` (who the person is).
+//! The two memory files: `MEMORY.md` (the agent's notes) and `USER.md` (about the person).
 //!
-//! A file is a list of entries joined by a line holding only `§`. Every change takes the lock
-//! beside the file, reads it again, and replaces it atomically; a file that cannot be read, or
-//! that someone edited into another shape, is never overwritten.
+//! A file is a list of entries separated by a line containing only `§`. Every change takes the lock
+//! file, reads the file again, and replaces it atomically; a file that cannot be read, or that was
+//! edited into another format, is never overwritten.
 
 mod file;
 mod outcome;
@@ -16,20 +16,20 @@ use hermes_config::home::Home;
 use hermes_core::clock::{Clock, SystemClock};
 use serde_json::Value;
 
-use crate::scan::{self, Scope};
+use crate::scan::{self, ScanScope};
 use file::MemoryFile;
-pub use outcome::{MemoryError, Saved};
+pub use outcome::{MemoryError, MemoryStatus};
 
-/// Between two entries.
+/// The separator between entries.
 pub const DELIMITER: &str = "\n§\n";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Target {
+pub enum MemoryTarget {
     Memory,
     User,
 }
 
-impl Target {
+impl MemoryTarget {
     pub const ALL: [Self; 2] = [Self::Memory, Self::User];
 
     pub fn parse(name: &str) -> Option<Self> {
@@ -51,14 +51,14 @@ impl Target {
     }
 }
 
-/// How long each file may be, in Unicode code points of the joined text.
+/// Maximum length of each file, in Unicode code points of the joined text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct MemoryLimits {
     pub memory: usize,
     pub user: usize,
 }
 
-impl Default for Limits {
+impl Default for MemoryLimits {
     fn default() -> Self {
         Self {
             memory: 2_200,
@@ -67,15 +67,15 @@ impl Default for Limits {
     }
 }
 
-/// One change. `old_text` is any part of the entry that is meant.
+/// One change. `old_text` is any part of the entry to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum MemoryOperation {
     Add { content: String },
     Replace { old_text: String, content: String },
     Remove { old_text: String },
 }
 
-impl Operation {
+impl MemoryOperation {
     pub fn action(&self) -> &'static str {
         match self {
             Self::Add { .. } => "add",
@@ -89,26 +89,30 @@ impl Operation {
 #[derive(Clone)]
 pub struct MemoryFiles {
     dir: PathBuf,
-    limits: Limits,
+    limits: MemoryLimits,
     clock: Arc<dyn Clock>,
 }
 
 impl MemoryFiles {
-    /// `dir` is `<home>/memories`; it is made at the first write.
-    pub fn new(dir: impl Into<PathBuf>, limits: Limits) -> Self {
+    /// `dir` is `<home>/memories`; it is created by the first write.
+    pub fn new(dir: impl Into<PathBuf>, limits: MemoryLimits) -> Self {
         Self::with_clock(dir, limits, Arc::new(SystemClock))
     }
 
     /// The files of `home`, with the limits of `config`.
-    pub fn of_home(home: &Home, config: &Config) -> Self {
-        let limits = Limits {
+    pub fn for_home(home: &Home, config: &Config) -> Self {
+        let limits = MemoryLimits {
             memory: config.memory.memory_char_limit as usize,
             user: config.memory.user_char_limit as usize,
         };
         Self::new(home.memories_dir(), limits)
     }
 
-    pub fn with_clock(dir: impl Into<PathBuf>, limits: Limits, clock: Arc<dyn Clock>) -> Self {
+    pub fn with_clock(
+        dir: impl Into<PathBuf>,
+        limits: MemoryLimits,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self {
             dir: dir.into(),
             limits,
@@ -120,38 +124,38 @@ impl MemoryFiles {
         &self.dir
     }
 
-    pub fn path(&self, target: Target) -> PathBuf {
+    pub fn path(&self, target: MemoryTarget) -> PathBuf {
         self.dir.join(target.file_name())
     }
 
-    pub fn limit(&self, target: Target) -> usize {
+    pub fn limit(&self, target: MemoryTarget) -> usize {
         match target {
-            Target::Memory => self.limits.memory,
-            Target::User => self.limits.user,
+            MemoryTarget::Memory => self.limits.memory,
+            MemoryTarget::User => self.limits.user,
         }
     }
 
     /// The entries on disk; none when there is no file.
-    pub fn entries(&self, target: Target) -> Result<Vec<String>, MemoryError> {
+    pub fn entries(&self, target: MemoryTarget) -> Result<Vec<String>, MemoryError> {
         Ok(self.file(target).read()?.entries)
     }
 
-    /// What the system prompt shows of this file; `None` when it has no entries.
-    pub fn prompt_block(&self, target: Target) -> Result<Option<String>, MemoryError> {
+    /// The text of this file for the system prompt; `None` if it has no entries.
+    pub fn prompt_block(&self, target: MemoryTarget) -> Result<Option<String>, MemoryError> {
         let entries = self.entries(target)?;
         Ok(prompt::block(target, &entries, self.limit(target)))
     }
 
     /// How full the file is.
-    pub fn usage(&self, target: Target) -> Result<Saved, MemoryError> {
+    pub fn usage(&self, target: MemoryTarget) -> Result<MemoryStatus, MemoryError> {
         let entries = self.entries(target)?;
         Ok(self.saved(target, &entries, String::new()))
     }
 
-    pub fn add(&self, target: Target, content: &str) -> Result<Saved, MemoryError> {
+    pub fn add(&self, target: MemoryTarget, content: &str) -> Result<MemoryStatus, MemoryError> {
         self.apply(
             target,
-            &Operation::Add {
+            &MemoryOperation::Add {
                 content: content.to_owned(),
             },
         )
@@ -159,55 +163,63 @@ impl MemoryFiles {
 
     pub fn replace(
         &self,
-        target: Target,
+        target: MemoryTarget,
         old_text: &str,
         content: &str,
-    ) -> Result<Saved, MemoryError> {
+    ) -> Result<MemoryStatus, MemoryError> {
         self.apply(
             target,
-            &Operation::Replace {
+            &MemoryOperation::Replace {
                 old_text: old_text.to_owned(),
                 content: content.to_owned(),
             },
         )
     }
 
-    pub fn remove(&self, target: Target, old_text: &str) -> Result<Saved, MemoryError> {
+    pub fn remove(
+        &self,
+        target: MemoryTarget,
+        old_text: &str,
+    ) -> Result<MemoryStatus, MemoryError> {
         self.apply(
             target,
-            &Operation::Remove {
+            &MemoryOperation::Remove {
                 old_text: old_text.to_owned(),
             },
         )
     }
 
-    /// Whether the texts of `operations` could be saved at all. Looks at no file.
-    pub fn check(&self, operations: &[Operation]) -> Result<(), MemoryError> {
+    /// Whether the texts of `operations` could be saved. Reads no file.
+    pub fn check(&self, operations: &[MemoryOperation]) -> Result<(), MemoryError> {
         match (plan(operations), operations) {
             (Ok(_), _) => Ok(()),
             (Err((_, error)), [_]) => Err(error),
-            (Err((at, error)), _) => Err(error.at(at, &operations[at])),
+            (Err((at, error)), _) => Err(error.in_batch(at, &operations[at])),
         }
     }
 
-    /// All of `operations` or none of them; only the final length counts against the limit.
-    pub fn batch(&self, target: Target, operations: &[Operation]) -> Result<Saved, MemoryError> {
+    /// Applies all `operations` or none; only the final length counts against the limit.
+    pub fn batch(
+        &self,
+        target: MemoryTarget,
+        operations: &[MemoryOperation],
+    ) -> Result<MemoryStatus, MemoryError> {
         if operations.is_empty() {
             return Err(MemoryError::Missing {
                 what: "operations",
                 action: "batch",
             });
         }
-        let plan = plan(operations).map_err(|(at, error)| error.at(at, &operations[at]))?;
+        let plan = plan(operations).map_err(|(at, error)| error.in_batch(at, &operations[at]))?;
         let file = self.file(target);
         let lock = file.lock()?;
         let before = file.read_unchanged(self.limit(target), &*self.clock)?;
         let mut entries = before.clone();
-        let shown = prompt::newest(&before, self.limit(target)).1;
+        let shown = prompt::newest_that_fit(&before, self.limit(target)).1;
         for (at, change) in plan.iter().enumerate() {
             change
                 .apply(&mut entries)
-                .map_err(|error| error.showing(shown).at(at, &operations[at]))?;
+                .map_err(|error| error.with_entries(shown).in_batch(at, &operations[at]))?;
         }
         self.check_length(target, &entries, &before)?;
         file.write(&entries)?;
@@ -217,8 +229,8 @@ impl MemoryFiles {
         Ok(self.saved(target, &entries, format!("{count} change{plural} saved.")))
     }
 
-    /// Empties the file. What was in it is returned.
-    pub fn reset(&self, target: Target) -> Result<Vec<String>, MemoryError> {
+    /// Empties the file and returns its entries.
+    pub fn reset(&self, target: MemoryTarget) -> Result<Vec<String>, MemoryError> {
         let file = self.file(target);
         let _lock = file.lock()?;
         let entries = file.read()?.entries;
@@ -228,32 +240,37 @@ impl MemoryFiles {
         Ok(entries)
     }
 
-    /// Carries out a write that waited for approval (`payload` of a pending record).
-    pub fn apply_pending(&self, payload: &Value) -> Result<Saved, MemoryError> {
+    /// Applies a write that was waiting for approval (`payload` of a pending record).
+    pub fn apply_pending(&self, payload: &Value) -> Result<MemoryStatus, MemoryError> {
         let (target, operations) = outcome::parse_payload(payload)?;
-        match <[Operation; 1]>::try_from(operations) {
+        match <[MemoryOperation; 1]>::try_from(operations) {
             Ok([single]) if payload["action"] != "batch" => self.apply(target, &single),
             Ok(single) => self.batch(target, &single),
             Err(operations) => self.batch(target, &operations),
         }
     }
 
-    /// Makes a single change.
-    pub fn apply(&self, target: Target, operation: &Operation) -> Result<Saved, MemoryError> {
-        let change = Change::plan(operation)?;
+    /// Applies a single change.
+    pub fn apply(
+        &self,
+        target: MemoryTarget,
+        operation: &MemoryOperation,
+    ) -> Result<MemoryStatus, MemoryError> {
+        let change = CheckedOperation::plan(operation)?;
         let file = self.file(target);
         let lock = file.lock()?;
-        // Adding keeps every entry, so an odd file is no danger; the others must know what they hit.
-        let before = if matches!(operation, Operation::Add { .. }) {
+        // Adding keeps every entry, so an irregular file is safe; other operations must know what
+        // they change.
+        let before = if matches!(operation, MemoryOperation::Add { .. }) {
             file.read()?.entries
         } else {
             file.read_unchanged(self.limit(target), &*self.clock)?
         };
         let mut entries = before.clone();
-        let shown = prompt::newest(&before, self.limit(target)).1;
+        let shown = prompt::newest_that_fit(&before, self.limit(target)).1;
         change
             .apply(&mut entries)
-            .map_err(|error| error.showing(shown))?;
+            .map_err(|error| error.with_entries(shown))?;
         if entries == before {
             let message = "That entry is already there; nothing was changed.".to_owned();
             return Ok(self.saved(target, &entries, message));
@@ -262,22 +279,22 @@ impl MemoryFiles {
         file.write(&entries)?;
         drop(lock);
         let message = match operation {
-            Operation::Add { .. } => "Entry added.",
-            Operation::Replace { .. } => "Entry replaced.",
-            Operation::Remove { .. } => "Entry removed.",
+            MemoryOperation::Add { .. } => "Entry added.",
+            MemoryOperation::Replace { .. } => "Entry replaced.",
+            MemoryOperation::Remove { .. } => "Entry removed.",
         };
         Ok(self.saved(target, &entries, message.to_owned()))
     }
 
     fn check_length(
         &self,
-        target: Target,
+        target: MemoryTarget,
         entries: &[String],
         before: &[String],
     ) -> Result<(), MemoryError> {
         let limit = self.limit(target);
         let (needed, used) = (length(entries), length(before));
-        // A file that is too long is shortened step by step.
+        // A file that is too long may be shortened step by step.
         if needed <= limit || needed < used {
             return Ok(());
         }
@@ -286,12 +303,12 @@ impl MemoryFiles {
             needed,
             used,
             limit,
-            current_entries: prompt::newest(before, limit).1.to_vec(),
+            current_entries: prompt::newest_that_fit(before, limit).1.to_vec(),
         })
     }
 
-    fn saved(&self, target: Target, entries: &[String], message: String) -> Saved {
-        Saved {
+    fn saved(&self, target: MemoryTarget, entries: &[String], message: String) -> MemoryStatus {
+        MemoryStatus {
             target,
             used: length(entries),
             limit: self.limit(target),
@@ -300,27 +317,27 @@ impl MemoryFiles {
         }
     }
 
-    fn file(&self, target: Target) -> MemoryFile {
+    fn file(&self, target: MemoryTarget) -> MemoryFile {
         MemoryFile::new(self.path(target))
     }
 }
 
 /// An operation whose texts were checked.
-enum Change {
+enum CheckedOperation {
     Add(Vec<String>),
     Replace(String, Vec<String>),
     Remove(String),
 }
 
-fn plan(operations: &[Operation]) -> Result<Vec<Change>, (usize, MemoryError)> {
+fn plan(operations: &[MemoryOperation]) -> Result<Vec<CheckedOperation>, (usize, MemoryError)> {
     let changes = operations.iter().enumerate();
     changes
-        .map(|(at, operation)| Change::plan(operation).map_err(|error| (at, error)))
+        .map(|(at, operation)| CheckedOperation::plan(operation).map_err(|error| (at, error)))
         .collect()
 }
 
-impl Change {
-    fn plan(operation: &Operation) -> Result<Self, MemoryError> {
+impl CheckedOperation {
+    fn plan(operation: &MemoryOperation) -> Result<Self, MemoryError> {
         let action = operation.action();
         let old = |text: &str| match text.trim() {
             "" => Err(MemoryError::Missing {
@@ -330,24 +347,24 @@ impl Change {
             text => Ok(text.to_owned()),
         };
         let new = |text: &str| {
-            let pieces = pieces(text);
+            let pieces = split_entries(text);
             if pieces.is_empty() {
                 return Err(MemoryError::Missing {
                     what: "content",
                     action,
                 });
             }
-            match scan::first(text, Scope::Strict) {
+            match scan::first(text, ScanScope::Strict) {
                 Some(category) => Err(MemoryError::Blocked { category }),
                 None => Ok(pieces),
             }
         };
         Ok(match operation {
-            Operation::Add { content } => Self::Add(new(content)?),
-            Operation::Replace { old_text, content } => {
+            MemoryOperation::Add { content } => Self::Add(new(content)?),
+            MemoryOperation::Replace { old_text, content } => {
                 Self::Replace(old(old_text)?, new(content)?)
             }
-            Operation::Remove { old_text } => Self::Remove(old(old_text)?),
+            MemoryOperation::Remove { old_text } => Self::Remove(old(old_text)?),
         })
     }
 
@@ -373,9 +390,9 @@ impl Change {
     }
 }
 
-/// New text as entries: a line holding only `§` inside it would be read back as a border, so it
-/// is one.
-fn pieces(text: &str) -> Vec<String> {
+/// Splits new text into entries: a line containing only `§` would be read back as a separator, so
+/// it is treated as one.
+fn split_entries(text: &str) -> Vec<String> {
     let text = file::unix_newlines(text);
     let mut pieces = vec![String::new()];
     for line in text.split('\n') {

@@ -1,4 +1,4 @@
-//! What a change came to, as callers branch on it and as the model reads it.
+//! The result of a change, for callers to branch on and for the model to read.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,20 +6,20 @@ use std::path::PathBuf;
 use hermes_config::fs::LockError;
 use serde_json::{Value, json};
 
-use super::{Operation, Target};
-use crate::scan::Category;
+use super::{MemoryOperation, MemoryTarget};
+use crate::scan::ThreatCategory;
 
 /// The state after a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Saved {
-    pub target: Target,
+pub struct MemoryStatus {
+    pub target: MemoryTarget,
     pub used: usize,
     pub limit: usize,
     pub entry_count: usize,
     pub message: String,
 }
 
-impl Saved {
+impl MemoryStatus {
     /// `3% — 50/1,375 chars`
     pub fn usage(&self) -> String {
         format!(
@@ -54,13 +54,13 @@ pub enum MemoryError {
     #[error(
         "not saved: the text looks like an attack on later conversations ({category}). Memory is part of every prompt; reword it as a plain fact"
     )]
-    Blocked { category: Category },
+    Blocked { category: ThreatCategory },
     #[error(
         "not saved: {} would hold {} of {} characters. In one call with operations, remove or shorten entries you can spare (see current_entries) and make this change",
         target.file_name(), thousands(*needed), thousands(*limit)
     )]
     Full {
-        target: Target,
+        target: MemoryTarget,
         needed: usize,
         used: usize,
         limit: usize,
@@ -98,7 +98,7 @@ pub enum MemoryError {
 }
 
 impl MemoryError {
-    pub(super) fn at(self, at: usize, operation: &Operation) -> Self {
+    pub(super) fn in_batch(self, at: usize, operation: &MemoryOperation) -> Self {
         Self::InBatch {
             at,
             action: operation.action(),
@@ -106,9 +106,9 @@ impl MemoryError {
         }
     }
 
-    /// Shows these entries: what is on disk in place of the half-changed list of a batch, and no more of
-    /// it than the prompt shows.
-    pub(super) fn showing(mut self, on_disk: &[String]) -> Self {
+    /// Reports these entries: those on disk instead of the half-changed list of a batch, and no
+    /// more of them than the prompt shows.
+    pub(super) fn with_entries(mut self, on_disk: &[String]) -> Self {
         if let Self::NoMatch {
             current_entries, ..
         } = &mut self
@@ -118,7 +118,7 @@ impl MemoryError {
         self
     }
 
-    /// Whether the caller may get it right by passing something else.
+    /// Whether the caller may succeed with different arguments.
     pub fn is_correctable(&self) -> bool {
         match self {
             Self::Full { .. } | Self::NoMatch { .. } => true,
@@ -161,13 +161,15 @@ impl MemoryError {
 }
 
 /// The change described by the payload of a pending record.
-pub(super) fn parse_payload(payload: &Value) -> Result<(Target, Vec<Operation>), MemoryError> {
+pub(super) fn parse_payload(
+    payload: &Value,
+) -> Result<(MemoryTarget, Vec<MemoryOperation>), MemoryError> {
     let bad = |why: &str| MemoryError::BadPayload(why.to_owned());
     let target = match &payload["target"] {
-        Value::Null => Target::Memory,
+        Value::Null => MemoryTarget::Memory,
         target => target
             .as_str()
-            .and_then(Target::parse)
+            .and_then(MemoryTarget::parse)
             .ok_or_else(|| bad("its target is neither memory nor user"))?,
     };
     let operations = if payload["action"] == "batch" {
@@ -183,17 +185,17 @@ pub(super) fn parse_payload(payload: &Value) -> Result<(Target, Vec<Operation>),
     Ok((target, operations))
 }
 
-fn parse_operation(value: &Value) -> Result<Operation, MemoryError> {
+fn parse_operation(value: &Value) -> Result<MemoryOperation, MemoryError> {
     let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
     match value["action"].as_str() {
-        Some("add") => Ok(Operation::Add {
+        Some("add") => Ok(MemoryOperation::Add {
             content: text("content"),
         }),
-        Some("replace") => Ok(Operation::Replace {
+        Some("replace") => Ok(MemoryOperation::Replace {
             old_text: text("old_text"),
             content: text("content"),
         }),
-        Some("remove") => Ok(Operation::Remove {
+        Some("remove") => Ok(MemoryOperation::Remove {
             old_text: text("old_text"),
         }),
         other => Err(MemoryError::BadPayload(format!(
@@ -212,7 +214,7 @@ pub(super) fn preview(entry: &str) -> String {
     shown
 }
 
-/// Rounded down as the original does it, in floating point, and at most 100.
+/// Rounded down like in the original, in floating point, and at most 100.
 pub(super) fn percent(used: usize, limit: usize) -> usize {
     if limit == 0 {
         return 0;

@@ -1,18 +1,19 @@
-//! The block of the system prompt that shows a memory file. Its shape is shared with the
-//! original, so that a stored prompt is the same whichever program built it.
+//! The block of the system prompt that shows a memory file. Its format is shared with the original,
+//! so a stored prompt is the same whichever program built it.
 
 use super::outcome::{percent, thousands};
-use super::{DELIMITER, Target, length};
-use crate::scan::{self, Scope};
+use super::{DELIMITER, MemoryTarget, length};
+use crate::scan::{self, ScanScope};
 
-/// A file may be longer than its limit, as hands or the original left it. So many times the limit is
-/// shown of it, but no less than [`ALWAYS`] characters: every request carries them.
-const TIMES: usize = 8;
-const ALWAYS: usize = 16_000;
+/// A file may exceed its limit after manual edits or by the original. At most this many times the
+/// limit is shown, but at least [`MIN_SHOWN_CHARS`] characters, because every request includes
+/// them.
+const LIMIT_FACTOR: usize = 8;
+const MIN_SHOWN_CHARS: usize = 16_000;
 
-/// The newest entries that fit what is shown, and how many are left out.
-pub(super) fn newest(entries: &[String], limit: usize) -> (usize, &[String]) {
-    let mut room = limit.saturating_mul(TIMES).max(ALWAYS);
+/// The newest entries that fit, and how many are omitted.
+pub(super) fn newest_that_fit(entries: &[String], limit: usize) -> (usize, &[String]) {
+    let mut room = limit.saturating_mul(LIMIT_FACTOR).max(MIN_SHOWN_CHARS);
     let fits = |entry: &&String| {
         let needed = entry.chars().count() + DELIMITER.chars().count();
         let fits = needed <= room;
@@ -24,12 +25,15 @@ pub(super) fn newest(entries: &[String], limit: usize) -> (usize, &[String]) {
     (left_out, &entries[left_out..])
 }
 
-pub(super) fn block(target: Target, entries: &[String], limit: usize) -> Option<String> {
+pub(super) fn block(target: MemoryTarget, entries: &[String], limit: usize) -> Option<String> {
     if entries.is_empty() {
         return None;
     }
-    let (left_out, shown) = newest(entries, limit);
-    let mut shown: Vec<String> = shown.iter().map(|entry| guarded(target, entry)).collect();
+    let (left_out, shown) = newest_that_fit(entries, limit);
+    let mut shown: Vec<String> = shown
+        .iter()
+        .map(|entry| scanned_entry(target, entry))
+        .collect();
     let mut used = length(&shown);
     if left_out > 0 {
         used = length(entries);
@@ -46,8 +50,8 @@ pub(super) fn block(target: Target, entries: &[String], limit: usize) -> Option<
         shown.insert(0, note);
     }
     let header = match target {
-        Target::Memory => "MEMORY (your personal notes)",
-        Target::User => "USER PROFILE (who the user is)",
+        MemoryTarget::Memory => "MEMORY (your personal notes)",
+        MemoryTarget::User => "USER PROFILE (who the user is)",
     };
     let rule = "═".repeat(46);
     Some(format!(
@@ -59,12 +63,12 @@ pub(super) fn block(target: Target, entries: &[String], limit: usize) -> Option<
     ))
 }
 
-/// The entry, or a note in its place when it tries to give orders. The file keeps it.
-fn guarded(target: Target, entry: &str) -> String {
+/// The entry, or a note in its place if it tries to instruct the model. The file keeps it.
+fn scanned_entry(target: MemoryTarget, entry: &str) -> String {
     if entry.starts_with("[BLOCKED:") {
         return entry.to_owned();
     }
-    let found = scan::scan(entry, Scope::Strict);
+    let found = scan::scan(entry, ScanScope::Strict);
     if found.is_empty() {
         return entry.to_owned();
     }

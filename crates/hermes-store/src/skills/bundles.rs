@@ -9,15 +9,15 @@ use serde_json::{Map, Value, json};
 use super::SkillError;
 use super::frontmatter::scalar;
 
-/// Larger files are no bundles.
+/// Larger files are ignored.
 const MAX_BYTES: u64 = 64 * 1024;
-/// Files that are looked at.
+/// Maximum number of files read.
 const MAX_FILES: usize = 500;
 /// Skills in one bundle.
 const MAX_SKILLS: usize = 32;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bundle {
+pub struct SkillBundle {
     pub name: String,
     pub description: String,
     pub skills: Vec<String>,
@@ -26,8 +26,8 @@ pub struct Bundle {
     pub path: PathBuf,
 }
 
-impl Bundle {
-    /// What is typed behind the slash.
+impl SkillBundle {
+    /// The command name after the slash.
     pub fn command(&self) -> String {
         command_name(&self.name)
     }
@@ -40,8 +40,8 @@ impl Bundle {
     }
 }
 
-/// The name of a skill or a bundle as it is typed: lower case, blanks and underlines as hyphens,
-/// other characters left out.
+/// The name of a skill or a bundle as it is typed: lower case, spaces and underscores as hyphens,
+/// other characters removed.
 pub fn command_name(name: &str) -> String {
     let mut typed = String::with_capacity(name.len());
     for c in name.to_lowercase().chars() {
@@ -56,12 +56,12 @@ pub fn command_name(name: &str) -> String {
 
 /// The bundles of one home.
 #[derive(Clone, Debug)]
-pub struct Bundles {
+pub struct SkillBundles {
     dir: PathBuf,
 }
 
-impl Bundles {
-    pub fn of_home(home: &hermes_config::home::Home) -> Self {
+impl SkillBundles {
+    pub fn for_home(home: &hermes_config::home::Home) -> Self {
         Self {
             dir: home.join("skill-bundles"),
         }
@@ -71,10 +71,10 @@ impl Bundles {
         &self.dir
     }
 
-    /// By command, and what is wrong with files that are none. Of two with one command the first
-    /// file counts.
-    pub fn scan(&self) -> (Vec<Bundle>, Vec<String>) {
-        let (mut bundles, mut problems) = (Vec::<Bundle>::new(), Vec::new());
+    /// Bundles by command, and errors of invalid files. If two have the same command, the first
+    /// file wins.
+    pub fn scan(&self) -> (Vec<SkillBundle>, Vec<String>) {
+        let (mut bundles, mut problems) = (Vec::<SkillBundle>::new(), Vec::new());
         for path in self.files() {
             match read(&path) {
                 Ok(bundle) => match bundles.iter().find(|it| it.command() == bundle.command()) {
@@ -89,19 +89,19 @@ impl Bundles {
                 Err(why) => problems.push(format!("{}: {why}", path.display())),
             }
         }
-        bundles.sort_by_key(Bundle::command);
+        bundles.sort_by_key(SkillBundle::command);
         (bundles, problems)
     }
 
-    /// The bundle that this name means, however it is spelt.
-    pub fn find(&self, name: &str) -> Option<Bundle> {
+    /// The bundle with this name, in any spelling.
+    pub fn find(&self, name: &str) -> Option<SkillBundle> {
         let wanted = command_name(name);
         let (bundles, _) = self.scan();
         bundles.into_iter().find(|it| it.command() == wanted)
     }
 
-    /// Writes a bundle; one that is there is only replaced when `replace` says so.
-    pub fn create(&self, bundle: &Bundle, replace: bool) -> Result<Bundle, SkillError> {
+    /// Writes a bundle; an existing one is replaced only if `replace` is set.
+    pub fn create(&self, bundle: &SkillBundle, replace: bool) -> Result<SkillBundle, SkillError> {
         let command = bundle.command();
         if command.is_empty() {
             let text = format!(
@@ -110,7 +110,7 @@ impl Bundles {
             );
             return Err(SkillError::Invalid(text));
         }
-        let skills = given(&bundle.skills);
+        let skills = non_empty_names(&bundle.skills);
         if skills.is_empty() || skills.len() > MAX_SKILLS {
             let text = format!("a bundle names 1 to {MAX_SKILLS} skills");
             return Err(SkillError::Invalid(text));
@@ -144,8 +144,8 @@ impl Bundles {
         read(&path).map_err(SkillError::Invalid)
     }
 
-    /// Deletes the file of a bundle. `None`: there is none of this name.
-    pub fn delete(&self, name: &str) -> Result<Option<Bundle>, SkillError> {
+    /// Deletes the file of a bundle. `None` if there is none with this name.
+    pub fn delete(&self, name: &str) -> Result<Option<SkillBundle>, SkillError> {
         let Some(bundle) = self.find(name) else {
             return Ok(None);
         };
@@ -179,7 +179,7 @@ impl Bundles {
     }
 }
 
-fn given(skills: &[String]) -> Vec<String> {
+fn non_empty_names(skills: &[String]) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     for skill in skills {
         let skill = skill.trim();
@@ -190,7 +190,7 @@ fn given(skills: &[String]) -> Vec<String> {
     kept
 }
 
-fn read(path: &Path) -> Result<Bundle, String> {
+fn read(path: &Path) -> Result<SkillBundle, String> {
     let len = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if len.len() > MAX_BYTES {
         return Err(format!("larger than {MAX_BYTES} bytes"));
@@ -214,7 +214,7 @@ fn read(path: &Path) -> Result<Bundle, String> {
         Some(Value::Array(skills)) => skills.iter().filter_map(scalar).collect(),
         _ => Vec::new(),
     };
-    let skills = given(&skills);
+    let skills = non_empty_names(&skills);
     if skills.is_empty() {
         return Err("skills: a list of at least one skill is missing".to_owned());
     }
@@ -225,7 +225,7 @@ fn read(path: &Path) -> Result<Bundle, String> {
         none if none.is_empty() => format!("use {} skills together", skills.len()),
         some => some,
     };
-    Ok(Bundle {
+    Ok(SkillBundle {
         description,
         instruction: text("instruction"),
         path: path.to_owned(),
@@ -238,9 +238,9 @@ fn read(path: &Path) -> Result<Bundle, String> {
 mod tests {
     use super::*;
 
-    fn bundles() -> (tempfile::TempDir, Bundles) {
+    fn bundles() -> (tempfile::TempDir, SkillBundles) {
         let dir = tempfile::tempdir().unwrap();
-        let bundles = Bundles {
+        let bundles = SkillBundles {
             dir: dir.path().join("skill-bundles"),
         };
         (dir, bundles)
@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn a_bundle_is_written_found_replaced_and_deleted() {
         let (_dir, bundles) = bundles();
-        let wish = |skills: &[&str]| Bundle {
+        let wish = |skills: &[&str]| SkillBundle {
             name: "Back End: #1".to_owned(),
             description: "yes".to_owned(),
             skills: skills.iter().map(|it| (*it).to_owned()).collect(),
@@ -304,7 +304,7 @@ mod tests {
             std::fs::write(bundles.dir().join(file), text).unwrap();
         }
         let (found, problems) = bundles.scan();
-        let names: Vec<String> = found.iter().map(Bundle::command).collect();
+        let names: Vec<String> = found.iter().map(SkillBundle::command).collect();
         assert_eq!(names, ["a", "more"]);
         assert_eq!(found[0].skills, ["one", "two"]);
         assert_eq!(problems.len(), 5, "{problems:#?}");

@@ -1,4 +1,4 @@
-//! What can go wrong with a skill, as callers branch on it and as the model reads it.
+//! Skill errors, for callers to branch on and for the model to read.
 
 use std::collections::BTreeMap;
 use std::io;

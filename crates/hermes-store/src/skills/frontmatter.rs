@@ -1,30 +1,30 @@
-//! The YAML head of a `SKILL.md`.
+//! The YAML front matter of a `SKILL.md`.
 
 use serde_json::{Map, Value};
 
-/// The parsed head, and where the text below it starts.
+/// The parsed front matter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Frontmatter {
     pub fields: Map<String, Value>,
 }
 
-/// A document cut at its fences.
-pub(super) struct Split<'a> {
+/// A document split at its `---` lines.
+pub(super) struct SplitDocument<'a> {
     pub(super) yaml: &'a str,
     pub(super) body: &'a str,
 }
 
-/// Cuts `---`, YAML, `---`, body. `None` without an opening or a closing fence.
-pub(super) fn split(text: &str) -> Option<Split<'_>> {
-    let text = without_mark(text);
+/// Splits `---`, YAML, `---`, body. `None` without an opening or a closing line.
+pub(super) fn split(text: &str) -> Option<SplitDocument<'_>> {
+    let text = strip_bom(text);
     let rest = text.strip_prefix("---")?;
     let mut from = 0;
     while let Some(at) = rest[from..].find("\n---") {
         let after = &rest[from + at + 4..];
-        // The fence line holds nothing else; blank lines may follow it.
+        // The delimiter line contains nothing else; blank lines may follow it.
         let blank = after.len() - after.trim_start().len();
         if let Some(newline) = after[..blank].rfind('\n') {
-            return Some(Split {
+            return Some(SplitDocument {
                 yaml: &rest[..from + at],
                 body: &after[newline + 1..],
             });
@@ -34,11 +34,11 @@ pub(super) fn split(text: &str) -> Option<Split<'_>> {
     None
 }
 
-pub(super) fn without_mark(text: &str) -> &str {
+pub(super) fn strip_bom(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-/// The head as strict YAML, or why it is none.
+/// Parses the front matter as strict YAML.
 pub(super) fn parse_strict(yaml: &str) -> Result<Value, String> {
     hermes_config::yaml::parse(yaml)
         .map(|(value, _)| value)
@@ -46,15 +46,16 @@ pub(super) fn parse_strict(yaml: &str) -> Result<Value, String> {
 }
 
 impl Frontmatter {
-    /// Reads the head. Broken YAML is read line by line as `key: value`; no head is an empty one.
+    /// Parses the front matter. Invalid YAML is read line by line as `key: value`; missing front
+    /// matter is empty.
     pub fn read(text: &str) -> (Self, &str) {
-        let Some(Split { yaml, body }) = split(text) else {
-            return (Self::default(), without_mark(text));
+        let Some(SplitDocument { yaml, body }) = split(text) else {
+            return (Self::default(), strip_bom(text));
         };
         let fields = match parse_strict(yaml) {
             Ok(Value::Object(fields)) => fields,
             Ok(_) => Map::new(),
-            Err(_) => naive(yaml),
+            Err(_) => parse_lines(yaml),
         };
         (Self { fields }, body)
     }
@@ -67,12 +68,12 @@ impl Frontmatter {
         self.text("description")
     }
 
-    /// A scalar as text; `None` when absent, null or empty.
+    /// A scalar as text; `None` if absent, null or empty.
     pub fn text(&self, field: &str) -> Option<String> {
         scalar(self.fields.get(field)?).filter(|text| !text.is_empty())
     }
 
-    /// `metadata.hermes.<field>`, the place for what only Hermes knows.
+    /// `metadata.hermes.<field>`, for Hermes-specific data.
     pub fn hermes(&self, field: &str) -> Option<&Value> {
         self.fields.get("metadata")?.get("hermes")?.get(field)
     }
@@ -82,8 +83,8 @@ impl Frontmatter {
         self.hermes(field).map(words).unwrap_or_default()
     }
 
-    /// Tags and the like: under `metadata.hermes`, or at the top in older skills. Lists,
-    /// `[a, b]` and `a, b` all do.
+    /// Tags and similar lists: under `metadata.hermes`, or at the top level in older skills. Lists,
+    /// `[a, b]` and `a, b` are accepted.
     pub(super) fn tags(&self, field: &str) -> Vec<String> {
         let found = self
             .hermes(field)
@@ -107,7 +108,7 @@ impl Frontmatter {
         }
     }
 
-    /// Words at the top of the head.
+    /// Words of a top-level field.
     pub(super) fn top_words(&self, field: &str) -> Vec<String> {
         self.fields.get(field).map(words).unwrap_or_default()
     }
@@ -132,7 +133,7 @@ pub(super) fn fits_platform(platforms: &[String]) -> bool {
         })
 }
 
-/// Whether a skill for these `environments` is worth offering here. Unknown words never hide one.
+/// Whether a skill for these `environments` is offered here. Unknown values never hide one.
 pub(super) fn fits_environment(wanted: &[String], active: &[String]) -> bool {
     wanted.is_empty()
         || wanted.iter().any(|environment| {
@@ -142,7 +143,7 @@ pub(super) fn fits_environment(wanted: &[String], active: &[String]) -> bool {
         })
 }
 
-/// One word or a list of them.
+/// One word or a list of words.
 pub(super) fn words(value: &Value) -> Vec<String> {
     let items = match value {
         Value::Array(items) => items.as_slice(),
@@ -164,7 +165,7 @@ pub(super) fn scalar(value: &Value) -> Option<String> {
     }
 }
 
-fn naive(yaml: &str) -> Map<String, Value> {
+fn parse_lines(yaml: &str) -> Map<String, Value> {
     yaml.trim()
         .lines()
         .filter_map(|line| line.split_once(':'))

@@ -1,8 +1,9 @@
-//! The heads of all skills below a directory, kept in a file of the home's cache.
+//! The front matter of all skills below a directory, cached in a file of the home.
 //!
-//! A large library is listed at every start and changes rarely. What was read is kept with the stamps
-//! of its directories and files: an unchanged directory is not listed again, an unchanged file not read
-//! again. A stamp that is younger than the file system's clock can tell apart is not believed.
+//! A large library is listed at every start and changes rarely. What was read is cached with the
+//! stamps of its directories and files: an unchanged directory is not listed again, an unchanged
+//! file not read again. A stamp younger than the resolution of file system timestamps is not
+//! trusted.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,18 +12,18 @@ use std::path::{Path, PathBuf};
 use hermes_config::fs::write_atomic;
 use serde::{Deserialize, Serialize};
 
-use super::{Frontmatter, Library, frontmatter, walk};
+use super::{Frontmatter, SkillLibrary, frontmatter, walk};
 
 const SKILL: &str = "SKILL.md";
 const CATEGORY: &str = "DESCRIPTION.md";
-/// Of the file's layout; another one is not read.
+/// Format version of the cache file; others are not read.
 const FORMAT: u32 = 1;
-/// With fewer files reading them costs less than keeping them.
-const WORTHWHILE: usize = 32;
+/// With fewer files, reading them costs less than caching them.
+const MIN_CACHED_FILES: usize = 32;
 /// Two changes within this time may leave the same stamp.
-const TICK: f64 = 2.0;
+const STAMP_RESOLUTION: f64 = 2.0;
 
-/// What listings need of a `SKILL.md` or `DESCRIPTION.md`.
+/// The data of a `SKILL.md` or `DESCRIPTION.md` that listings need.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SkillHead {
@@ -30,7 +31,7 @@ pub(super) struct SkillHead {
     pub(super) name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) description: Option<String>,
-    /// Stands for a missing description.
+    /// Used if there is no description.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_line: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -72,8 +73,8 @@ impl SkillHead {
         }
     }
 
-    /// The description, or what the text begins with.
-    pub(super) fn described(&self) -> &str {
+    /// The description, or the first line of the text.
+    pub(super) fn display_description(&self) -> &str {
         let text = self.description.as_ref().or(self.first_line.as_ref());
         text.map(String::as_str).unwrap_or_default()
     }
@@ -85,14 +86,14 @@ impl SkillHead {
             .unwrap_or_default()
     }
 
-    /// Whether the skill is of use on this system.
-    pub(super) fn fits(&self, environments: &[String]) -> bool {
+    /// Whether the skill is useful on this system.
+    pub(super) fn fits_system(&self, environments: &[String]) -> bool {
         frontmatter::fits_platform(&self.platforms)
             && frontmatter::fits_environment(&self.environments, environments)
     }
 }
 
-/// A file below a directory of skills.
+/// A file below a skills directory.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SkillFile {
     pub(super) path: PathBuf,
@@ -105,50 +106,51 @@ impl SkillFile {
     }
 }
 
-/// Device, number, size, and when content and inode last changed, in nanoseconds.
+/// Device, inode, size, and modification and change time in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Stamp(u64, u64, u64, i64, i64);
+struct FileStamp(u64, u64, u64, i64, i64);
 
 #[derive(Default, Serialize, Deserialize)]
-struct Kept {
+struct HeadCache {
     format: u32,
-    roots: BTreeMap<String, KeptRoot>,
+    roots: BTreeMap<String, CachedRoot>,
 }
 
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
-struct KeptRoot {
+struct CachedRoot {
     /// Relative to the root.
-    dirs: BTreeMap<String, Option<Stamp>>,
-    files: BTreeMap<String, KeptFile>,
-    /// Something in it may appear without a change of the directory: a link that leads nowhere yet.
+    dirs: BTreeMap<String, Option<FileStamp>>,
+    files: BTreeMap<String, CachedFile>,
+    /// Something in it may appear without a change of the directory, such as the target of a
+    /// dangling link.
     unsettled: bool,
 }
 
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
-struct KeptFile {
-    stamp: Option<Stamp>,
+struct CachedFile {
+    stamp: Option<FileStamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     head: Option<SkillHead>,
 }
 
-/// What a listing had to do.
+/// How much work a listing did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Effort {
+pub(super) struct ListingStats {
     pub(super) listed: usize,
     pub(super) read: usize,
 }
 
-impl Library {
+impl SkillLibrary {
     /// The files of every root, the home's own first, each root sorted by path.
     pub(super) fn heads(&self) -> Vec<(PathBuf, Vec<SkillFile>)> {
-        self.heads_with(&mut Effort::default())
+        self.heads_with(&mut ListingStats::default())
     }
 
-    pub(super) fn heads_with(&self, effort: &mut Effort) -> Vec<(PathBuf, Vec<SkillFile>)> {
-        let kept = self.settings.cache.as_deref().and_then(load);
+    pub(super) fn heads_with(&self, effort: &mut ListingStats) -> Vec<(PathBuf, Vec<SkillFile>)> {
+        let kept = self.settings.cache.as_deref().and_then(load_cache);
         let mut kept = kept.unwrap_or_default();
         let now = self.settings.clock.epoch_seconds();
-        let mut next = Kept {
+        let mut next = HeadCache {
             format: FORMAT,
             roots: BTreeMap::new(),
         };
@@ -157,7 +159,7 @@ impl Library {
         for root in self.roots() {
             let before = root.to_str().and_then(|name| kept.roots.remove(name));
             let before = before.unwrap_or_default();
-            let (found, after) = examine(root, &before, now, effort);
+            let (found, after) = scan_root(root, &before, now, effort);
             changed |= after != before;
             if let Some(name) = root.to_str() {
                 next.roots.insert(name.to_owned(), after);
@@ -166,23 +168,23 @@ impl Library {
         }
         let files: usize = all.iter().map(|(_, found)| found.len()).sum();
         if changed
-            && files >= WORTHWHILE
+            && files >= MIN_CACHED_FILES
             && let Some(path) = &self.settings.cache
         {
-            keep(path, &next);
+            save_cache(path, &next);
         }
         all
     }
 }
 
-fn load(path: &Path) -> Option<Kept> {
+fn load_cache(path: &Path) -> Option<HeadCache> {
     let bytes = std::fs::read(path).ok()?;
-    let kept: Kept = serde_json::from_slice(&bytes).ok()?;
+    let kept: HeadCache = serde_json::from_slice(&bytes).ok()?;
     (kept.format == FORMAT).then_some(kept)
 }
 
-/// A cache that cannot be written costs time, nothing more.
-fn keep(path: &Path, kept: &Kept) {
+/// Errors are ignored: a cache that cannot be written only costs time.
+fn save_cache(path: &Path, kept: &HeadCache) {
     let stored = serde_json::to_vec(kept).map_err(std::io::Error::from);
     let stored = stored.and_then(|bytes| {
         if let Some(dir) = path.parent() {
@@ -195,17 +197,17 @@ fn keep(path: &Path, kept: &Kept) {
     }
 }
 
-fn examine(
+fn scan_root(
     root: &Path,
-    before: &KeptRoot,
+    before: &CachedRoot,
     now: f64,
-    effort: &mut Effort,
-) -> (Vec<SkillFile>, KeptRoot) {
+    effort: &mut ListingStats,
+) -> (Vec<SkillFile>, CachedRoot) {
     let (files, mut after) = if is_unchanged(root, before, now) {
         let files = before.files.keys().map(|name| root.join(name)).collect();
-        let same = KeptRoot {
+        let same = CachedRoot {
             dirs: before.dirs.clone(),
-            ..KeptRoot::default()
+            ..CachedRoot::default()
         };
         (files, same)
     } else {
@@ -224,7 +226,7 @@ fn examine(
             read(&path)
         });
         if let Some(name) = name {
-            let kept = KeptFile {
+            let kept = CachedFile {
                 stamp,
                 head: head.clone().filter(|_| stamp.is_some()),
             };
@@ -236,7 +238,7 @@ fn examine(
     (found, after)
 }
 
-fn is_unchanged(root: &Path, before: &KeptRoot, now: f64) -> bool {
+fn is_unchanged(root: &Path, before: &CachedRoot, now: f64) -> bool {
     !before.unsettled
         && !before.dirs.is_empty()
         && before
@@ -245,9 +247,9 @@ fn is_unchanged(root: &Path, before: &KeptRoot, now: f64) -> bool {
             .all(|(name, known)| known.is_some() && stamp(&root.join(name), now) == *known)
 }
 
-fn list(root: &Path, now: f64) -> (Vec<PathBuf>, KeptRoot) {
-    // Before the listing: what changes during it is seen by the next one.
-    let tree = walk::tree_of(
+fn list(root: &Path, now: f64) -> (Vec<PathBuf>, CachedRoot) {
+    // Taken before the listing: changes during it are seen by the next one.
+    let tree = walk::walk_tree(
         root,
         |path| {
             path.file_name()
@@ -255,9 +257,9 @@ fn list(root: &Path, now: f64) -> (Vec<PathBuf>, KeptRoot) {
         },
         |dir| stamp(dir, now),
     );
-    let mut after = KeptRoot {
-        unsettled: tree.unsettled,
-        ..KeptRoot::default()
+    let mut after = CachedRoot {
+        unsettled: tree.has_dangling_link,
+        ..CachedRoot::default()
     };
     for (dir, stamp) in tree.dirs {
         match relative(root, &dir) {
@@ -273,15 +275,15 @@ fn relative(root: &Path, path: &Path) -> Option<String> {
     path.strip_prefix(root).ok()?.to_str().map(str::to_owned)
 }
 
-/// `None`: it cannot be told, or is too young to be believed.
-fn stamp(path: &Path, now: f64) -> Option<Stamp> {
+/// `None` if it cannot be determined or is too recent to be trusted.
+fn stamp(path: &Path, now: f64) -> Option<FileStamp> {
     let meta = std::fs::metadata(path).ok()?;
     let nanos = |seconds: i64, nanos: i64| seconds.checked_mul(1_000_000_000)?.checked_add(nanos);
-    let young = |seconds: i64| seconds as f64 > now - TICK;
+    let young = |seconds: i64| seconds as f64 > now - STAMP_RESOLUTION;
     if young(meta.mtime()) || young(meta.ctime()) {
         return None;
     }
-    Some(Stamp(
+    Some(FileStamp(
         meta.dev(),
         meta.ino(),
         meta.size(),

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::Library;
+use super::SkillLibrary;
 use super::heads::{SkillFile, SkillHead};
 
-/// Longest description in the list.
+/// Maximum length of a description in the list.
 const MAX_DESCRIPTION: usize = 60;
 
-/// Bytes of the list: it goes along with every request.
+/// Maximum bytes of the list, which is part of every request.
 const MAX_RENDERED: usize = 16_000;
 
-/// What the session has, which decides on skills that require or replace something.
+/// The tools of the session, which decide about skills that require or replace them.
 #[derive(Clone, Debug, Default)]
 pub struct Offer<'a> {
     pub tools: BTreeSet<&'a str>,
@@ -33,8 +33,9 @@ pub struct IndexCategory {
     pub skills: BTreeMap<String, String>,
 }
 
-impl Library {
-    /// The skills to offer. Of two with one name the first counts: the home's own before others.
+impl SkillLibrary {
+    /// The skills to offer. If two have the same name, the first wins: the home's own before
+    /// external ones.
     pub fn index(&self, offer: &Offer<'_>) -> Index {
         let mut index = Index::default();
         let mut seen = BTreeSet::new();
@@ -42,7 +43,7 @@ impl Library {
         for (root, found) in &roots {
             let mut added = BTreeSet::new();
             for file in found.iter().filter(|file| file.is_skill()) {
-                let Some((category, name)) = self.offered(root, file, offer) else {
+                let Some((category, name)) = self.is_offered(root, file, offer) else {
                     continue;
                 };
                 if seen.contains(&name) {
@@ -63,20 +64,20 @@ impl Library {
         index
     }
 
-    fn offered(
+    fn is_offered(
         &self,
         root: &Path,
         file: &SkillFile,
         offer: &Offer<'_>,
     ) -> Option<(String, String)> {
-        let (category, dir_name) = place(root, &file.path)?;
+        let (category, dir_name) = category_and_name(root, &file.path)?;
         let head = &file.head;
         let name = head.name.clone().unwrap_or_else(|| dir_name.clone());
         let off = |name: &String| self.settings.disabled.contains(name);
         let hidden = off(&name)
             || off(&dir_name)
-            || !head.fits(&self.settings.environments)
-            || !wanted(head, offer);
+            || !head.fits_system(&self.settings.environments)
+            || !conditions_met(head, offer);
         (!hidden).then_some((category, name))
     }
 }
@@ -86,18 +87,18 @@ impl Index {
         self.categories.is_empty()
     }
 
-    /// The block for the prompt; `None` when there is nothing to offer. What does not fit into
-    /// [`MAX_RENDERED`] is shorter: names without descriptions, then fewer names.
+    /// The block for the prompt; `None` if there is nothing to offer. If it exceeds
+    /// [`MAX_RENDERED`], it is shortened: names without descriptions, then fewer names.
     pub fn render(&self) -> Option<String> {
-        let full = self.full()?;
+        let full = self.render_full()?;
         if full.len() <= MAX_RENDERED {
             return Some(full);
         }
-        self.render_lean()
+        self.render_names_only()
     }
 
-    fn full(&self) -> Option<String> {
-        self.rendered(|text, category| {
+    fn render_full(&self) -> Option<String> {
+        self.render_with(|text, category| {
             if !category.description.is_empty() {
                 let _ = write!(text, " {}", category.description);
             }
@@ -110,14 +111,14 @@ impl Index {
         })
     }
 
-    /// The same with names only, for small contexts.
-    pub fn render_lean(&self) -> Option<String> {
+    /// Names only, for small contexts.
+    pub fn render_names_only(&self) -> Option<String> {
         let every = usize::MAX;
         let lean = self.names(every)?;
         if lean.len() <= MAX_RENDERED {
             return Some(lean);
         }
-        // Each category keeps as many names as fit; the rest is found by searching.
+        // Each category keeps as many names as fit; the rest can be found by searching.
         let (mut low, mut high) = (0, MAX_RENDERED);
         while low + 1 < high {
             let middle = usize::midpoint(low, high);
@@ -137,9 +138,9 @@ impl Index {
         ))
     }
 
-    /// At most so many names of each category.
+    /// At most this many names of each category.
     fn names(&self, most: usize) -> Option<String> {
-        self.rendered(|text, category| {
+        self.render_with(|text, category| {
             let names: Vec<&str> = category
                 .skills
                 .keys()
@@ -154,7 +155,7 @@ impl Index {
         })
     }
 
-    fn rendered(&self, skills: impl Fn(&mut String, &IndexCategory)) -> Option<String> {
+    fn render_with(&self, skills: impl Fn(&mut String, &IndexCategory)) -> Option<String> {
         if self.is_empty() {
             return None;
         }
@@ -168,9 +169,9 @@ impl Index {
     }
 }
 
-/// The category (all directories above the skill's) and the directory name of a skill. One right
+/// The category (all directories above the skill's) and the directory name of a skill. One directly
 /// below the root is a category of its own.
-fn place(root: &Path, path: &Path) -> Option<(String, String)> {
+fn category_and_name(root: &Path, path: &Path) -> Option<(String, String)> {
     let parts: Vec<String> = path
         .strip_prefix(root)
         .ok()?
@@ -188,8 +189,8 @@ fn place(root: &Path, path: &Path) -> Option<(String, String)> {
     }
 }
 
-/// `requires_*` must all be there; of `fallback_for_*` none.
-fn wanted(head: &SkillHead, offer: &Offer<'_>) -> bool {
+/// All `requires_*` must be available; none of `fallback_for_*`.
+fn conditions_met(head: &SkillHead, offer: &Offer<'_>) -> bool {
     let all = |field: &str, have: &BTreeSet<&str>| {
         let mut words = head.condition(field).iter();
         words.all(|word| have.contains(word.as_str()))
@@ -210,7 +211,7 @@ fn short_description(head: &SkillHead) -> String {
     super::shortened(text, MAX_DESCRIPTION)
 }
 
-/// Categories may carry a text of their own in `DESCRIPTION.md`.
+/// Categories may have a description in `DESCRIPTION.md`.
 fn describe_categories(root: &Path, found: &[SkillFile], index: &mut Index) {
     for file in found.iter().filter(|file| !file.is_skill()) {
         let dir = file

@@ -1,19 +1,20 @@
-//! Commands that stand in a skill as `` !`command` `` and whose output takes their place when the
-//! skill is used (`skills.inline_shell`). Here is only where they stand; running them is somebody else's business.
+//! Commands embedded in a skill as `` !`command` ``, which are replaced by their output when the
+//! skill is used (`skills.inline_shell`). This module only finds them; running them is up to the
+//! caller.
 
 use std::ops::Range;
 
-/// Commands of one skill that are run; what follows stays as it is written.
+/// Maximum number of commands run per skill; further ones are left unchanged.
 const MAX_COMMANDS: usize = 32;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InlineCommand {
-    /// What its output takes the place of, in bytes.
+    /// The byte range that its output replaces.
     pub place: Range<usize>,
     pub command: String,
 }
 
-/// The commands of a text, in order. One stands on one line.
+/// The commands of a text, in order. Each is on a single line.
 pub fn inline_commands(text: &str) -> Vec<InlineCommand> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -41,7 +42,7 @@ pub fn inline_commands(text: &str) -> Vec<InlineCommand> {
     found
 }
 
-/// The text with outputs in the places of its commands, in the order of [`inline_commands`].
+/// The text with each command replaced by its output, in the order of [`inline_commands`].
 pub fn with_outputs(text: &str, outputs: &[(InlineCommand, String)]) -> String {
     let mut filled = String::with_capacity(text.len());
     let mut from = 0;

@@ -1,26 +1,26 @@
-//! From a name to a skill.
+//! Finding a skill by name.
 
 use std::path::{Component, Path, PathBuf};
 
-use super::{Frontmatter, Library, SkillError, walk};
+use super::{Frontmatter, SkillError, SkillLibrary, walk};
 
 /// A skill document that was found.
-pub(super) struct Hit {
+pub(super) struct FoundSkill {
     /// `None` for a flat `name.md`.
     pub(super) dir: Option<PathBuf>,
     pub(super) path: PathBuf,
 }
 
-impl Library {
-    /// The one document that `name` means: a path below a skills directory, `category:name`, a
-    /// directory name, the name in the head, or a flat file. Two are refused, not guessed.
-    pub(super) fn lookup(&self, name: &str) -> Result<Hit, SkillError> {
+impl SkillLibrary {
+    /// The document with this name: a path below a skills directory, `category:name`, a directory
+    /// name, the name in the front matter, or a flat file. Ambiguous names are an error.
+    pub(super) fn lookup(&self, name: &str) -> Result<FoundSkill, SkillError> {
         let name = name.trim().trim_end_matches('/');
         let path = relative(name)?;
-        let mut hits: Vec<Hit> = Vec::new();
+        let mut hits: Vec<FoundSkill> = Vec::new();
         for root in self.roots() {
             for hit in in_root(root, name, &path) {
-                let same = |known: &Hit| same_file(&known.path, &hit.path);
+                let same = |known: &FoundSkill| same_file(&known.path, &hit.path);
                 if !hits.iter().any(same) {
                     hits.push(hit);
                 }
@@ -39,9 +39,10 @@ impl Library {
         hits.pop().ok_or_else(|| self.not_found(name))
     }
 
-    /// The directory of the skill to be changed. Only real skill directories count: by path when
-    /// there is a slash, else by directory name first and by the name in the head second.
-    pub(super) fn find_dir(&self, name: &str) -> Result<Option<PathBuf>, SkillError> {
+    /// The directory of the skill to be changed. Only real skill directories count: by path if
+    /// there is a slash, otherwise by directory name first and by the name in the front matter
+    /// second.
+    pub(super) fn find_skill_dir(&self, name: &str) -> Result<Option<PathBuf>, SkillError> {
         if name.contains('/') {
             let path = relative(name)?;
             let dirs = self.roots().map(|root| root.join(&path));
@@ -50,7 +51,7 @@ impl Library {
         let mut by_dir: Vec<PathBuf> = Vec::new();
         let mut by_head: Vec<PathBuf> = Vec::new();
         for root in self.roots() {
-            for path in walk::named(root, "SKILL.md") {
+            for path in walk::files_named(root, "SKILL.md") {
                 let Some(dir) = path.parent().map(Path::to_path_buf) else {
                     continue;
                 };
@@ -81,7 +82,7 @@ impl Library {
     }
 }
 
-/// `name` as a path that stays below a skills directory; `category:name` is `category/name`.
+/// `name` as a path below a skills directory; `category:name` is `category/name`.
 fn relative(name: &str) -> Result<PathBuf, SkillError> {
     let refuse = |why: &str| {
         Err(SkillError::Invalid(format!(
@@ -120,20 +121,20 @@ fn relative(name: &str) -> Result<PathBuf, SkillError> {
     }
 }
 
-fn in_root(root: &Path, name: &str, path: &Path) -> Vec<Hit> {
+fn in_root(root: &Path, name: &str, path: &Path) -> Vec<FoundSkill> {
     let mut hits = Vec::new();
     let direct = root.join(path);
     if direct.join("SKILL.md").is_file() && !in_support_dir(root, &direct) {
-        hits.push(Hit {
+        hits.push(FoundSkill {
             path: direct.join("SKILL.md"),
             dir: Some(direct),
         });
     }
-    for path in walk::named(root, "SKILL.md") {
+    for path in walk::files_named(root, "SKILL.md") {
         let Some(dir) = path.parent() else { continue };
         let by_dir = dir.file_name().is_some_and(|dir| dir == name);
         if by_dir || head_name(&path).as_deref() == Some(name) {
-            hits.push(Hit {
+            hits.push(FoundSkill {
                 dir: Some(dir.to_path_buf()),
                 path,
             });
@@ -142,12 +143,13 @@ fn in_root(root: &Path, name: &str, path: &Path) -> Vec<Hit> {
     let flat = PathBuf::from(format!("{}.md", path.display()));
     if flat.file_name().is_some_and(|file| file != "SKILL.md") {
         let found = walk::files(root, |file| file.ends_with(&flat));
-        hits.extend(found.into_iter().map(|path| Hit { dir: None, path }));
+        hits.extend(found.into_iter().map(|path| FoundSkill { dir: None, path }));
     }
     hits
 }
 
-/// Whether `path` is inside `references/` or the like of a skill: such files belong to it.
+/// Whether `path` is inside `references/` or a similar directory of a skill, to which such files
+/// belong.
 fn in_support_dir(root: &Path, path: &Path) -> bool {
     path.ancestors()
         .skip(1)

@@ -1,4 +1,4 @@
-//! Making, changing and deleting skills.
+//! Creating, changing and deleting skills.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,10 @@ use hermes_config::fs;
 use serde_json::{Value, json};
 
 use super::usage::Event;
-use super::view::{available_files, inside};
-use super::{Library, MAX_DESCRIPTION, MAX_NAME, SkillError, frontmatter, patch, walk};
+use super::view::{available_files, path_inside};
+use super::{MAX_DESCRIPTION, MAX_NAME, SkillError, SkillLibrary, frontmatter, patch, walk};
 
-/// Longest document, in characters, and largest supporting file, in bytes.
+/// Maximum length of a document in characters, and of a supporting file in bytes.
 const MAX_CHARS: usize = 100_000;
 const MAX_BYTES: usize = 1_048_576;
 
@@ -43,8 +43,8 @@ impl Managed {
     }
 }
 
-impl Library {
-    /// Makes a skill in the home's own directory.
+impl SkillLibrary {
+    /// Creates a skill in the home's own directory.
     pub fn create(
         &self,
         name: &str,
@@ -59,7 +59,7 @@ impl Library {
             check_name("category", category)?;
         }
         check_document(content)?;
-        if let Some(path) = self.find_dir(name)? {
+        if let Some(path) = self.find_skill_dir(name)? {
             return Err(SkillError::Exists {
                 name: name.to_owned(),
                 path,
@@ -75,7 +75,7 @@ impl Library {
             .and_then(|()| fs::write_atomic(&dir.join("SKILL.md"), content.as_bytes(), 0o600));
         if let Err(source) = written {
             if is_new {
-                // Best effort: an empty directory is no skill anyway.
+                // Best effort: an empty directory is not a skill anyway.
                 let _ = std::fs::remove_dir(&dir);
             }
             return Err(SkillError::io("write", &dir, source));
@@ -109,8 +109,8 @@ impl Library {
         all: bool,
     ) -> Result<Managed, SkillError> {
         let dir = self.require(name)?;
-        let file = file_of(name, file.unwrap_or("SKILL.md"))?;
-        let path = existing(&dir, name, &file)?;
+        let file = checked_file_path(name, file.unwrap_or("SKILL.md"))?;
+        let path = existing_file(&dir, name, &file)?;
         let text = std::fs::read_to_string(&path)
             .map_err(|source| SkillError::io("read", &path, source))?;
         let patched = patch::patch(&text, old, new, all).map_err(|source| SkillError::Patch {
@@ -133,7 +133,7 @@ impl Library {
         ))
     }
 
-    /// Deletes a skill. `absorbed_into` names the skill that took its content over.
+    /// Deletes a skill. `absorbed_into` names the skill that took over its content.
     pub fn delete(&self, name: &str, absorbed_into: Option<&str>) -> Result<Managed, SkillError> {
         let dir = self.require(name)?;
         self.check_deletable(name, &dir)?;
@@ -144,7 +144,7 @@ impl Library {
                     "absorbed_into is {name} itself; name the skill that has the content now"
                 )));
             }
-            if self.find_dir(heir)?.is_none() {
+            if self.find_skill_dir(heir)?.is_none() {
                 return Err(SkillError::Invalid(format!(
                     "absorbed_into: there is no skill {heir}; make or patch it first, then delete {name}"
                 )));
@@ -174,7 +174,7 @@ impl Library {
 
     /// Adds or replaces a file of the skill.
     pub fn write_file(&self, name: &str, file: &str, content: &str) -> Result<Managed, SkillError> {
-        let file = file_of(name, file)?;
+        let file = checked_file_path(name, file)?;
         if content.len() > MAX_BYTES {
             return Err(SkillError::Invalid(format!(
                 "{file} would have {} bytes, {MAX_BYTES} are allowed; split it",
@@ -186,7 +186,7 @@ impl Library {
             check_document(content)?;
         }
         let dir = self.require(name)?;
-        let path = inside(&dir, &file)?;
+        let path = path_inside(&dir, &file)?;
         if let Some(parent) = path.parent() {
             fs::create_private_dir(parent)
                 .map_err(|source| SkillError::io("make", parent, source))?;
@@ -200,14 +200,14 @@ impl Library {
     }
 
     pub fn remove_file(&self, name: &str, file: &str) -> Result<Managed, SkillError> {
-        let file = file_of(name, file)?;
+        let file = checked_file_path(name, file)?;
         if file == "SKILL.md" {
             return Err(SkillError::Invalid(
                 "a skill without SKILL.md is none; use action delete".to_owned(),
             ));
         }
         let dir = self.require(name)?;
-        let path = existing(&dir, name, &file)?;
+        let path = existing_file(&dir, name, &file)?;
         std::fs::remove_file(&path).map_err(|source| SkillError::io("delete", &path, source))?;
         let parent = path.parent().filter(|parent| *parent != dir);
         if let Some(parent) = parent {
@@ -222,7 +222,8 @@ impl Library {
     }
 
     fn require(&self, name: &str) -> Result<PathBuf, SkillError> {
-        self.find_dir(name)?.ok_or_else(|| self.not_found(name))
+        self.find_skill_dir(name)?
+            .ok_or_else(|| self.not_found(name))
     }
 
     fn count_patch(&self, dir: &Path) {
@@ -231,7 +232,7 @@ impl Library {
         }
     }
 
-    /// Pinned skills stay; and nothing is deleted that is a link or not below a skills directory.
+    /// Pinned skills are kept; nothing is deleted that is a link or not below a skills directory.
     fn check_deletable(&self, name: &str, dir: &Path) -> Result<(), SkillError> {
         let usage = self.usage();
         for name in [name, &dir_name(dir)] {
@@ -281,11 +282,11 @@ fn check_name(what: &str, name: &str) -> Result<(), SkillError> {
     )))
 }
 
-/// A document needs a YAML head with name and description, and text below it.
+/// A document needs YAML front matter with name and description, and a body.
 fn check_document(content: &str) -> Result<(), SkillError> {
     let refuse = |why: String| Err(SkillError::Invalid(format!("SKILL.md {why}")));
     check_length("SKILL.md", content)?;
-    if !frontmatter::without_mark(content).starts_with("---") {
+    if !frontmatter::strip_bom(content).starts_with("---") {
         return refuse("must start with a YAML head between two --- lines".to_owned());
     }
     let Some(parts) = frontmatter::split(content) else {
@@ -323,8 +324,8 @@ fn check_length(what: &str, content: &str) -> Result<(), SkillError> {
     )))
 }
 
-/// The path of a file within the skill: the document, or something below one of four directories.
-fn file_of(skill: &str, file: &str) -> Result<String, SkillError> {
+/// The path of a file within the skill: the document, or a file below one of four directories.
+fn checked_file_path(skill: &str, file: &str) -> Result<String, SkillError> {
     let file = file.trim();
     if file == "SKILL.md" || file.strip_suffix("/SKILL.md") == Some(skill) {
         return Ok("SKILL.md".to_owned());
@@ -338,8 +339,8 @@ fn file_of(skill: &str, file: &str) -> Result<String, SkillError> {
     )))
 }
 
-fn existing(dir: &Path, skill: &str, file: &str) -> Result<PathBuf, SkillError> {
-    let path = inside(dir, file)?;
+fn existing_file(dir: &Path, skill: &str, file: &str) -> Result<PathBuf, SkillError> {
+    let path = path_inside(dir, file)?;
     if path.is_file() {
         return Ok(path);
     }

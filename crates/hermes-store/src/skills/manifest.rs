@@ -1,5 +1,5 @@
-//! What the original shipped: `skills/.bundled_manifest`, lines of `name:md5`. We ship no bundle,
-//! so this is only ever read: writing it would bring deleted skills back.
+//! The skills shipped by the original: `skills/.bundled_manifest`, lines of `name:md5`. We ship
+//! none, so the file is only read: writing it would bring deleted skills back.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use md5::{Digest as _, Md5};
 
 use super::walk;
 
-/// Name → hash of the skill as shipped (empty in lists of the first format).
+/// Name → hash of the skill as shipped (empty in files of the first format).
 pub fn read(skills_dir: &Path) -> io::Result<BTreeMap<String, String>> {
     let text = match std::fs::read_to_string(skills_dir.join(".bundled_manifest")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
@@ -27,10 +27,10 @@ pub fn read(skills_dir: &Path) -> io::Result<BTreeMap<String, String>> {
         .collect())
 }
 
-/// The hash of a skill directory as the manifest holds it: over every file, path and bytes.
+/// The hash of a skill directory as in the manifest: over the path and bytes of every file.
 pub fn hash(dir: &Path) -> io::Result<String> {
     let mut hasher = Md5::new();
-    for file in walk::tree(dir)? {
+    for file in walk::relative_files(dir)? {
         hasher.update(file.to_string_lossy().as_bytes());
         hasher.update(std::fs::read(dir.join(&file))?);
     }

@@ -25,7 +25,7 @@ use hermes_config::home::Home;
 use hermes_core::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 
-pub use bundles::{Bundle, Bundles, command_name};
+pub use bundles::{SkillBundle, SkillBundles, command_name};
 pub use error::SkillError;
 pub use frontmatter::Frontmatter;
 use heads::SkillFile;
@@ -35,29 +35,29 @@ pub use manage::Managed;
 pub use usage::Usage;
 pub use view::{FileView, SkillView, View};
 
-/// Longest name and description that a listing shows.
+/// Maximum length of a name and a description in a listing.
 const MAX_NAME: usize = 64;
 const MAX_DESCRIPTION: usize = 1_024;
-/// Skills in one listing.
+/// Maximum number of skills in a listing.
 const MAX_LISTED: usize = 200;
 
-/// Where skills are, and which of them count.
+/// Where skills are, and which of them are active.
 #[derive(Clone)]
 pub struct Settings {
     /// `<home>/skills`
     pub dir: PathBuf,
-    /// Further directories, absolute; the home's own skills come first.
+    /// Further directories, absolute; the home's own skills take precedence.
     pub external: Vec<PathBuf>,
-    /// Names that are switched off, for every platform and for this one.
+    /// Names of disabled skills, for every platform and for this one.
     pub disabled: Vec<String>,
-    /// Which of `kanban`, `docker`, `s6` this is.
+    /// Which of `kanban`, `docker`, `s6` apply.
     pub environments: Vec<String>,
-    /// Whether `${HERMES_SKILL_DIR}` and `${HERMES_SESSION_ID}` are filled in.
+    /// Whether `${HERMES_SKILL_DIR}` and `${HERMES_SESSION_ID}` are substituted.
     pub template_vars: bool,
-    /// Whether an environment variable that a skill asks for is set.
+    /// Whether an environment variable that a skill requires is set.
     pub has_env: Arc<dyn Fn(&str) -> bool + Send + Sync>,
     pub clock: Arc<dyn Clock>,
-    /// Where the heads of skills are kept between starts.
+    /// Where the front matter of skills is cached between starts.
     pub cache: Option<PathBuf>,
 }
 
@@ -75,7 +75,7 @@ impl Settings {
         }
     }
 
-    /// As `config` asks for. `platform` (`cli`, `telegram`, …) may switch further skills off.
+    /// The settings from `config`. `platform` (`cli`, `telegram`, …) may disable further skills.
     pub fn of_home(home: &Home, config: &Config, platform: Option<&str>) -> Self {
         let skills = &config.skills;
         let dir = home.skills_dir();
@@ -83,7 +83,7 @@ impl Settings {
         let mut external: Vec<PathBuf> = Vec::new();
         for entry in &skills.external_dirs {
             let path = home.root().join(home.expand_user(entry.trim()));
-            // What does not exist (a drive that is not mounted) is simply not searched.
+            // A directory that does not exist (a drive that is not mounted) is not searched.
             if let Ok(real) = path.canonicalize()
                 && !entry.trim().is_empty()
                 && !is_own(&real)
@@ -97,7 +97,7 @@ impl Settings {
         disabled.extend(here.into_iter().flatten().cloned());
         let cache = home.cache_dir().join("skills.json");
         let home = home.clone();
-        // Read anew each time: the person may have just put the missing key into .env.
+        // Read again each time: the person may have just added the missing key to .env.
         let has_env = move |name: &str| {
             let env = Env::load(&home, &ProcessEnv::current());
             env.is_ok_and(|env| env.get(name).is_some_and(|value| !value.is_empty()))
@@ -113,14 +113,14 @@ impl Settings {
         }
     }
 
-    /// The surroundings that can be seen from the file system. A process keeps those that it
-    /// began in.
+    /// The environments that can be detected from the file system. They do not change during a
+    /// process run.
     pub fn detect_environments() -> Vec<String> {
-        static FOUND: LazyLock<Vec<String>> = LazyLock::new(Settings::look_around);
+        static FOUND: LazyLock<Vec<String>> = LazyLock::new(Settings::find_environments);
         FOUND.clone()
     }
 
-    fn look_around() -> Vec<String> {
+    fn find_environments() -> Vec<String> {
         let any = |paths: &[&str]| paths.iter().any(|path| Path::new(path).exists());
         let mut found = Vec::new();
         if any(&["/.dockerenv", "/run/.containerenv"]) {
@@ -133,7 +133,7 @@ impl Settings {
     }
 }
 
-/// A skill as a listing shows it.
+/// A skill in a listing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Skill {
     pub name: String,
@@ -146,18 +146,18 @@ pub struct Skill {
 
 /// The skills of one home.
 #[derive(Clone)]
-pub struct Library {
+pub struct SkillLibrary {
     settings: Arc<Settings>,
 }
 
-impl Library {
+impl SkillLibrary {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings: Arc::new(settings),
         }
     }
 
-    /// The library of `home` as `config` asks for.
+    /// The library of `home` with the settings of `config`.
     pub fn of_home(home: &Home, config: &Config, platform: Option<&str>) -> Self {
         Self::new(Settings::of_home(home, config, platform))
     }
@@ -170,14 +170,14 @@ impl Library {
         Usage::new(&self.settings.dir, Arc::clone(&self.settings.clock))
     }
 
-    /// Every skill that fits this system, switched off ones too, by category and name. Of two
-    /// with one name the first counts: the home's own before external ones.
+    /// Every skill that fits this system, including disabled ones, by category and name. If two
+    /// have the same name, the first wins: the home's own before external ones.
     pub fn scan(&self) -> Vec<Skill> {
         let mut skills: Vec<Skill> = Vec::new();
         let mut names = HashSet::new();
         for (root, found) in self.heads() {
             for file in found.iter().filter(|file| file.is_skill()) {
-                if let Some(skill) = self.listed(&root, file)
+                if let Some(skill) = self.to_skill(&root, file)
                     && names.insert(skill.name.clone())
                 {
                     skills.push(skill);
@@ -196,9 +196,9 @@ impl Library {
         skills
     }
 
-    /// The skills that are switched on, as the `skills_list` tool shows them. `query`: words that
-    /// all stand in the name, the description or the category, in any case; then at most
-    /// [`MAX_LISTED`] are shown.
+    /// The enabled skills, as shown by the `skills_list` tool. `query`: words that must all occur
+    /// in the name, the description or the category, ignoring case; at most [`MAX_LISTED`] are
+    /// shown.
     pub fn list(&self, category: Option<&str>, query: Option<&str>) -> Value {
         let mut skills = self.scan();
         skills.retain(|skill| skill.enabled);
@@ -209,7 +209,7 @@ impl Library {
                 "message": format!("There are no skills yet in {dir}."),
             });
         }
-        // A category that there is none of is taken for words to look for.
+        // An unknown category is treated as search words.
         let there = |name: &str| skills.iter().any(|it| it.category.as_deref() == Some(name));
         let (category, query) = match category {
             Some(words) if query.is_some() && !there(words) => (None, Some(words)),
@@ -259,9 +259,9 @@ impl Library {
         })
     }
 
-    fn listed(&self, root: &Path, file: &SkillFile) -> Option<Skill> {
+    fn to_skill(&self, root: &Path, file: &SkillFile) -> Option<Skill> {
         let head = &file.head;
-        if !head.fits(&self.settings.environments) {
+        if !head.fits_system(&self.settings.environments) {
             return None;
         }
         let dir = file.path.parent()?.to_path_buf();
@@ -270,14 +270,14 @@ impl Library {
         let name: String = name.chars().take(MAX_NAME).collect();
         Some(Skill {
             enabled: !self.settings.disabled.contains(&name),
-            description: shortened(head.described(), MAX_DESCRIPTION),
+            description: shortened(head.display_description(), MAX_DESCRIPTION),
             category: category(root, &file.path),
             name,
             dir,
         })
     }
 
-    /// Directories that exist, the home's own first.
+    /// The existing directories, the home's own first.
     fn roots(&self) -> impl Iterator<Item = &PathBuf> {
         let external = self.settings.external.iter();
         let external = external.filter(|dir| **dir != self.settings.dir);
@@ -287,14 +287,14 @@ impl Library {
     }
 }
 
-/// The first directory below the root, when the skill is not right below it.
+/// The first directory below the root, unless the skill is directly below it.
 fn category(root: &Path, path: &Path) -> Option<String> {
     let mut parts = path.strip_prefix(root).ok()?.components();
     let first = parts.next()?;
     (parts.count() >= 2).then(|| first.as_os_str().to_string_lossy().into_owned())
 }
 
-/// At most `limit` characters, three of them dots when something was cut.
+/// At most `limit` characters, ending in three dots if something was cut.
 fn shortened(text: &str, limit: usize) -> String {
     if text.chars().count() <= limit {
         return text.to_owned();

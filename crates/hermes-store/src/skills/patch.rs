@@ -26,11 +26,11 @@ pub enum PatchError {
     StrayBackslash(&'static str),
 }
 
-/// Replaces `old` by `new`; it must be there exactly once unless `all`. Small differences are
-/// forgiven as they are in other files.
+/// Replaces `old` with `new`; it must occur exactly once unless `all` is set. Small differences are
+/// tolerated as in other files.
 pub fn patch(text: &str, old: &str, new: &str, all: bool) -> Result<Patched, PatchError> {
     let plain = |text: &str| text.replace("\r\n", "\n");
-    // A file with Windows line ends is edited without them.
+    // A file with Windows line endings is edited without them.
     let windows = text.contains("\r\n")
         && !plain(text).contains('\r')
         && text.matches('\n').count() == text.matches("\r\n").count();

@@ -9,13 +9,13 @@ fn document(name: &str, description: &str) -> String {
     format!("---\nname: {name}\ndescription: {description}\n---\n\n# Title\n\nDo it.\n")
 }
 
-struct Fixture {
+struct SkillsHarness {
     _dir: tempfile::TempDir,
     home: PathBuf,
     external: PathBuf,
 }
 
-impl Fixture {
+impl SkillsHarness {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().join("home");
@@ -49,8 +49,8 @@ impl Fixture {
         }
     }
 
-    fn library(&self) -> Library {
-        Library::new(self.settings())
+    fn library(&self) -> SkillLibrary {
+        SkillLibrary::new(self.settings())
     }
 
     fn text(&self, path: &str) -> String {
@@ -68,7 +68,7 @@ fn names(value: &Value) -> Vec<&str> {
 
 #[test]
 fn the_list_is_sorted_by_category_and_the_home_wins_over_others() {
-    let f = Fixture::new();
+    let f = SkillsHarness::new();
     f.put("b/zeta/SKILL.md", &document("zeta", "last"));
     f.put("b/alpha/SKILL.md", &document("alpha", "first"));
     f.put("top/SKILL.md", "# Heading\n\nFirst line counts.\n");
@@ -91,18 +91,20 @@ fn the_list_is_sorted_by_category_and_the_home_wins_over_others() {
         ..f.settings()
     };
     assert_eq!(
-        names(&Library::new(off.clone()).list(Some("b"), None)),
+        names(&SkillLibrary::new(off.clone()).list(Some("b"), None)),
         ["zeta"]
     );
     assert!(matches!(
-        Library::new(off).view("b/alpha", None, None).unwrap_err(),
+        SkillLibrary::new(off)
+            .view("b/alpha", None, None)
+            .unwrap_err(),
         SkillError::Disabled(_)
     ));
 }
 
 #[test]
 fn an_empty_library_says_so() {
-    let f = Fixture::new();
+    let f = SkillsHarness::new();
     let list = f.library().list(None, None);
     assert_eq!(list["skills"], json!([]));
     assert!(list["message"].as_str().unwrap().contains("no skills"));
@@ -111,7 +113,7 @@ fn an_empty_library_says_so() {
 
 #[test]
 fn a_skill_is_found_by_path_directory_head_name_category_and_flat_file() {
-    let f = Fixture::new();
+    let f = SkillsHarness::new();
     f.put("cat/dir/SKILL.md", &document("Head Name", "d"));
     f.put("notes/flat.md", "---\ndescription: d\n---\nflat body\n");
     let library = f.library();
@@ -147,7 +149,7 @@ fn a_skill_is_found_by_path_directory_head_name_category_and_flat_file() {
 
 #[test]
 fn two_skills_of_one_name_are_refused_and_links_to_one_are_not() {
-    let f = Fixture::new();
+    let f = SkillsHarness::new();
     f.put("a/same/SKILL.md", &document("same", "1"));
     symlink(f.home.join("skills/a/same"), f.home.join("skills/same")).unwrap();
     f.library().view("same", None, None).unwrap();
@@ -165,7 +167,7 @@ fn two_skills_of_one_name_are_refused_and_links_to_one_are_not() {
 
 #[test]
 fn a_view_has_the_shared_keys() {
-    let f = Fixture::new();
+    let f = SkillsHarness::new();
     f.put(
         "cat/one/SKILL.md",
         "---\nname: one\ndescription: d\ncompatibility: any\nrequired_environment_variables:\n  - name: SET\n  - {name: UNSET, help: ask, required_for: all}\n  - {name: MAYBE, optional: true}\nrequired_credential_files: [token.json]\nprerequisites:\n  env_vars: [LEGACY, SET]\nmetadata:\n  hermes:\n    tags: [a, b]\n    related_skills: [two]\n---\nAt ${HERMES_SKILL_DIR} in ${HERMES_SESSION_ID}\n",
@@ -246,7 +248,7 @@ fn a_view_has_the_shared_keys() {
 
 #[test]
 fn files_of_a_skill_are_shown_and_nothing_else() {
-    let f = Fixture::new();
+    let f = SkillsHarness::new();
     f.put("one/SKILL.md", &document("one", "d"));
     f.put("one/references/a.md", "text");
     fs::write(f.home.join("skills/one/references/b.bin"), [0xff, 0xfe, 0]).unwrap();
@@ -285,7 +287,7 @@ fn files_of_a_skill_are_shown_and_nothing_else() {
 
 #[test]
 fn skills_are_made_changed_and_deleted() {
-    let f = Fixture::new();
+    let f = SkillsHarness::new();
     let library = f.library();
     let made = library
         .create("new-one", &document("new-one", "d"), Some("cat"))
@@ -344,7 +346,7 @@ fn skills_are_made_changed_and_deleted() {
 
 #[test]
 fn bad_changes_are_refused_with_a_reason() {
-    let f = Fixture::new();
+    let f = SkillsHarness::new();
     f.put("one/SKILL.md", &document("one", "d"));
     let library = f.library();
     let good = document("x", "d");
@@ -400,7 +402,7 @@ fn bad_changes_are_refused_with_a_reason() {
 
 #[test]
 fn deletion_is_guarded() {
-    let f = Fixture::new();
+    let f = SkillsHarness::new();
     for name in ["pinned", "heir", "gone"] {
         f.put(&format!("{name}/SKILL.md"), &document(name, "d"));
     }
@@ -423,7 +425,7 @@ fn deletion_is_guarded() {
 
 #[test]
 fn the_index_follows_conditions_and_cuts_descriptions() {
-    let f = Fixture::new();
+    let f = SkillsHarness::new();
     let long = "x".repeat(70);
     f.put("cat/long/SKILL.md", &document("long", &long));
     f.put("cat/sub/deep/SKILL.md", &document("deep", "'quoted'"));
@@ -455,7 +457,7 @@ fn the_index_follows_conditions_and_cuts_descriptions() {
     assert_eq!(cat, ["long", "needs"]);
     assert!(
         index
-            .render_lean()
+            .render_names_only()
             .unwrap()
             .contains("\n  cat: long, needs\n")
     );
@@ -473,7 +475,7 @@ fn the_list_in_the_prompt_is_bounded_and_the_rest_is_found() {
         );
         std::fs::write(skill.join("SKILL.md"), text).unwrap();
     }
-    let library = Library::new(Settings::new(dir.path()));
+    let library = SkillLibrary::new(Settings::new(dir.path()));
     let shown = library.index(&Offer::default()).render().unwrap();
     assert!(shown.len() <= 16_000, "{} bytes", shown.len());
     assert!(shown.contains("more: skills_list(category)"), "{shown}");

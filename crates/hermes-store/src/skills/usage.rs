@@ -1,4 +1,4 @@
-//! How skills are used: `skills/.usage.json`, shared with the original.
+//! Usage statistics of skills: `skills/.usage.json`, shared with the original.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -30,7 +30,7 @@ pub enum UsageError {
     Io { path: PathBuf, source: io::Error },
 }
 
-/// The sidecar. Records keep fields that are unknown here.
+/// The statistics file. Unknown fields of records are kept.
 #[derive(Clone)]
 pub struct Usage {
     path: PathBuf,
@@ -49,7 +49,7 @@ impl Usage {
     pub fn read(&self) -> Result<BTreeMap<String, Map<String, Value>>, UsageError> {
         let bytes = match std::fs::read(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-            bytes => bytes.map_err(|source| self.failed(source))?,
+            bytes => bytes.map_err(|source| self.io_error(source))?,
         };
         let records: BTreeMap<String, Value> =
             serde_json::from_slice(&bytes).map_err(|error| UsageError::Damaged {
@@ -87,7 +87,7 @@ impl Usage {
         })
     }
 
-    /// Marks a skill that the agent made on its own, in a review.
+    /// Marks a skill that the agent created on its own, in a review.
     pub fn mark_agent_created(&self, name: &str) -> Result<(), UsageError> {
         self.change(name, |record| {
             record.insert("created_by".to_owned(), json!("agent"));
@@ -119,14 +119,14 @@ impl Usage {
         let mut records = self.read()?;
         let record = records
             .entry(name.to_owned())
-            .or_insert_with(|| fresh(&self.now()));
+            .or_insert_with(|| new_record(&self.now()));
         edit(record);
         self.write(&records)
     }
 
     fn lock(&self) -> Result<FileLock, UsageError> {
         if let Some(dir) = self.path.parent() {
-            fs::create_private_dir(dir).map_err(|source| self.failed(source))?;
+            fs::create_private_dir(dir).map_err(|source| self.io_error(source))?;
         }
         Ok(FileLock::acquire(
             &self.path.with_extension("json.lock"),
@@ -142,7 +142,7 @@ impl Usage {
             .collect();
         let text = serde_json::to_string_pretty(&sorted).map_err(io::Error::from);
         text.and_then(|text| fs::write_atomic(&self.path, text.as_bytes(), 0o600))
-            .map_err(|source| self.failed(source))
+            .map_err(|source| self.io_error(source))
     }
 
     fn now(&self) -> String {
@@ -152,7 +152,7 @@ impl Usage {
             .to_string()
     }
 
-    fn failed(&self, source: io::Error) -> UsageError {
+    fn io_error(&self, source: io::Error) -> UsageError {
         UsageError::Io {
             path: self.path.clone(),
             source,
@@ -160,7 +160,7 @@ impl Usage {
     }
 }
 
-fn fresh(now: &str) -> Map<String, Value> {
+fn new_record(now: &str) -> Map<String, Value> {
     let record = json!({
         "created_by": null, "use_count": 0, "view_count": 0, "last_used_at": null,
         "last_viewed_at": null, "patch_count": 0, "last_patched_at": null, "created_at": now,

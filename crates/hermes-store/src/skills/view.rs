@@ -6,24 +6,24 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use super::frontmatter::{fits_platform, scalar, words};
-use super::lookup::Hit;
-use super::{Frontmatter, Library, SkillError, walk};
+use super::lookup::FoundSkill;
+use super::{Frontmatter, SkillError, SkillLibrary, walk};
 
-/// What was asked for.
+/// What was requested.
 #[derive(Clone, Debug, PartialEq)]
 pub enum View {
     Skill(Box<SkillView>),
     File(FileView),
 }
 
-/// A skill document with all that it needs.
+/// A skill document with everything it needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SkillView {
     pub name: String,
     pub description: String,
     pub tags: Vec<String>,
     pub related_skills: Vec<String>,
-    /// The whole document, placeholders filled in.
+    /// The whole document, with placeholders substituted.
     pub content: String,
     /// Relative to the skills directory.
     pub path: String,
@@ -39,16 +39,16 @@ pub struct SkillView {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileView {
-    /// The name that was asked for.
+    /// The requested name.
     pub skill: String,
     pub file: String,
-    /// `None` for what is no text.
+    /// `None` if it is not text.
     pub content: Option<String>,
     pub bytes: u64,
 }
 
 impl SkillView {
-    /// The environment variables that it asks for, set or not.
+    /// The environment variables that it requires, set or not.
     pub fn env_names(&self) -> impl Iterator<Item = &str> {
         self.required_env
             .iter()
@@ -56,15 +56,15 @@ impl SkillView {
     }
 }
 
-impl Library {
-    /// Shows the skill `name`, or its file `file`. `session` fills `${HERMES_SESSION_ID}` in.
+impl SkillLibrary {
+    /// Shows the skill `name`, or its file `file`. `session` replaces `${HERMES_SESSION_ID}`.
     pub fn view(
         &self,
         name: &str,
         file: Option<&str>,
         session: Option<&str>,
     ) -> Result<View, SkillError> {
-        let Hit { dir, path } = self.lookup(name)?;
+        let FoundSkill { dir, path } = self.lookup(name)?;
         let text = std::fs::read_to_string(&path)
             .map_err(|source| SkillError::io("read", &path, source))?;
         let (head, _) = Frontmatter::read(&text);
@@ -84,7 +84,7 @@ impl Library {
         match (file, dir) {
             (Some(file), Some(dir)) => view_file(name, &dir, file).map(View::File),
             (_, dir) => {
-                let hit = Hit { dir, path };
+                let hit = FoundSkill { dir, path };
                 let skill = self.view_skill(named, hit, text, &head, session);
                 Ok(View::Skill(Box::new(skill)))
             }
@@ -94,7 +94,7 @@ impl Library {
     fn view_skill(
         &self,
         name: String,
-        hit: Hit,
+        hit: FoundSkill,
         text: String,
         head: &Frontmatter,
         session: Option<&str>,
@@ -107,7 +107,7 @@ impl Library {
             .filter(|name| !(self.settings.has_env)(name))
             .collect();
         let content = if self.settings.template_vars {
-            filled(text, hit.dir.as_deref(), session)
+            fill_placeholders(text, hit.dir.as_deref(), session)
         } else {
             text
         };
@@ -117,7 +117,7 @@ impl Library {
             tags: head.tags("tags"),
             related_skills: head.tags("related_skills"),
             content,
-            path: self.shown_path(&hit.path),
+            path: self.display_path(&hit.path),
             linked_files: hit.dir.as_deref().map(linked_files).unwrap_or_default(),
             missing_files: self.missing_files(head),
             required_env,
@@ -133,7 +133,7 @@ impl Library {
         }
     }
 
-    fn shown_path(&self, path: &Path) -> String {
+    fn display_path(&self, path: &Path) -> String {
         let outside = path.parent().and_then(Path::parent);
         let relative = path
             .strip_prefix(&self.settings.dir)
@@ -141,7 +141,7 @@ impl Library {
         relative.unwrap_or(path).display().to_string()
     }
 
-    /// Credential files that the skill wants below the home and that are not there.
+    /// Credential files below the home that the skill requires and that are missing.
     fn missing_files(&self, head: &Frontmatter) -> Vec<String> {
         let Some(Value::Array(wanted)) = head.fields.get("required_credential_files") else {
             return Vec::new();
@@ -163,7 +163,7 @@ impl View {
         }
     }
 
-    /// The name to count the view under.
+    /// The name under which the view is counted.
     pub fn skill_name(&self) -> &str {
         match self {
             Self::Skill(skill) => &skill.name,
@@ -173,8 +173,8 @@ impl View {
 }
 
 impl SkillView {
-    /// What the model reads when a person uses the skill: the document, where it lies, which files
-    /// belong to it, and what it lacks.
+    /// What the model reads when a person uses the skill: the document, its directory, its files,
+    /// and what is missing.
     pub fn instructions(&self) -> String {
         let mut text = self.content.trim_end().to_owned();
         let mut notes = Vec::new();
@@ -293,7 +293,7 @@ impl FileView {
 }
 
 fn view_file(skill: &str, dir: &Path, file: &str) -> Result<FileView, SkillError> {
-    let path = inside(dir, file)?;
+    let path = path_inside(dir, file)?;
     if !path.is_file() {
         return Err(SkillError::NoFile {
             skill: skill.to_owned(),
@@ -310,8 +310,8 @@ fn view_file(skill: &str, dir: &Path, file: &str) -> Result<FileView, SkillError
     })
 }
 
-/// `dir/file`, refused when it leads out of `dir`, be it by `..` or by a link.
-pub(super) fn inside(dir: &Path, file: &str) -> Result<PathBuf, SkillError> {
+/// `dir/file`; an error if it leaves `dir`, by `..` or by a link.
+pub(super) fn path_inside(dir: &Path, file: &str) -> Result<PathBuf, SkillError> {
     let refuse = || {
         SkillError::Invalid(format!(
             "{file:?} is outside the skill; pass a path below its directory, without '..'"
@@ -324,7 +324,7 @@ pub(super) fn inside(dir: &Path, file: &str) -> Result<PathBuf, SkillError> {
     let real_dir = dir
         .canonicalize()
         .map_err(|source| SkillError::io("read", dir, source))?;
-    // What does not exist yet is judged by the part that does.
+    // A path that does not exist yet is checked by its existing part.
     let existing = path.ancestors().find_map(|part| part.canonicalize().ok());
     match existing {
         Some(real) if real.starts_with(&real_dir) => Ok(path),
@@ -337,11 +337,11 @@ fn stays_inside(path: &Path) -> bool {
         .all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
-/// Every file of a skill but its document, by kind.
+/// Every file of a skill except its document, by kind.
 pub(super) fn available_files(dir: &Path) -> BTreeMap<String, Vec<String>> {
     const OTHER: [&str; 7] = ["md", "py", "yaml", "yml", "json", "tex", "sh"];
     let mut available: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for file in walk::tree(dir).unwrap_or_default() {
+    for file in walk::relative_files(dir).unwrap_or_default() {
         let shown = file.display().to_string();
         let top = shown.split('/').next().unwrap_or_default();
         let known = file
@@ -370,7 +370,7 @@ fn linked_files(dir: &Path) -> Vec<(&'static str, Vec<String>)> {
     ];
     let mut linked = Vec::new();
     for (kind, deep, extensions) in rules {
-        let found: Vec<String> = walk::tree(&dir.join(kind))
+        let found: Vec<String> = walk::relative_files(&dir.join(kind))
             .unwrap_or_default()
             .into_iter()
             .filter(|file| deep || file.components().count() == 1)
@@ -387,7 +387,7 @@ fn linked_files(dir: &Path) -> Vec<(&'static str, Vec<String>)> {
     linked
 }
 
-/// The environment variables that a skill asks for, from all the places where it may say so.
+/// The environment variables that a skill requires, from all the fields that may declare them.
 fn required_env(head: &Frontmatter) -> Vec<Map<String, Value>> {
     let setup = head.fields.get("setup");
     let setup_help = setup.and_then(|setup| setup.get("help"));
@@ -471,8 +471,8 @@ fn truthy(value: &Value) -> bool {
     }
 }
 
-/// Fills the two placeholders in; one without a value stays, so that its author sees it.
-fn filled(mut text: String, dir: Option<&Path>, session: Option<&str>) -> String {
+/// Substitutes the two placeholders; one without a value is kept, so that its author notices.
+fn fill_placeholders(mut text: String, dir: Option<&Path>, session: Option<&str>) -> String {
     if let Some(dir) = dir {
         text = text.replace("${HERMES_SKILL_DIR}", &dir.display().to_string());
     }

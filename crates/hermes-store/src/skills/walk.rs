@@ -3,7 +3,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// Never looked into: version control, dependencies, caches, and the library's own records.
+/// Directories that are skipped: version control, dependencies, caches, and the library's own
+/// records.
 const SKIPPED: [&str; 14] = [
     ".git",
     ".github",
@@ -21,36 +22,36 @@ const SKIPPED: [&str; 14] = [
     ".ruff_cache",
 ];
 
-/// Directories of a skill whose files are loaded on demand; nothing in them is a skill itself.
+/// Directories of a skill whose files are loaded on demand; they contain no skills.
 pub(super) const SUPPORT: [&str; 4] = ["references", "templates", "assets", "scripts"];
 
-/// Deeper than any sane tree; stops what the loop check cannot see.
+/// Deeper than any sensible tree; a fallback for loops that the check misses.
 const MAX_DEPTH: usize = 32;
 
-/// Every file below `root` that `wanted` accepts, sorted by path. Follows links to directories,
-/// though never into a directory that it is already inside of.
+/// Every file below `root` that `wanted` accepts, sorted by path. Follows links to directories, but
+/// never into a directory that is being traversed.
 pub(super) fn files(root: &Path, wanted: impl Fn(&Path) -> bool) -> Vec<PathBuf> {
-    tree_of(root, wanted, |_| ()).files
+    walk_tree(root, wanted, |_| ()).files
 }
 
-/// What a walk found. `T` is what is noted of a directory before it is listed.
-pub(super) struct Tree<T> {
+/// The result of a walk. `T` is the data recorded for a directory before it is listed.
+pub(super) struct WalkedTree<T> {
     pub(super) files: Vec<PathBuf>,
     pub(super) dirs: Vec<(PathBuf, T)>,
-    /// A link leads nowhere: what it stands for may appear without a change here.
-    pub(super) unsettled: bool,
+    /// There is a dangling link: its target may appear without a change here.
+    pub(super) has_dangling_link: bool,
 }
 
 /// Like [`files`], with the directories that were listed.
-pub(super) fn tree_of<T>(
+pub(super) fn walk_tree<T>(
     root: &Path,
     wanted: impl Fn(&Path) -> bool,
     note: impl Fn(&Path) -> T,
-) -> Tree<T> {
-    let mut tree = Tree {
+) -> WalkedTree<T> {
+    let mut tree = WalkedTree {
         files: Vec::new(),
         dirs: Vec::new(),
-        unsettled: false,
+        has_dangling_link: false,
     };
     if root.is_dir() {
         descend(root, (&wanted, &note), &mut Vec::new(), &mut tree);
@@ -60,7 +61,7 @@ pub(super) fn tree_of<T>(
 }
 
 /// Every `name` (`SKILL.md`, `DESCRIPTION.md`) below `root`.
-pub(super) fn named(root: &Path, name: &str) -> Vec<PathBuf> {
+pub(super) fn files_named(root: &Path, name: &str) -> Vec<PathBuf> {
     files(root, |path| path.file_name() == Some(OsStr::new(name)))
 }
 
@@ -68,7 +69,7 @@ fn descend<T>(
     dir: &Path,
     (wanted, note): (&impl Fn(&Path) -> bool, &impl Fn(&Path) -> T),
     inside: &mut Vec<PathBuf>,
-    tree: &mut Tree<T>,
+    tree: &mut WalkedTree<T>,
 ) {
     if inside.len() >= MAX_DEPTH {
         return;
@@ -82,7 +83,7 @@ fn descend<T>(
     inside.push(dir.to_path_buf());
     for entry in entries.flatten() {
         let path = entry.path();
-        // A link counts as what it leads to; only through one can a directory be inside itself.
+        // A link counts as its target; only a link can make a directory contain itself.
         let Ok(kind) = entry.file_type() else {
             continue;
         };
@@ -102,15 +103,15 @@ fn descend<T>(
             // Reading a pipe would wait for a writer.
             tree.files.push(path);
         } else if kind.is_symlink() && !path.exists() {
-            tree.unsettled = true;
+            tree.has_dangling_link = true;
         }
     }
     inside.pop();
 }
 
-/// Every file below `dir`, relative to it, sorted part by part. Links to directories are not
-/// followed.
-pub(super) fn tree(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+/// Every file below `dir`, relative to it, sorted component by component. Links to directories are
+/// not followed.
+pub(super) fn relative_files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![dir.to_path_buf()];
     while let Some(current) = open.pop() {
@@ -126,7 +127,7 @@ pub(super) fn tree(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
             }
         }
     }
-    // `Path` compares by components, as the manifest hash needs it.
+    // `Path` compares by components, as the manifest hash requires.
     found.sort();
     Ok(found)
 }
@@ -145,7 +146,7 @@ mod tests {
     }
 
     fn found(root: &Path) -> Vec<String> {
-        named(root, "SKILL.md")
+        files_named(root, "SKILL.md")
             .iter()
             .map(|path| path.strip_prefix(root).unwrap().display().to_string())
             .collect()
@@ -192,7 +193,7 @@ mod tests {
         for path in ["a-b/x", "a/y", "a.md", ".hidden"] {
             touch(root.path(), path);
         }
-        let tree = tree(root.path()).unwrap();
+        let tree = relative_files(root.path()).unwrap();
         let tree: Vec<_> = tree.iter().map(|path| path.to_str().unwrap()).collect();
         assert_eq!(tree, [".hidden", "a/y", "a-b/x", "a.md"]);
     }

@@ -1,10 +1,9 @@
 //! `execute_code`: a Python program that calls tools.
 //!
-//! The program runs where commands run, in the sandbox, with an interpreter that takes nothing from
-//! variables of ours. It imports a module made for it ([`module`]), whose functions are the helpers
-//! of this session: each call goes back to this process ([`rpc`]) and is carried out by the same
-//! tool, under the same policy, as if the model had called it. On this machine calls travel over a
-//! socket that only this user can reach, elsewhere as files ([`remote`]).
+//! The program runs where commands run, in the sandbox, with an interpreter that ignores our variables. It
+//! imports a generated module ([`module`]) whose functions are the helpers of this session: each call is sent
+//! to this process ([`rpc`]) and executed by the same tool, under the same policy, as if the model had called
+//! it. On this machine calls use a socket that only this user can access, elsewhere files ([`remote`]).
 
 mod module;
 mod remote;
@@ -26,7 +25,7 @@ use hermes_policy::Gate;
 /// The name of the tool.
 pub const NAME: &str = "execute_code";
 
-/// What a program may call, as far as the session has it. With none of them it gets none.
+/// Tools that a program may call, if the session has them.
 pub const HELPERS: [&str; 7] = [
     "patch",
     "read_file",
@@ -39,26 +38,26 @@ pub const HELPERS: [&str; 7] = [
 
 /// Where a program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum CodeMode {
     /// In the directory of the session, with the project's interpreter.
     #[default]
     Project,
-    /// In a directory of its own, with the system's interpreter.
+    /// In its own directory, with the system's interpreter.
     Strict,
 }
 
-/// What programs need.
+/// Dependencies of programs.
 #[derive(Clone)]
 pub struct CodeDeps {
     pub environment: Arc<dyn Environment>,
     pub workspaces: Workspaces,
     pub gate: Gate,
-    /// What confines programs on this machine; `None` for other environments.
+    /// Confines programs on this machine; `None` for other environments.
     pub sandbox: Option<Arc<Sandbox>>,
-    pub mode: Mode,
+    pub mode: CodeMode,
     pub timeout: Duration,
     pub max_calls: u32,
-    /// Variables that the configuration lets commands have, by name.
+    /// Names of variables that the configuration passes to commands.
     pub passthrough: Vec<String>,
 }
 
@@ -77,8 +76,8 @@ impl CodeDeps {
             gate,
             sandbox,
             mode: match section.mode.as_str() {
-                "strict" => Mode::Strict,
-                _ => Mode::Project,
+                "strict" => CodeMode::Strict,
+                _ => CodeMode::Project,
             },
             timeout: Duration::from_secs(section.timeout.max(1)),
             max_calls: section.max_tool_calls,
@@ -91,7 +90,7 @@ impl CodeDeps {
     }
 }
 
-/// The tool, or why it cannot be offered. `path` is the search path of commands on this machine.
+/// The tool, or why it is not available. `path` is the search path of commands on this machine.
 pub fn tools(deps: CodeDeps, path: &str) -> Result<Vec<Arc<dyn Tool>>, String> {
     if deps.is_local() && find_python(path).is_none() {
         return Err("there is no python3 on the search path".to_owned());
@@ -99,7 +98,7 @@ pub fn tools(deps: CodeDeps, path: &str) -> Result<Vec<Arc<dyn Tool>>, String> {
     Ok(vec![Arc::new(run::ExecuteCode::new(deps))])
 }
 
-/// The interpreter that programs get when the project has none.
+/// The interpreter for programs if the project has none.
 pub fn find_python(path: &str) -> Option<PathBuf> {
     let is_program = |file: &Path| {
         use std::os::unix::fs::PermissionsExt as _;

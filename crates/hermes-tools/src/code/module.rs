@@ -1,15 +1,15 @@
-//! The Python module that a program imports, and the program that starts it.
+//! Generates the Python module that a program imports, and the program that starts it.
 
 use serde_json::json;
 
 /// How calls reach this process.
-pub(super) enum Transport<'a> {
+pub(super) enum CallTransport<'a> {
     Socket(&'a str),
     Files(&'a str),
 }
 
-/// One helper: its parameters as Python and as the arguments of the call.
-struct Helper {
+/// One helper: its parameters in Python and as arguments of the call.
+struct PythonHelper {
     name: &'static str,
     parameters: &'static str,
     about: &'static str,
@@ -17,44 +17,44 @@ struct Helper {
 }
 
 /// Names, order and defaults are those that existing programs rely on.
-const HELPERS: [Helper; 7] = [
-    Helper {
+const HELPERS: [PythonHelper; 7] = [
+    PythonHelper {
         name: "patch",
         parameters: "path=None, old_string=None, new_string=None, replace_all=False, mode=\"replace\", patch=None, cross_profile=False",
         about: "Change a file: old_string to new_string, or mode=\"patch\" with a V4A patch. Returns a dict.",
         arguments: "path=path, old_string=old_string, new_string=new_string, replace_all=replace_all, mode=mode, patch=patch, cross_profile=cross_profile or None",
     },
-    Helper {
+    PythonHelper {
         name: "read_file",
         parameters: "path, offset=1, limit=500",
         about: "Lines of a file, counted from 1. Returns a dict with content and total_lines.",
         arguments: "path=path, offset=offset, limit=limit",
     },
-    Helper {
+    PythonHelper {
         name: "search_files",
         parameters: "pattern, target=\"content\", path=\".\", file_glob=None, limit=50, offset=0, output_mode=\"content\", context=0",
         about: "Search in files, or for files (target=\"files\"). Returns a dict with matches.",
         arguments: "pattern=pattern, target=target, path=path, file_glob=file_glob, limit=limit, offset=offset, output_mode=output_mode, context=context",
     },
-    Helper {
+    PythonHelper {
         name: "terminal",
         parameters: "command, timeout=None, workdir=None",
         about: "Run a shell command and wait for it. Returns a dict with output and exit_code.",
         arguments: "command=command, timeout=timeout, workdir=workdir",
     },
-    Helper {
+    PythonHelper {
         name: "web_extract",
         parameters: "urls, char_limit=None",
         about: "Read pages as Markdown. Returns a dict with results.",
         arguments: "urls=urls, char_limit=char_limit",
     },
-    Helper {
+    PythonHelper {
         name: "web_search",
         parameters: "query, limit=5",
         about: "Search the web. Returns a dict with data.web: url, title, description each.",
         arguments: "query=query, limit=limit",
     },
-    Helper {
+    PythonHelper {
         name: "write_file",
         parameters: "path, content, cross_profile=False",
         about: "Write a whole file. Returns a dict.",
@@ -102,7 +102,7 @@ def _decoded(answer):
 
 "#;
 
-/// Every thread has a connection of its own, so calls of several threads run side by side.
+/// Every thread has its own connection, so calls of several threads run concurrently.
 const SOCKET: &str = r#"
 _place = threading.local()
 
@@ -161,20 +161,20 @@ def _call(tool, **args):
 
 "#;
 
-/// The text of `hermes_tools.py` with these helpers and no others.
-pub(super) fn module(helpers: &[&str], transport: &Transport<'_>, token: &str) -> String {
+/// The text of `hermes_tools.py` with only these helpers.
+pub(super) fn module(helpers: &[&str], transport: &CallTransport<'_>, token: &str) -> String {
     let (name, value, client) = match transport {
-        Transport::Socket(path) => ("_SOCKET", path, SOCKET),
-        Transport::Files(dir) => ("_DIRECTORY", dir, FILES),
+        CallTransport::Socket(path) => ("_SOCKET", path, SOCKET),
+        CallTransport::Files(dir) => ("_DIRECTORY", dir, FILES),
     };
-    // JSON strings are Python strings.
+    // JSON strings are valid Python strings.
     let mut text = format!(
         "\"\"\"Tools of the agent, for this program alone.\"\"\"\nimport json, os, shlex, socket, threading, time\n\n{name} = {}\n_TOKEN = {}\n{COMMON}{client}",
         json!(value),
         json!(token)
     );
     for helper in HELPERS.iter().filter(|one| helpers.contains(&one.name)) {
-        let Helper {
+        let PythonHelper {
             name,
             parameters,
             about,
@@ -200,8 +200,8 @@ pub(super) fn module(helpers: &[&str], transport: &Transport<'_>, token: &str) -
     text
 }
 
-/// The program that runs the model's: it adds the module's directory to an interpreter that was
-/// started without any of ours, and shows output line by line.
+/// The program that runs the model's program: it adds the module's directory to an isolated interpreter and
+/// prints output line by line.
 pub(super) fn starter(dir: &str) -> String {
     format!(
         r#"import sys
@@ -223,14 +223,13 @@ except Exception as _error:
     )
 }
 
-/// Names of variables that a program may have. A name that says secret is none of them. The first
-/// is the mark by which the environment finds what a program leaves behind.
+/// Names of variables that a program may have, without secret-like names. The first is the mark by which the
+/// environment finds leftover processes.
 const ALLOWED: &str = "_HERMES_RUN|PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_*|TERM|TZ|TMPDIR|TMP|TEMP|XDG_*|VIRTUAL_ENV|CONDA|CONDA_*|SSL_CERT_FILE|SSL_CERT_DIR|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|http_proxy|https_proxy|no_proxy|all_proxy|HTTP_PROXY|HTTPS_PROXY|NO_PROXY|ALL_PROXY";
 const SECRET: &str =
     "*KEY*|*TOKEN*|*SECRET*|*PASSW*|*CREDENTIAL*|*CREDS*|*AUTH*|*DSN*|*WEBHOOK*|*BEARER*";
 
-/// The shell command that starts the program: picks the interpreter, keeps the allowed variables and
-/// nothing else.
+/// The shell command that starts the program: selects the interpreter and keeps only the allowed variables.
 pub(super) fn command(dir: &str, project: bool, passthrough: &[String]) -> String {
     let is_name = |name: &&String| {
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

@@ -1,5 +1,5 @@
-//! Calls as files, for environments on other machines: the program writes `req_N`, this side polls
-//! for them and writes `res_N`.
+//! Calls through files, for remote environments: the program writes `req_N`, this side polls for them and
+//! writes `res_N`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use hermes_exec::{ExecError, Files, WriteOptions};
 
-use super::rpc::Calls;
+use super::rpc::ProgramCalls;
 
 const MAX_REQUEST: usize = 16 << 20;
-/// Between two looks: short while calls come, longer while none do.
+/// Poll interval: short while calls arrive, longer while none do.
 const SOON: Duration = Duration::from_millis(20);
 const LATER: Duration = Duration::from_millis(200);
 
-/// Serves the program until this is dropped. Failures of the far side are tried again: whether the
-/// program still runs is known to whoever started it.
-pub(super) async fn serve(files: &dyn Files, dir: &Path, calls: &Calls) {
+/// Serves the program until this is dropped. Remote failures are retried: the caller knows whether the program
+/// still runs.
+pub(super) async fn serve(files: &dyn Files, dir: &Path, calls: &ProgramCalls) {
     let mut running = FuturesUnordered::new();
     let mut pause = SOON;
     loop {
@@ -41,7 +41,7 @@ pub(super) async fn serve(files: &dyn Files, dir: &Path, calls: &Calls) {
     }
 }
 
-/// New requests, taken away so that they are seen once.
+/// New requests, removed so that each is processed once.
 async fn requests(files: &dyn Files, dir: &Path) -> Result<Vec<(String, Bytes)>, ExecError> {
     let mut found = Vec::new();
     for (name, _) in files.list(dir).await? {
@@ -57,7 +57,13 @@ async fn requests(files: &dyn Files, dir: &Path) -> Result<Vec<(String, Bytes)>,
     Ok(found)
 }
 
-async fn respond(files: &dyn Files, dir: &Path, name: String, request: Bytes, calls: &Calls) {
+async fn respond(
+    files: &dyn Files,
+    dir: &Path,
+    name: String,
+    request: Bytes,
+    calls: &ProgramCalls,
+) {
     let Some(answer) = calls.answer(&request).await else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Calls of the program: checked, counted, carried out by the session's own tools.
+//! Calls of a program: checked, counted, executed by the session's own tools.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -13,16 +13,16 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
-/// A longer request is no call of ours.
+/// A longer request is not one of ours.
 const MAX_REQUEST: u64 = 16 << 20;
-/// Threads of a program that may speak at one time.
+/// Maximum number of concurrent connections of a program.
 const MAX_CONNECTIONS: usize = 64;
 
 /// Parameters of `terminal` that would outlive the program.
 const STRIPPED: [&str; 4] = ["background", "pty", "notify_on_complete", "watch_patterns"];
 
 #[derive(Deserialize)]
-struct Request {
+struct RpcRequest {
     id: u64,
     #[serde(default)]
     token: String,
@@ -32,14 +32,14 @@ struct Request {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct RpcReply<'a> {
     id: u64,
     ok: bool,
     result: &'a str,
 }
 
 /// The calls of one program.
-pub(super) struct Calls {
+pub(super) struct ProgramCalls {
     cx: ToolContext,
     helpers: Vec<&'static str>,
     token: String,
@@ -49,7 +49,7 @@ pub(super) struct Calls {
     fetches: AtomicBool,
 }
 
-impl Calls {
+impl ProgramCalls {
     pub(super) fn new(
         cx: ToolContext,
         helpers: Vec<&'static str>,
@@ -75,12 +75,12 @@ impl Calls {
         self.made.load(Ordering::Relaxed).min(self.most)
     }
 
-    /// Whether the program got something from outside.
+    /// Whether the program received external content.
     pub(super) fn read_outside(&self) -> bool {
         self.outside.load(Ordering::Relaxed)
     }
 
-    /// The program itself can reach the network: what it prints may be from there.
+    /// The program itself can access the network: its output may be external.
     pub(super) fn note_network(&self) {
         self.fetches.store(true, Ordering::Relaxed);
         self.cx.taint.mark();
@@ -90,9 +90,9 @@ impl Calls {
         self.fetches.load(Ordering::Relaxed)
     }
 
-    /// One request, one answer. `None`: it is not from the program, and gets no answer.
+    /// One request, one reply. `None`: it is not from the program and gets no reply.
     pub(super) async fn answer(&self, line: &[u8]) -> Option<Vec<u8>> {
-        let request: Request = match serde_json::from_slice(line) {
+        let request: RpcRequest = match serde_json::from_slice(line) {
             Ok(request) => request,
             Err(error) => {
                 tracing::debug!(%error, "an unreadable call of a program");
@@ -109,7 +109,7 @@ impl Calls {
             ToolOutcome::Done(content) => (true, content.text()),
             ToolOutcome::Error { text, .. } => (false, text.into()),
         };
-        let answer = Answer {
+        let answer = RpcReply {
             id,
             ok,
             result: &text,
@@ -119,8 +119,8 @@ impl Calls {
         Some(bytes)
     }
 
-    async fn call(&self, request: Request) -> ToolOutcome {
-        let Request {
+    async fn call(&self, request: RpcRequest) -> ToolOutcome {
+        let RpcRequest {
             tool: name,
             mut args,
             ..
@@ -171,7 +171,7 @@ impl Calls {
     }
 }
 
-/// The first argument, shortened, for whoever watches.
+/// The first argument, shortened, for display.
 fn gist(args: &ToolArgs) -> String {
     let text = args.values().find_map(Value::as_str).unwrap_or_default();
     text.chars()
@@ -180,7 +180,7 @@ fn gist(args: &ToolArgs) -> String {
         .collect()
 }
 
-/// A socket that only this user can reach. Its directory must be private already.
+/// A socket that only this user can access. Its directory must be private already.
 pub(super) fn listen(path: &Path) -> std::io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
@@ -188,7 +188,7 @@ pub(super) fn listen(path: &Path) -> std::io::Result<UnixListener> {
 }
 
 /// Serves the program until this is dropped.
-pub(super) async fn serve(listener: UnixListener, calls: &Calls) {
+pub(super) async fn serve(listener: UnixListener, calls: &ProgramCalls) {
     let mut connections = FuturesUnordered::new();
     loop {
         tokio::select! {
@@ -206,8 +206,8 @@ pub(super) async fn serve(listener: UnixListener, calls: &Calls) {
     }
 }
 
-/// One thread of the program. Ends with it, or with the first thing that is no call.
-async fn converse(stream: UnixStream, calls: &Calls) {
+/// Serves one thread of the program. Ends with it, or with the first invalid request.
+async fn converse(stream: UnixStream, calls: &ProgramCalls) {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::with_capacity(64 * 1024, reader);
     let mut line = Vec::new();

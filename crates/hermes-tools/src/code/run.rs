@@ -1,4 +1,4 @@
-//! One program: permission, preparation, run, report.
+//! Runs one program: permission, preparation, run, report.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,17 +12,18 @@ use hermes_core::taint::FROM_OUTSIDE;
 use hermes_core::tool::{
     Effects, Registry, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
-use hermes_exec::output::{Collected, Collector};
+use hermes_exec::output::{CollectedOutput, OutputCollector};
 use hermes_exec::{
-    Confinement, Exec, ExecError, Exit, Finished, Sink, Stream, Workspace, WriteOptions,
+    Confinement, Exec, ExecError, ExecOutcome, Exit, OutputSink, OutputStream, Workspace,
+    WriteOptions,
 };
-use hermes_policy::{CommandRequest, Confinement as Confined, Kind};
+use hermes_policy::{CommandRequest, Confinement as Confined, RequestKind};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::module::{self, Transport};
-use super::rpc::Calls;
-use super::{CodeDeps, HELPERS, Mode, NAME, remote, rpc};
+use super::module::{self, CallTransport};
+use super::rpc::ProgramCalls;
+use super::{CodeDeps, CodeMode, HELPERS, NAME, remote, rpc};
 use crate::{is_free, reaches_network, spec};
 
 const STDOUT_BYTES: usize = 50_000;
@@ -33,7 +34,7 @@ pub(super) struct ExecuteCode {
     deps: Arc<CodeDeps>,
 }
 
-/// What a program may call beside these tools.
+/// Tools that a program may call besides these.
 fn helpers(registry: &Registry) -> Vec<&'static str> {
     let mut helpers = HELPERS.to_vec();
     helpers.retain(|name| registry.get(name).is_some());
@@ -60,26 +61,26 @@ fn description(helpers: &[&str], deps: &CodeDeps) -> String {
     )
 }
 
-/// Both streams of a program.
-struct Output {
-    out: Collector,
-    err: Collector,
+/// Both output streams of a program.
+struct ProgramOutput {
+    out: OutputCollector,
+    err: OutputCollector,
 }
 
-impl Sink for Output {
-    fn push(&mut self, stream: Stream, bytes: &[u8]) {
+impl OutputSink for ProgramOutput {
+    fn push(&mut self, stream: OutputStream, bytes: &[u8]) {
         match stream {
-            Stream::Out => self.out.feed(bytes),
-            Stream::Err => self.err.feed(bytes),
+            OutputStream::Out => self.out.feed(bytes),
+            OutputStream::Err => self.err.feed(bytes),
         }
     }
 }
 
-/// A program that ran.
-struct Ran {
-    finished: Finished,
-    out: Collected,
-    err: Collected,
+/// The result of a program.
+struct ProgramResult {
+    finished: ExecOutcome,
+    out: CollectedOutput,
+    err: CollectedOutput,
     confinement: Confinement,
 }
 
@@ -120,10 +121,10 @@ impl ExecuteCode {
         let mut inner = cx.clone();
         let stop = cx.cancel.child_token();
         inner.cancel = stop.clone();
-        let calls = Calls::new(inner, helpers, token.clone(), self.deps.max_calls);
-        // Calls that still run when the program ends have nobody to answer to.
+        let calls = ProgramCalls::new(inner, helpers, token.clone(), self.deps.max_calls);
+        // Calls that still run when the program ends are cancelled.
         let _guard = stop.drop_guard();
-        let program = Program {
+        let program = PreparedProgram {
             deps: &self.deps,
             cx,
             code,
@@ -138,7 +139,7 @@ impl ExecuteCode {
         Ok(self.report(&ran, &calls, began))
     }
 
-    fn report(&self, ran: &Ran, calls: &Calls, began: Instant) -> Value {
+    fn report(&self, ran: &ProgramResult, calls: &ProgramCalls, began: Instant) -> Value {
         let kept = &ran.out.kept;
         let (mut output, errors) = (ran.out.text(), ran.err.text());
         let (mut status, mut error) = ("success", None);
@@ -210,18 +211,18 @@ fn last_line(text: &str) -> String {
     text.lines().last().unwrap_or_default().to_owned()
 }
 
-/// A program on its way.
-struct Program<'a> {
+/// A prepared program.
+struct PreparedProgram<'a> {
     deps: &'a CodeDeps,
     cx: &'a ToolContext,
     code: &'a str,
-    calls: &'a Calls,
+    calls: &'a ProgramCalls,
     token: &'a str,
 }
 
-impl Program<'_> {
+impl PreparedProgram<'_> {
     /// On this machine.
-    async fn here(&self) -> Result<Ran, ToolOutcome> {
+    async fn here(&self) -> Result<ProgramResult, ToolOutcome> {
         let dir = hermes_exec::Scratch::temporary("hermes-code-")
             .map_err(|error| failed(&format!("no temporary directory: {error}")))?;
         let (workspace, confinement) = self.place(dir.path()).await?;
@@ -231,7 +232,7 @@ impl Program<'_> {
         let listener = rpc::listen(&socket)
             .map_err(|error| failed(&format!("no socket for the program: {error}")))?;
         let place = dir.path().to_string_lossy();
-        let transport = Transport::Socket(&socket.to_string_lossy()).module(self);
+        let transport = CallTransport::Socket(&socket.to_string_lossy()).module(self);
         for (name, text) in self.files(&place, transport) {
             dir.write_new(Path::new(name), &text)
                 .map_err(|error| failed(&format!("{place}/{name}: {error}")))?;
@@ -241,7 +242,7 @@ impl Program<'_> {
     }
 
     /// In another environment.
-    async fn elsewhere(&self) -> Result<Ran, ToolOutcome> {
+    async fn elsewhere(&self) -> Result<ProgramResult, ToolOutcome> {
         let dir = PathBuf::from(format!("/tmp/hermes-code-{:016x}", rand::random::<u64>()));
         let (workspace, confinement) = self.place(&dir).await?;
         let cwd = workspace.cwd.clone();
@@ -251,7 +252,7 @@ impl Program<'_> {
             .await?;
         let exchange = dir.join("rpc");
         let files = self.deps.environment.files();
-        let transport = Transport::Files(&exchange.to_string_lossy()).module(self);
+        let transport = CallTransport::Files(&exchange.to_string_lossy()).module(self);
         for (name, text) in self.files(&place, transport) {
             let options = WriteOptions {
                 mode: Some(0o600),
@@ -267,16 +268,16 @@ impl Program<'_> {
         let ran = self
             .exec(exec, remote::serve(files, &exchange, self.calls))
             .await;
-        // What stays behind costs a few bytes; the result counts.
+        // Leftovers cost a few bytes; the result matters.
         if self.aside(&format!("rm -rf '{place}'")).await.is_err() {
             tracing::warn!(dir = %place, "files of a program were left behind");
         }
         ran
     }
 
-    /// A small command of our own in the environment.
+    /// Runs a small command of our own in the environment.
     async fn aside(&self, script: &str) -> Result<(), ToolOutcome> {
-        let mut errors = Collector::new(STDERR_BYTES);
+        let mut errors = OutputCollector::new(STDERR_BYTES);
         let exec = Exec::new(script, "/");
         let finished = self.deps.environment.exec(exec, &mut errors).await;
         match finished.map_err(|error| broken(&error))?.exit {
@@ -285,23 +286,23 @@ impl Program<'_> {
         }
     }
 
-    /// Where the program starts and what it may touch.
+    /// Working directory and confinement of the program.
     async fn place(&self, own: &Path) -> Result<(Workspace, Confinement), ToolOutcome> {
         let stands = match self.deps.mode {
-            Mode::Project => self
+            CodeMode::Project => self
                 .deps
                 .workspaces
                 .get(&self.cx.session, &self.cx.cwd)
                 .await
                 .map_err(|error| broken(&error))?,
-            Mode::Strict => Workspace::at(own),
+            CodeMode::Strict => Workspace::at(own),
         };
-        // Its workspace is where the session began, wherever it has gone since.
+        // Its workspace is where the session started, wherever it is now.
         let workspace = match self.deps.mode {
-            Mode::Project => &self.cx.cwd,
-            Mode::Strict => own,
+            CodeMode::Project => &self.cx.cwd,
+            CodeMode::Strict => own,
         };
-        let is_free = self.deps.mode == Mode::Project && is_free(&self.deps.gate, self.cx);
+        let is_free = self.deps.mode == CodeMode::Project && is_free(&self.deps.gate, self.cx);
         let confinement = match &self.deps.sandbox {
             Some(_) if is_free => Confinement::Off,
             Some(sandbox) => sandbox.confinement(workspace),
@@ -310,7 +311,7 @@ impl Program<'_> {
         Ok((stands, confinement))
     }
 
-    /// The policy that gates commands gates programs.
+    /// The policy for commands also applies to programs.
     async fn admit(&self, cwd: &Path, confinement: &Confinement) -> Result<(), ToolOutcome> {
         let info = self.deps.environment.info();
         let confined = if info.isolated {
@@ -321,7 +322,7 @@ impl Program<'_> {
             Confined::Sandboxed
         };
         let request = CommandRequest::terminal(self.code, cwd)
-            .kind(Kind::Code)
+            .kind(RequestKind::Code)
             .confined(confined);
         let permit = self
             .deps
@@ -344,7 +345,7 @@ impl Program<'_> {
     }
 
     fn command(&self, dir: &str, workspace: Workspace, confinement: Confinement) -> Exec {
-        let project = self.deps.mode == Mode::Project;
+        let project = self.deps.mode == CodeMode::Project;
         let exports = workspace.exports_for(&confinement);
         let cwd = workspace.cwd;
         Exec {
@@ -357,16 +358,16 @@ impl Program<'_> {
         }
     }
 
-    /// Runs it while `serving` answers its calls.
+    /// Runs it while `serving` processes its calls.
     async fn exec(
         &self,
         exec: Exec,
         serving: impl Future<Output = ()>,
-    ) -> Result<Ran, ToolOutcome> {
+    ) -> Result<ProgramResult, ToolOutcome> {
         let confinement = exec.confinement.clone();
-        let mut output = Output {
-            out: Collector::new(STDOUT_BYTES),
-            err: Collector::new(STDERR_BYTES),
+        let mut output = ProgramOutput {
+            out: OutputCollector::new(STDOUT_BYTES),
+            err: OutputCollector::new(STDERR_BYTES),
         };
         let finished = {
             let mut running = self.deps.environment.exec(exec, &mut output);
@@ -380,7 +381,7 @@ impl Program<'_> {
                 }
             }
         };
-        Ok(Ran {
+        Ok(ProgramResult {
             finished,
             out: output.out.finish(),
             err: output.err.finish(),
@@ -389,8 +390,8 @@ impl Program<'_> {
     }
 }
 
-impl Transport<'_> {
-    fn module(&self, program: &Program<'_>) -> String {
+impl CallTransport<'_> {
+    fn module(&self, program: &PreparedProgram<'_>) -> String {
         module::module(program.calls.helpers(), self, program.token)
     }
 }

@@ -21,9 +21,9 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::module::{Transport, command, module};
-use super::rpc::{self, Calls};
-use super::{CodeDeps, HELPERS, Mode, tools};
+use super::module::{CallTransport, command, module};
+use super::rpc::{self, ProgramCalls};
+use super::{CodeDeps, CodeMode, HELPERS, tools};
 
 /// Confines nothing, but gives every program a session of its own.
 struct Plain;
@@ -49,9 +49,9 @@ impl Confine for Plain {
 }
 
 /// Everything is approved beforehand.
-struct Yes;
+struct AllowAll;
 
-impl Approver for Yes {
+impl Approver for AllowAll {
     fn decide(&self, _: hermes_core::approval::ApprovalRequest) -> BoxFuture<'_, Verdict> {
         Box::pin(std::future::ready(Verdict::Once))
     }
@@ -108,13 +108,13 @@ impl Tool for Echo {
     }
 }
 
-struct Bench {
+struct CodeHarness {
     dir: tempfile::TempDir,
     deps: CodeDeps,
     context: ToolContext,
 }
 
-impl Bench {
+impl CodeHarness {
     fn new(helpers: Vec<Arc<dyn Tool>>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::at(dir.path().join("home"));
@@ -147,7 +147,7 @@ impl Bench {
             cwd: dir.path().into(),
             cancel: CancellationToken::new(),
             clock: Arc::new(SystemClock),
-            approver: Arc::new(Yes),
+            approver: Arc::new(AllowAll),
             asker: Arc::new(Nobody),
             progress: ProgressSink::none(),
             registry: Registry::new(helpers),
@@ -174,8 +174,8 @@ impl Bench {
 #[tokio::test]
 async fn thirty_calls_with_logic_between_them() {
     let read = Echo::new("read_file", false, None);
-    let bench = Bench::new(vec![read.clone()]);
-    let result = bench
+    let harness = CodeHarness::new(vec![read.clone()]);
+    let result = harness
         .run(
             r#"
 from hermes_tools import read_file
@@ -198,8 +198,8 @@ print(read_file("missing"))
 async fn threads_call_side_by_side() {
     // Nobody leaves before all eight are there.
     let read = Echo::new("read_file", false, Some(8));
-    let bench = Bench::new(vec![read.clone()]);
-    let result = bench
+    let harness = CodeHarness::new(vec![read.clone()]);
+    let result = harness
         .run(
             r#"
 from concurrent.futures import ThreadPoolExecutor
@@ -216,8 +216,8 @@ print(answers == list(range(16)))
 
 #[tokio::test]
 async fn a_program_gets_the_helpers_of_its_session_and_no_others() {
-    let bench = Bench::new(Vec::new());
-    let result = bench
+    let harness = CodeHarness::new(Vec::new());
+    let result = harness
         .run("import hermes_tools\nprint([n for n in ('read_file', 'terminal', 'patch') if hasattr(hermes_tools, n)])\nprint(hermes_tools._call('terminal', command='true'))")
         .await;
     let output = result["output"].as_str().unwrap();
@@ -227,9 +227,9 @@ async fn a_program_gets_the_helpers_of_its_session_and_no_others() {
 
 #[tokio::test]
 async fn the_model_is_told_of_helpers_that_are_there() {
-    let bench = Bench::new(Vec::new());
+    let harness = CodeHarness::new(Vec::new());
     let path = std::env::var("PATH").unwrap();
-    let tool = tools(bench.deps.clone(), &path).unwrap().remove(0);
+    let tool = tools(harness.deps.clone(), &path).unwrap().remove(0);
     let told = |helpers: Vec<Arc<dyn Tool>>| tool.offered(&Registry::new(helpers)).description;
     let one = told(vec![Echo::new("read_file", false, None)]);
     assert!(one.contains("import read_file;"), "{one}");
@@ -239,9 +239,9 @@ async fn the_model_is_told_of_helpers_that_are_there() {
 
 #[tokio::test]
 async fn the_limit_of_calls_holds() {
-    let mut bench = Bench::new(vec![Echo::new("read_file", false, None)]);
-    bench.deps.max_calls = 3;
-    let result = bench
+    let mut harness = CodeHarness::new(vec![Echo::new("read_file", false, None)]);
+    harness.deps.max_calls = 3;
+    let result = harness
         .run("from hermes_tools import read_file\nfor n in range(5): print('error' in read_file('x'))")
         .await;
     assert_eq!(result["output"], "False\nFalse\nFalse\nTrue\nTrue\n");
@@ -251,8 +251,8 @@ async fn the_limit_of_calls_holds() {
 #[tokio::test]
 async fn commands_of_programs_cannot_outlive_them() {
     let terminal = Echo::new("terminal", false, None);
-    let bench = Bench::new(vec![terminal.clone()]);
-    bench
+    let harness = CodeHarness::new(vec![terminal.clone()]);
+    harness
         .run("import hermes_tools\nhermes_tools._call('terminal', command='x', background=True, pty=True, notify_on_complete=True, watch_patterns=['a'], timeout=5)")
         .await;
     assert_eq!(
@@ -263,22 +263,22 @@ async fn commands_of_programs_cannot_outlive_them() {
 
 #[tokio::test]
 async fn what_comes_from_outside_taints_and_is_fenced() {
-    let bench = Bench::new(vec![
+    let harness = CodeHarness::new(vec![
         Echo::new("web_search", true, None),
         Echo::new("read_file", false, None),
     ]);
-    let plain = bench
+    let plain = harness
         .run("from hermes_tools import read_file\nprint(read_file('a file that is at home here'))")
         .await;
     assert!(!plain["output"].as_str().unwrap().contains("untrusted"));
-    assert!(!bench.context.taint.is_marked());
+    assert!(!harness.context.taint.is_marked());
     assert!(plain.get("from_outside").is_none());
-    let result = bench
+    let result = harness
         .run("from hermes_tools import web_search\nprint(web_search('what is there out in the world'))")
         .await;
     let output = result["output"].as_str().unwrap();
     assert!(output.starts_with("<untrusted_tool_result"), "{output}");
-    assert!(bench.context.taint.is_marked());
+    assert!(harness.context.taint.is_marked());
 }
 
 /// Whatever way a program takes to the network, it is not known to stay off it.
@@ -293,25 +293,25 @@ async fn a_program_that_could_fetch_taints() {
         "import re\nre.enum.sys.modules",
         "from importlib import import_module",
     ] {
-        let bench = Bench::new(Vec::new());
-        let result = bench.run(code).await;
-        assert!(bench.context.taint.is_marked(), "{code}: {result}");
+        let harness = CodeHarness::new(Vec::new());
+        let result = harness.run(code).await;
+        assert!(harness.context.taint.is_marked(), "{code}: {result}");
         assert_eq!(result["from_outside"], true, "{code}");
     }
     for code in [
         "print(1 + 1)",
         "import json, re\nprint(json.dumps(re.findall('a', 'aa')))",
     ] {
-        let bench = Bench::new(Vec::new());
-        let result = bench.run(code).await;
-        assert!(!bench.context.taint.is_marked(), "{code}: {result}");
+        let harness = CodeHarness::new(Vec::new());
+        let result = harness.run(code).await;
+        assert!(!harness.context.taint.is_marked(), "{code}: {result}");
     }
 }
 
 #[tokio::test]
 async fn errors_and_floods_of_output() {
-    let bench = Bench::new(Vec::new());
-    let result = bench
+    let harness = CodeHarness::new(Vec::new());
+    let result = harness
         .run("import sys\nprint('x' * 200000)\nprint('\\x1b[31mred\\x1b[0m')\nsys.stderr.write('oh\\n')\nraise ValueError('no')")
         .await;
     assert_eq!(result["status"], "error");
@@ -328,8 +328,8 @@ async fn errors_and_floods_of_output() {
     );
     assert!(result["warning"].is_string());
     assert!(!output.contains("main.py"), "{output}");
-    assert_eq!(bench.run("exit(3)").await["exit_code"], 3);
-    let wrong = bench.run("print('a'\n").await;
+    assert_eq!(harness.run("exit(3)").await["exit_code"], 3);
+    let wrong = harness.run("print('a'\n").await;
     assert!(
         wrong["error"].as_str().unwrap().starts_with("SyntaxError"),
         "{wrong}"
@@ -338,9 +338,9 @@ async fn errors_and_floods_of_output() {
 
 #[tokio::test]
 async fn a_runaway_program_is_killed_with_its_children() {
-    let mut bench = Bench::new(Vec::new());
-    bench.deps.timeout = Duration::from_millis(1500);
-    let mark = bench.dir.path().join("alive");
+    let mut harness = CodeHarness::new(Vec::new());
+    harness.deps.timeout = Duration::from_millis(1500);
+    let mark = harness.dir.path().join("alive");
     let code = format!(
         r#"
 import subprocess, signal, time
@@ -351,7 +351,7 @@ while True: time.sleep(1)
 "#,
         mark.display()
     );
-    let result = bench.run(&code).await;
+    let result = harness.run(&code).await;
     assert_eq!(result["status"], "timeout", "{result}");
     let output = result["output"].as_str().unwrap();
     assert!(output.contains("was killed after"), "{output}");
@@ -366,12 +366,12 @@ while True: time.sleep(1)
 #[tokio::test]
 async fn an_interrupt_stops_the_program_and_keeps_what_it_said() {
     let read = Echo::new("read_file", false, None);
-    let bench = Bench::new(vec![read]);
-    let cancel = bench.context.cancel.clone();
-    let mut context = bench.context.clone();
+    let harness = CodeHarness::new(vec![read]);
+    let cancel = harness.context.cancel.clone();
+    let mut context = harness.context.clone();
     context.progress = ProgressSink::new(move |_| cancel.cancel());
-    let bench = Bench { context, ..bench };
-    let result = bench
+    let harness = CodeHarness { context, ..harness };
+    let result = harness
         .run("from hermes_tools import read_file\nimport time\nprint('begun', flush=True)\nread_file('x')\ntime.sleep(600)")
         .await;
     assert_eq!(result["status"], "interrupted");
@@ -380,13 +380,13 @@ async fn an_interrupt_stops_the_program_and_keeps_what_it_said() {
 
 #[tokio::test]
 async fn nothing_of_ours_reaches_the_interpreter() {
-    let mut bench = Bench::new(Vec::new());
-    bench.deps.passthrough = vec!["WANTED".into()];
-    let planted = bench.dir.path().join("planted");
+    let mut harness = CodeHarness::new(Vec::new());
+    harness.deps.passthrough = vec!["WANTED".into()];
+    let planted = harness.dir.path().join("planted");
     std::fs::create_dir(&planted).unwrap();
     std::fs::write(planted.join("json.py"), "raise SystemExit(9)").unwrap();
     let state = hermes_exec::ShellState {
-        cwd: bench.dir.path().into(),
+        cwd: harness.dir.path().into(),
         exports: [
             ("PATH", std::env::var("PATH").unwrap().as_str()),
             ("PYTHONPATH", planted.to_str().unwrap()),
@@ -399,12 +399,12 @@ async fn nothing_of_ours_reaches_the_interpreter() {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into(),
     };
-    bench.deps.workspaces.update(
-        &bench.context.session,
+    harness.deps.workspaces.update(
+        &harness.context.session,
         state,
         &hermes_exec::Confinement::Off,
     );
-    let result = bench
+    let result = harness
         .run("import hermes_tools, os, sys\nprint(sorted(n for n in os.environ if not n.startswith('_')))\nprint(os.getcwd())")
         .await;
     let output = result["output"].as_str().unwrap().to_owned();
@@ -416,10 +416,10 @@ async fn nothing_of_ours_reaches_the_interpreter() {
     for name in ["PYTHON", "OPENAI", "SOME_SETTING"] {
         assert!(!names.contains(name), "{names}");
     }
-    let here = bench.dir.path().canonicalize().unwrap();
+    let here = harness.dir.path().canonicalize().unwrap();
     assert_eq!(output.lines().nth(1), here.to_str());
-    bench.deps.mode = Mode::Strict;
-    let result = bench
+    harness.deps.mode = CodeMode::Strict;
+    let result = harness
         .run("import os\nprint(os.getcwd(), 'WANTED' in os.environ)")
         .await;
     let output = result["output"].as_str().unwrap();
@@ -431,22 +431,22 @@ async fn nothing_of_ours_reaches_the_interpreter() {
 
 #[tokio::test]
 async fn the_interpreter_of_the_project_is_taken() {
-    let bench = Bench::new(Vec::new());
-    let bin = bench.dir.path().join(".venv/bin");
+    let harness = CodeHarness::new(Vec::new());
+    let bin = harness.dir.path().join(".venv/bin");
     std::fs::create_dir_all(&bin).unwrap();
     let fake = bin.join("python");
     std::fs::write(&fake, "#!/bin/sh\necho the project\n").unwrap();
     std::fs::set_permissions(&fake, std::fs::Permissions::from_mode(0o755)).unwrap();
-    assert_eq!(bench.run("print(1)").await["output"], "the project\n");
+    assert_eq!(harness.run("print(1)").await["output"], "the project\n");
 }
 
 #[tokio::test]
 async fn a_program_that_is_not_allowed_does_not_run() {
-    let mut bench = Bench::new(Vec::new());
-    bench.context.approver = Arc::new(DenyAll);
-    let made = bench.dir.path().join("made");
+    let mut harness = CodeHarness::new(Vec::new());
+    harness.context.approver = Arc::new(DenyAll);
+    let made = harness.dir.path().join("made");
     let code = format!("import os\nos.system('touch {}')", made.display());
-    let outcome = bench.outcome(&code).await;
+    let outcome = harness.outcome(&code).await;
     assert!(
         matches!(
             &outcome,
@@ -458,7 +458,7 @@ async fn a_program_that_is_not_allowed_does_not_run() {
         "{outcome:?}"
     );
     assert!(!made.exists());
-    let outcome = bench.outcome("  ").await;
+    let outcome = harness.outcome("  ").await;
     assert!(matches!(
         outcome,
         ToolOutcome::Error {
@@ -471,13 +471,13 @@ async fn a_program_that_is_not_allowed_does_not_run() {
 #[tokio::test]
 async fn the_socket_is_private_and_wants_the_token() {
     use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
-    let bench = Bench::new(vec![Echo::new("read_file", false, None)]);
-    let path = bench.dir.path().join("rpc");
+    let harness = CodeHarness::new(vec![Echo::new("read_file", false, None)]);
+    let path = harness.dir.path().join("rpc");
     let listener = rpc::listen(&path).unwrap();
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let calls = Calls::new(
-        bench.context.clone(),
+    let calls = ProgramCalls::new(
+        harness.context.clone(),
         vec!["read_file"],
         "secret".into(),
         50,
@@ -515,15 +515,15 @@ async fn the_socket_is_private_and_wants_the_token() {
 
 #[test]
 fn without_python_the_tool_is_not_offered() {
-    let bench = Bench::new(Vec::new());
-    let why = tools(bench.deps, "/nowhere").err().unwrap();
+    let harness = CodeHarness::new(Vec::new());
+    let why = tools(harness.deps, "/nowhere").err().unwrap();
     assert!(why.contains("python3"), "{why}");
 }
 
 #[test]
 fn generated_text_survives_odd_paths() {
     let socket = "/tmp/it's \"odd\"\\x/rpc";
-    let text = module(&HELPERS, &Transport::Socket(socket), "t");
+    let text = module(&HELPERS, &CallTransport::Socket(socket), "t");
     assert!(text.contains(r#"_SOCKET = "/tmp/it's \"odd\"\\x/rpc""#));
     for helper in HELPERS {
         assert!(text.contains(&format!("def {helper}(")));
@@ -534,9 +534,9 @@ fn generated_text_survives_odd_paths() {
 }
 
 /// An environment on another machine, as far as this tool can tell.
-struct Far(LocalEnvironment);
+struct RemoteStub(LocalEnvironment);
 
-impl hermes_exec::Environment for Far {
+impl hermes_exec::Environment for RemoteStub {
     fn info(&self) -> hermes_exec::EnvironmentInfo {
         hermes_exec::EnvironmentInfo {
             kind: "far",
@@ -548,14 +548,14 @@ impl hermes_exec::Environment for Far {
     fn exec<'a>(
         &'a self,
         command: hermes_exec::Exec,
-        sink: &'a mut dyn hermes_exec::Sink,
-    ) -> BoxFuture<'a, Result<hermes_exec::Finished, ExecError>> {
+        sink: &'a mut dyn hermes_exec::OutputSink,
+    ) -> BoxFuture<'a, Result<hermes_exec::ExecOutcome, ExecError>> {
         self.0.exec(command, sink)
     }
 
     fn spawn(
         &self,
-        command: hermes_exec::Start,
+        command: hermes_exec::BackgroundStart,
     ) -> BoxFuture<'_, Result<Box<dyn hermes_exec::Background>, ExecError>> {
         self.0.spawn(command)
     }
@@ -583,8 +583,8 @@ impl hermes_exec::Environment for Far {
 #[tokio::test]
 async fn elsewhere_calls_travel_as_files() {
     let read = Echo::new("read_file", false, Some(4));
-    let mut bench = Bench::new(vec![read.clone()]);
-    let home = Home::at(bench.dir.path().join("far"));
+    let mut harness = CodeHarness::new(vec![read.clone()]);
+    let home = Home::at(harness.dir.path().join("far"));
     let process = ProcessEnv::from_vars([("PATH", std::env::var("PATH").unwrap())]);
     let env = Env::from_process(&process);
     let mut settings = LocalSettings::from_config(
@@ -596,10 +596,10 @@ async fn elsewhere_calls_travel_as_files() {
     );
     settings.login.files.clear();
     settings.login.login = false;
-    bench.deps.environment = Arc::new(Far(
-        LocalEnvironment::new(settings, Arc::new(Plain)).unwrap()
+    harness.deps.environment = Arc::new(RemoteStub(
+        LocalEnvironment::new(settings, Arc::new(Plain)).unwrap(),
     ));
-    let result = bench
+    let result = harness
         .run(
             r#"
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-//! Who may write where: never, without asking, or after asking.
+//! Write permissions: never, without asking, or after asking.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -10,39 +10,39 @@ use hermes_core::private::{runs_later, runs_later_in_home};
 use hermes_core::taint::Lasting;
 use hermes_core::tool::{ToolContext, ToolErrorKind, ToolOutcome};
 use hermes_exec::{Confinement, ExecError};
-use hermes_policy::{Mode, Unattended};
+use hermes_policy::{ApprovalMode, UnattendedMode};
 
-use super::{Shared, failed};
+use super::{FileToolsShared, failed};
 
-/// Why a file is asked about wherever it lies.
+/// Why a file needs approval wherever it is.
 const RUNS_LATER: &str =
     "is run later by git, a shell, an editor or another program, without limits";
 
-/// Sessions whose permissions are remembered.
+/// Maximum number of sessions whose permissions are remembered.
 const MAX_SESSIONS: usize = 256;
 
-/// What a person opened for a session.
+/// Paths that the user opened for a session.
 #[derive(Default)]
-pub(super) struct Access {
-    opened: Mutex<HashMap<SessionId, Opened>>,
+pub(super) struct WriteAccess {
+    opened: Mutex<HashMap<SessionId, OpenedPaths>>,
 }
 
 #[derive(Default)]
-struct Opened {
+struct OpenedPaths {
     directories: HashSet<PathBuf>,
-    /// What runs later is opened one by one.
+    /// Files that are executed later are opened one by one.
     files: HashSet<PathBuf>,
 }
 
-/// A write that needs the person.
-struct Risky<'a> {
+/// A write that needs the user's approval.
+struct RiskyWrite<'a> {
     path: &'a Path,
     is_outside: bool,
     runs_later: bool,
 }
 
-impl Access {
-    fn is_open(&self, session: &SessionId, risky: &Risky<'_>) -> bool {
+impl WriteAccess {
+    fn is_open(&self, session: &SessionId, risky: &RiskyWrite<'_>) -> bool {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.get(session).is_some_and(|opened| {
             let mut directories = opened.directories.iter();
@@ -51,14 +51,14 @@ impl Access {
         })
     }
 
-    fn open(&self, session: &SessionId, risky: &[Risky<'_>]) {
+    fn open(&self, session: &SessionId, risky: &[RiskyWrite<'_>]) {
         let mut all = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MAX_SESSIONS && !all.contains_key(session) {
-            // Forgetting costs a question.
+            // Forgetting costs one question.
             all.clear();
         }
         let opened = all.entry(session.clone()).or_default();
-        for Risky {
+        for RiskyWrite {
             path, runs_later, ..
         } in risky
         {
@@ -72,9 +72,9 @@ impl Access {
     }
 }
 
-impl Shared {
-    /// Whether these files, whose paths have no links in them, may be written by `tool` now. Asks
-    /// the person about those outside the workspace and those that run later.
+impl FileToolsShared {
+    /// Whether these files, whose paths contain no links, may be written by `tool` now. Asks the user about
+    /// those outside the workspace and those that are executed later.
     pub(super) async fn may_write(
         &self,
         tool: &str,
@@ -104,7 +104,7 @@ impl Shared {
                     return Err(failed(ToolErrorKind::Denied, text));
                 }
             }
-            let write = Risky {
+            let write = RiskyWrite {
                 path,
                 is_outside: !roots.iter().any(|root| self.covers(root, path)),
                 runs_later: self.runs_later(path, &roots, cx),
@@ -120,8 +120,8 @@ impl Shared {
         self.may_last(tool, paths, cx).await
     }
 
-    /// Memory, skills and jobs are files too: after material from outside they need the person,
-    /// whichever tool writes them.
+    /// Memory, skills and jobs are files too: after external content they need approval, whichever tool writes
+    /// them.
     async fn may_last(
         &self,
         tool: &str,
@@ -145,8 +145,8 @@ impl Shared {
         }
     }
 
-    /// Whether `path` may be changed because of `root`. A broad one, such as a temporary directory,
-    /// does not open a person's directory that lies below it, and none opens our home.
+    /// Whether `path` may be changed because of `root`. A broad one, such as a temporary directory, does not
+    /// open a user's home below it, and none opens the Hermes home.
     fn covers(&self, root: &Path, path: &Path) -> bool {
         let person = self.guard.user_dir();
         path.starts_with(root)
@@ -154,7 +154,7 @@ impl Shared {
             && (self.guard.home_of(path)).is_none_or(|home| root.starts_with(home))
     }
 
-    /// Whether what lies at `path` is run by a person's shell, editor or git, later and without limits.
+    /// Whether a file at `path` is executed by the user's shell, editor or git, later and without limits.
     fn runs_later(&self, path: &Path, roots: &[PathBuf], cx: &ToolContext) -> bool {
         let around = roots.iter().filter(|root| path.starts_with(root));
         let below = around.filter_map(|root| path.strip_prefix(root).ok());
@@ -210,7 +210,7 @@ impl Shared {
     async fn ask(
         &self,
         tool: &str,
-        risky: &[Risky<'_>],
+        risky: &[RiskyWrite<'_>],
         roots: &[PathBuf],
         cx: &ToolContext,
     ) -> Result<(), ToolOutcome> {
@@ -218,11 +218,11 @@ impl Shared {
         let presence = cx.approver.presence();
         let outside = risky.iter().any(|write| write.is_outside);
         let runs_later = risky.iter().any(|write| write.runs_later);
-        // Commands that run with nobody there cannot write what runs later either.
-        let unasked = (policy.mode == Mode::Off && !self.deps.only_workspace)
+        // Unattended commands cannot write files that are executed later either.
+        let unasked = (policy.mode == ApprovalMode::Off && !self.deps.only_workspace)
             || presence == Presence::Standing
             || (presence == Presence::Nobody
-                && policy.unattended == Unattended::Allow
+                && policy.unattended == UnattendedMode::Allow
                 && !runs_later);
         if unasked {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Changing files: several together or none.
+//! Changes several files together or not at all.
 
 use std::path::{Path, PathBuf};
 
@@ -6,19 +6,19 @@ use hermes_core::tool::ToolContext;
 use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::ledger::{Stale, Stamp};
-use super::place::{FileError, Loaded, Target};
-use super::text::Text;
-use super::{Shared, lint};
+use super::ledger::{FileVersion, StaleWarning};
+use super::place::{FileError, FileTarget, LoadedFile};
+use super::text::TextFile;
+use super::{FileToolsShared, lint};
 
-/// A change to one file that was worked out and not made yet.
-pub(super) struct Change {
-    pub(super) target: Target,
-    /// `None`: there was no file.
-    pub(super) before: Option<Loaded>,
-    /// `None`: there shall be no file.
+/// A prepared change of one file.
+pub(super) struct FileChange {
+    pub(super) target: FileTarget,
+    /// `None`: the file did not exist.
+    pub(super) before: Option<LoadedFile>,
+    /// `None`: the file is deleted.
     pub(super) after: Option<Vec<u8>>,
-    /// Of a new file, when it is to be another's.
+    /// Mode of a new file that replaces another.
     pub(super) mode: Option<u32>,
 }
 
@@ -33,12 +33,12 @@ pub(super) enum ChangeError {
     HalfDone { first: String, left: String },
 }
 
-impl Shared {
-    /// Makes the changes in order. When one fails, those before it are taken back. Returns whether
-    /// directories were made.
+impl FileToolsShared {
+    /// Makes the changes in order. If one fails, those before it are undone. Returns whether directories were
+    /// created.
     pub(super) async fn commit(
         &self,
-        changes: &[Change],
+        changes: &[FileChange],
         cx: &ToolContext,
     ) -> Result<bool, ChangeError> {
         for change in changes {
@@ -72,7 +72,7 @@ impl Shared {
         Ok(dirs_created)
     }
 
-    /// A snapshot of what is about to change, if it is the first change of the turn there.
+    /// A snapshot before the first change of a turn.
     pub(super) async fn snapshot(&self, tool: &str, paths: &[&Path], cx: &ToolContext) {
         if !self.is_local() {
             return;
@@ -86,53 +86,53 @@ impl Shared {
         }
     }
 
-    /// What the session does not know of a file that it is about to change. With `whole`, the
-    /// file is written anew, so that what was not read is lost.
+    /// What the session does not know about a file that it is about to change. With `whole`, the file is
+    /// overwritten, so that what was not read is lost.
     pub(super) fn warning(
         &self,
         path: &Path,
-        now: Option<Stamp>,
+        now: Option<FileVersion>,
         whole: bool,
         cx: &ToolContext,
     ) -> Option<String> {
         let stale = self.deps.ledger.staleness(&cx.session, path, now?)?;
         let path = path.display();
         Some(match stale {
-            Stale::Sibling { by, at } => format!(
+            StaleWarning::Sibling { by, at } => format!(
                 "{path} was written by another agent ({by}) at {} after you last read it; read it \
                  again and check that nothing of theirs is lost.",
                 at.format("%H:%M:%S")
             ),
-            Stale::Changed => format!(
+            StaleWarning::Changed => format!(
                 "{path} was changed on disk after you last read it; read it again and check that \
                  nothing is lost."
             ),
-            Stale::Partial if whole => format!(
+            StaleWarning::Partial if whole => format!(
                 "You had read only part of {path} before writing the whole of it; check that \
                  nothing is lost."
             ),
-            Stale::Unread if whole => format!(
+            StaleWarning::Unread if whole => format!(
                 "{path} existed and you had not read it before writing it anew; check that nothing \
                  is lost."
             ),
-            Stale::Partial | Stale::Unread => return None,
+            StaleWarning::Partial | StaleWarning::Unread => return None,
         })
     }
 
-    /// What the change broke, for the `lint` of the result.
-    pub(super) async fn lint(&self, change: &Change, cx: &ToolContext) -> Option<Value> {
-        let after = Text::decode(change.after.as_deref()?)?;
+    /// What the change broke, for the `lint` field of the result.
+    pub(super) async fn lint(&self, change: &FileChange, cx: &ToolContext) -> Option<Value> {
+        let after = TextFile::decode(change.after.as_deref()?)?;
         let before = change
             .before
             .as_ref()
-            .and_then(|before| Text::decode(&before.bytes));
+            .and_then(|before| TextFile::decode(&before.bytes));
         let before = before.as_ref().map(|text| text.chars.as_str());
         let path = &change.target.path;
         Some(lint::delta(self, path, before, &after.chars, cx).await)
     }
 }
 
-async fn make(change: &Change) -> Result<bool, FileError> {
+async fn make(change: &FileChange) -> Result<bool, FileError> {
     match &change.after {
         Some(bytes) => {
             let create_new = change.before.is_none();
@@ -145,7 +145,7 @@ async fn make(change: &Change) -> Result<bool, FileError> {
     }
 }
 
-async fn undo(made: &[Change], first: ChangeError) -> ChangeError {
+async fn undo(made: &[FileChange], first: ChangeError) -> ChangeError {
     let mut left = Vec::new();
     for change in made.iter().rev() {
         let undone = match &change.before {
@@ -169,9 +169,9 @@ async fn undo(made: &[Change], first: ChangeError) -> ChangeError {
     }
 }
 
-fn failed(change: &Change, error: FileError) -> ChangeError {
+fn failed(change: &FileChange, error: FileError) -> ChangeError {
     match error {
-        // It was made by somebody else after it was looked for.
+        // It was created by another process after the check.
         FileError::Exists if change.before.is_none() => {
             ChangeError::Moved(change.target.path.clone())
         }
@@ -186,7 +186,7 @@ fn failed(change: &Change, error: FileError) -> ChangeError {
 const STRIPES: usize = 64;
 static LOCKS: [Mutex<()>; STRIPES] = [const { Mutex::const_new(()) }; STRIPES];
 
-/// Holds everyone else off these files. Always taken in the same order.
+/// Locks these files, always in the same order.
 pub(super) async fn lock(paths: &[&Path]) -> Vec<MutexGuard<'static, ()>> {
     use std::hash::{DefaultHasher, Hash as _, Hasher as _};
     let mut stripes: Vec<usize> = paths

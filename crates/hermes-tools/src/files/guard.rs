@@ -1,5 +1,5 @@
-//! Files that are not read or not written: secrets, the system's own, and what is no file in
-//! truth. The sandbox is the wall for commands; this is the wall for the file tools.
+//! Files that are not read or not written: secrets, system files, and special files. The sandbox protects
+//! against commands; this protects against the file tools.
 
 mod secrets;
 
@@ -18,19 +18,19 @@ use secrets::{
 
 /// The rules of one home.
 #[derive(Clone, Debug)]
-pub(super) struct Guard {
-    /// Every directory that is this home, as named and as it really is.
+pub(super) struct FileGuard {
+    /// Every directory that is this home, as named and as resolved.
     homes: Vec<PathBuf>,
     root: PathBuf,
     profiles_root: PathBuf,
     user_dir: PathBuf,
-    /// Only below these may be written, when there are any (`HERMES_WRITE_SAFE_ROOT`).
+    /// If not empty, only paths below these may be written (`HERMES_WRITE_SAFE_ROOT`).
     safe_roots: Vec<PathBuf>,
-    /// Private files that a person has opened (`terminal.sandbox_readable`).
+    /// Private files that the user opened (`terminal.sandbox_readable`).
     readable: Vec<PathBuf>,
 }
 
-impl Guard {
+impl FileGuard {
     pub(super) fn new(home: &Home, safe_roots: &[PathBuf], readable: &[PathBuf]) -> Self {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| normal(path));
         let mut homes: Vec<PathBuf> = Vec::new();
@@ -49,12 +49,12 @@ impl Guard {
         }
     }
 
-    /// The directory of the person, without links in it.
+    /// The user's home, without links.
     pub(super) fn user_dir(&self) -> &Path {
         &self.user_dir
     }
 
-    /// The home of Hermes that `path`, which has no links in it, lies in.
+    /// The Hermes home that contains `path`, which has no links.
     pub(super) fn home_of(&self, path: &Path) -> Option<&Path> {
         let mut homes = self.homes.iter();
         homes
@@ -62,7 +62,7 @@ impl Guard {
             .map(PathBuf::as_path)
     }
 
-    /// Whether what is written at `path` acts in later conversations.
+    /// Whether a file written at `path` affects later conversations.
     pub(super) fn outlasts(&self, path: &Path) -> bool {
         self.homes.iter().any(|home| {
             below(home, path)
@@ -70,7 +70,7 @@ impl Guard {
         })
     }
 
-    /// Why the file at `path`, which has no links in it, is not read.
+    /// Why the file at `path`, which has no links, is not read.
     pub(super) fn unreadable(&self, path: &Path) -> Option<&'static str> {
         let name = path.file_name()?.to_string_lossy().to_lowercase();
         if path.starts_with("/dev") && !path.starts_with("/dev/shm") {
@@ -97,7 +97,7 @@ impl Guard {
         if host_key || SYSTEM.iter().any(|secret| path.starts_with(secret)) {
             return Some("it holds credentials of the system");
         }
-        // A copy of somebody's keys is private, too.
+        // A copy of someone's keys is private too.
         let is_public = path.extension().is_some_and(|end| end == "pub");
         let in_private_directory = path.parent().is_some_and(|dir| {
             dir.iter()
@@ -120,7 +120,7 @@ impl Guard {
         )
     }
 
-    /// The same for a path as it was given: links in it are judged by whoever follows them.
+    /// The same for a path as given: links in it are checked when they are followed.
     pub(super) fn unreadable_as_named(&self, path: &Path) -> Option<&'static str> {
         self.unreadable(&normal(path))
     }
@@ -136,8 +136,8 @@ impl Guard {
         })
     }
 
-    /// Whether keys in the text are to be hidden: settings and logs of the home, where people put
-    /// them in plain sight. Elsewhere the text must stay as it is, to be worked on.
+    /// Whether keys in the text are hidden: in settings and logs of the home, where users put them in plain
+    /// text. Elsewhere the text must stay unchanged for editing.
     pub(super) fn hides_keys(&self, path: &Path) -> bool {
         let top = |below: &str| !below.contains('/') || below.starts_with("logs/");
         self.homes
@@ -145,7 +145,7 @@ impl Guard {
             .any(|home| below(home, path).is_some_and(|below| top(&below)))
     }
 
-    /// Why nobody may write the file at `path`, which has no links in it, with these tools.
+    /// Why the file at `path`, which has no links, may not be written with these tools.
     pub(super) fn unwritable(&self, path: &Path) -> Option<String> {
         let said = |why: &str| Some(why.to_owned());
         let system = SYSTEM_DIRS.iter().any(|dir| path.starts_with(dir))
@@ -183,7 +183,7 @@ impl Guard {
         })
     }
 
-    /// The profile that `path` shapes, when it is not the one in use.
+    /// The profile that `path` affects, if it is not the current one.
     pub(super) fn other_profile(&self, path: &Path) -> Option<String> {
         let below = path.strip_prefix(&self.profiles_root).ok()?;
         let mut parts = below.iter().map(|part| part.to_string_lossy());
@@ -210,7 +210,7 @@ impl Guard {
     }
 }
 
-/// Whether `path` is `named`, or lies in it. A relative name means nothing here.
+/// Whether `path` is `named` or below it. A relative name is ignored.
 fn is_file_at(named: &Path, path: &Path) -> bool {
     let real = named.canonicalize();
     named.is_absolute()
@@ -236,7 +236,7 @@ fn inside(below: &str, dirs: &[&str]) -> bool {
     })
 }
 
-/// The path below a home, in lower case. Each profile is a home of its own.
+/// The path below a home, in lower case. Each profile is a separate home.
 fn below(home: &Path, path: &Path) -> Option<String> {
     let below = path
         .strip_prefix(home)
@@ -249,7 +249,7 @@ fn below(home: &Path, path: &Path) -> Option<String> {
     Some(in_profile.unwrap_or(below))
 }
 
-/// Without `.` and `..`, looking at no file.
+/// Removes `.` and `..` lexically.
 pub(super) fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {

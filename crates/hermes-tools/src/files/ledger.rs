@@ -1,5 +1,5 @@
-//! Who read and wrote which file when. One ledger per process, so that agents that work side by
-//! side hear of each other's changes.
+//! Records which session read and wrote which file. One ledger per process, so that concurrent agents notice
+//! each other's changes.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -8,44 +8,44 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use chrono::{DateTime, Utc};
 use hermes_core::ids::SessionId;
 
-/// Entries kept per session, and of writers over all. The oldest go first.
+/// Maximum number of entries per session, and of writers in total. The oldest are removed first.
 const MAX_PATHS: usize = 4_096;
-/// Sessions remembered.
+/// Maximum number of sessions.
 const MAX_SESSIONS: usize = 256;
 
-/// What tells one version of a file from another.
+/// Identifies a version of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct FileVersion {
     pub modified_ns: i128,
     pub size: u64,
     pub inode: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seen {
-    stamp: Stamp,
+struct SeenVersion {
+    stamp: FileVersion,
     partial: bool,
     order: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Written {
+struct WriteRecord {
     by: SessionId,
     at: DateTime<Utc>,
     order: u64,
 }
 
 #[derive(Default)]
-struct State {
+struct LedgerState {
     order: u64,
-    reads: HashMap<SessionId, HashMap<PathBuf, Seen>>,
+    reads: HashMap<SessionId, HashMap<PathBuf, SeenVersion>>,
     touched: HashMap<SessionId, u64>,
-    writers: HashMap<PathBuf, Written>,
+    writers: HashMap<PathBuf, WriteRecord>,
 }
 
-/// What has to be said before a file is overwritten.
+/// Warnings before a file is overwritten.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stale {
+pub enum StaleWarning {
     /// Another session wrote it after this one read it.
     Sibling { by: SessionId, at: DateTime<Utc> },
     /// It changed on disk after this session read it.
@@ -56,22 +56,22 @@ pub enum Stale {
     Unread,
 }
 
-/// A shared ledger; clones are the same one.
+/// A shared ledger; clones share the state.
 #[derive(Clone, Default)]
-pub struct FileLedger(Arc<Mutex<State>>);
+pub struct FileLedger(Arc<Mutex<LedgerState>>);
 
 impl FileLedger {
     pub fn new() -> Self {
         Self::default()
     }
 
-    pub fn note_read(&self, session: &SessionId, path: &Path, stamp: Stamp, partial: bool) {
+    pub fn note_read(&self, session: &SessionId, path: &Path, stamp: FileVersion, partial: bool) {
         let mut state = self.state();
         let order = state.next();
         state.note(
             session,
             path,
-            Seen {
+            SeenVersion {
                 stamp,
                 partial,
                 order,
@@ -84,7 +84,7 @@ impl FileLedger {
         &self,
         session: &SessionId,
         path: &Path,
-        stamp: Option<Stamp>,
+        stamp: Option<FileVersion>,
         at: DateTime<Utc>,
     ) {
         let mut state = self.state();
@@ -93,7 +93,7 @@ impl FileLedger {
             state.note(
                 session,
                 path,
-                Seen {
+                SeenVersion {
                     stamp,
                     partial: false,
                     order,
@@ -105,14 +105,19 @@ impl FileLedger {
         let by = session.clone();
         state
             .writers
-            .insert(path.to_owned(), Written { by, at, order });
+            .insert(path.to_owned(), WriteRecord { by, at, order });
         if state.writers.len() > MAX_PATHS {
             drop_oldest(&mut state.writers, |written| written.order);
         }
     }
 
-    /// What `session` does not know of `path`, which exists as `now`.
-    pub fn staleness(&self, session: &SessionId, path: &Path, now: Stamp) -> Option<Stale> {
+    /// What `session` does not know about `path`, whose current version is `now`.
+    pub fn staleness(
+        &self,
+        session: &SessionId,
+        path: &Path,
+        now: FileVersion,
+    ) -> Option<StaleWarning> {
         let state = self.state();
         let seen = state.reads.get(session).and_then(|reads| reads.get(path));
         let writer = state.writers.get(path).filter(|written| {
@@ -120,18 +125,18 @@ impl FileLedger {
         });
         if let Some(written) = writer {
             let (by, at) = (written.by.clone(), written.at);
-            return Some(Stale::Sibling { by, at });
+            return Some(StaleWarning::Sibling { by, at });
         }
         match seen {
-            None => Some(Stale::Unread),
-            Some(seen) if seen.stamp != now => Some(Stale::Changed),
-            Some(seen) if seen.partial => Some(Stale::Partial),
+            None => Some(StaleWarning::Unread),
+            Some(seen) if seen.stamp != now => Some(StaleWarning::Changed),
+            Some(seen) if seen.partial => Some(StaleWarning::Partial),
             Some(_) => None,
         }
     }
 
-    /// Files other sessions wrote since `since` that `session` had read: what a parent has to
-    /// read again after its children worked.
+    /// Files that other sessions wrote since `since` and that `session` had read: a parent has to read them
+    /// again after its children worked.
     pub fn written_by_others(&self, session: &SessionId, since: DateTime<Utc>) -> Vec<PathBuf> {
         let state = self.state();
         let Some(reads) = state.reads.get(session) else {
@@ -149,18 +154,18 @@ impl FileLedger {
         paths
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LedgerState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl LedgerState {
     fn next(&mut self) -> u64 {
         self.order += 1;
         self.order
     }
 
-    fn note(&mut self, session: &SessionId, path: &Path, seen: Seen) {
+    fn note(&mut self, session: &SessionId, path: &Path, seen: SeenVersion) {
         self.touched.insert(session.clone(), seen.order);
         let reads = self.reads.entry(session.clone()).or_default();
         reads.insert(path.to_owned(), seen);

@@ -2,12 +2,12 @@
 
 use hermes_config::Config;
 
-/// The bounds of one page of `read_file`.
+/// Limits of one page of `read_file`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadLimits {
     pub lines: usize,
     pub line_chars: usize,
-    /// Of the whole page, line numbers included (`file_read_max_chars`).
+    /// For the whole page including line numbers (`file_read_max_chars`).
     pub chars: usize,
 }
 

@@ -1,40 +1,40 @@
-//! Whether a file still makes sense to the program that reads it. Nothing of it is executed.
+//! Checks whether a file is still valid for the program that reads it. Nothing is executed.
 
 use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
 use hermes_core::tool::ToolContext;
-use hermes_exec::{Confinement, Exec, Exit, Sink, Stdin, Stream};
+use hermes_exec::{Confinement, Exec, Exit, OutputSink, OutputStream, Stdin};
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use super::Shared;
-use super::text::Text;
+use super::FileToolsShared;
+use super::text::TextFile;
 
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What is kept of the complaints.
+/// Maximum length of the reported errors.
 const MAX_OUTPUT: usize = 4_000;
 /// Larger files are not checked.
 const MAX_SIZE: usize = 2 * 1024 * 1024;
 
-/// What a check says.
-enum Verdict {
+/// Result of a check.
+enum LintResult {
     Clean,
     Errors(String),
-    /// There is no check for it here, and why.
+    /// There is no check for it here, with the reason.
     Unchecked(String),
 }
 
-/// Why content of structured data is not to be written: it does not parse, and the file did
-/// before (or is new). Templates and files with comments are no clear cases.
+/// Why structured data is not written: it does not parse, but the file did before (or is new). Templates and
+/// files with comments are no clear cases.
 pub(super) fn refusal(path: &Path, before: Option<&[u8]>, content: &str) -> Option<String> {
-    let Data::Broken(why) = structured(path, content) else {
+    let DataFormat::Broken(why) = structured(path, content) else {
         return None;
     };
     let was_broken = before
-        .and_then(Text::decode)
-        .is_some_and(|old| matches!(structured(path, &old.chars), Data::Broken(_)));
+        .and_then(TextFile::decode)
+        .is_some_and(|old| matches!(structured(path, &old.chars), DataFormat::Broken(_)));
     (!was_broken && !is_template(path, content)).then_some(why)
 }
 
@@ -53,14 +53,14 @@ fn is_template(path: &Path, content: &str) -> bool {
     }
 }
 
-/// Structured data by its name.
-enum Data {
+/// Structured data formats by file name.
+enum DataFormat {
     Other,
     Parses,
     Broken(String),
 }
 
-fn structured(path: &Path, content: &str) -> Data {
+fn structured(path: &Path, content: &str) -> DataFormat {
     let content = content.strip_prefix('\u{feff}').unwrap_or(content);
     let error = match extension(path).as_str() {
         "json" => serde_json::from_str::<IgnoredAny>(content)
@@ -72,9 +72,9 @@ fn structured(path: &Path, content: &str) -> Data {
         "toml" => toml::from_str::<IgnoredAny>(content)
             .err()
             .map(|error| format!("TOML: {}", error.to_string().trim())),
-        _ => return Data::Other,
+        _ => return DataFormat::Other,
     };
-    error.map_or(Data::Parses, Data::Broken)
+    error.map_or(DataFormat::Parses, DataFormat::Broken)
 }
 
 fn extension(path: &Path) -> String {
@@ -82,25 +82,25 @@ fn extension(path: &Path) -> String {
     extension.to_string_lossy().to_lowercase()
 }
 
-/// The `lint` of a result: what an edit from `before` to `after` broke. The file at `path` holds
-/// `after` already.
+/// The `lint` field of a result: what an edit from `before` to `after` broke. The file at `path` already
+/// contains `after`.
 pub(super) async fn delta(
-    shared: &Shared,
+    shared: &FileToolsShared,
     path: &Path,
     before: Option<&str>,
     after: &str,
     cx: &ToolContext,
 ) -> Value {
     let errors = match check(shared, path, after, true, cx).await {
-        Verdict::Clean => return json!({ "status": "ok", "output": "" }),
-        Verdict::Unchecked(why) => return json!({ "status": "skipped", "message": why }),
-        Verdict::Errors(errors) => errors,
+        LintResult::Clean => return json!({ "status": "ok", "output": "" }),
+        LintResult::Unchecked(why) => return json!({ "status": "skipped", "message": why }),
+        LintResult::Errors(errors) => errors,
     };
     let old = match before {
         Some(before) => check(shared, path, before, false, cx).await,
-        None => Verdict::Clean,
+        None => LintResult::Clean,
     };
-    let Verdict::Errors(old) = old else {
+    let LintResult::Errors(old) = old else {
         return json!({ "status": "error", "output": errors });
     };
     let known: Vec<String> = old.lines().map(without_numbers).collect();
@@ -122,7 +122,7 @@ pub(super) async fn delta(
     })
 }
 
-/// Lines move when something is put in above them.
+/// Line numbers change when something is inserted above them.
 fn without_numbers(line: &str) -> String {
     line.trim()
         .chars()
@@ -131,28 +131,28 @@ fn without_numbers(line: &str) -> String {
 }
 
 async fn check(
-    shared: &Shared,
+    shared: &FileToolsShared,
     path: &Path,
     content: &str,
     on_disk: bool,
     cx: &ToolContext,
-) -> Verdict {
+) -> LintResult {
     match structured(path, content) {
-        Data::Parses => return Verdict::Clean,
-        Data::Broken(error) => return Verdict::Errors(error),
-        Data::Other => {}
+        DataFormat::Parses => return LintResult::Clean,
+        DataFormat::Broken(error) => return LintResult::Errors(error),
+        DataFormat::Other => {}
     }
     let extension = extension(path);
     if content.len() > MAX_SIZE {
-        return Verdict::Unchecked("the file is too large to be checked".to_owned());
+        return LintResult::Unchecked("the file is too large to be checked".to_owned());
     }
     let Some(command) = command(&extension, path, on_disk) else {
-        return Verdict::Unchecked(format!("there is no check for .{extension} files"));
+        return LintResult::Unchecked(format!("there is no check for .{extension} files"));
     };
     run(shared, command, content, cx).await
 }
 
-/// A program that parses its standard input (or the file) and complains, and no more.
+/// A program that only parses its standard input (or the file) and reports errors.
 fn command(extension: &str, path: &Path, on_disk: bool) -> Option<String> {
     Some(match extension {
         "py" | "pyi" => format!("exec python3 -I -c {}", quoted(PYTHON)),
@@ -181,23 +181,28 @@ pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// The first of what a command says.
-struct Head(Vec<u8>);
+/// The first part of a command's output.
+struct LintOutput(Vec<u8>);
 
-impl Sink for Head {
-    fn push(&mut self, _: Stream, bytes: &[u8]) {
+impl OutputSink for LintOutput {
+    fn push(&mut self, _: OutputStream, bytes: &[u8]) {
         let room = MAX_OUTPUT.saturating_sub(self.0.len());
         self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 }
 
-async fn run(shared: &Shared, script: String, content: &str, cx: &ToolContext) -> Verdict {
+async fn run(
+    shared: &FileToolsShared,
+    script: String,
+    content: &str,
+    cx: &ToolContext,
+) -> LintResult {
     let cwd = match shared.cwd(cx).await {
         Ok(cwd) => cwd,
-        Err(error) => return Verdict::Unchecked(format!("the check could not run: {error}")),
+        Err(error) => return LintResult::Unchecked(format!("the check could not run: {error}")),
     };
     let confinement = match (shared.deps.confining)(&cwd) {
-        // It has nothing to write, and nobody to call.
+        // It has nothing to write and needs no network.
         Confinement::Workspace { unreadable, .. } => Confinement::Workspace {
             writable: Vec::new(),
             unreadable,
@@ -210,23 +215,23 @@ async fn run(shared: &Shared, script: String, content: &str, cx: &ToolContext) -
     exec.cancel = cx.cancel.clone();
     exec.stdin = Stdin::Bytes(Bytes::copy_from_slice(content.as_bytes()));
     exec.confinement = confinement;
-    let mut output = Head(Vec::new());
+    let mut output = LintOutput(Vec::new());
     let finished = match shared.deps.environment.exec(exec, &mut output).await {
         Ok(finished) => finished,
-        Err(error) => return Verdict::Unchecked(format!("the check could not run: {error}")),
+        Err(error) => return LintResult::Unchecked(format!("the check could not run: {error}")),
     };
     let said = String::from_utf8_lossy(&output.0).trim().to_owned();
     match finished.exit {
-        Exit::Code(0) => Verdict::Clean,
+        Exit::Code(0) => LintResult::Clean,
         Exit::Code(126 | 127) => {
-            Verdict::Unchecked("no program to check it is installed".to_owned())
+            LintResult::Unchecked("no program to check it is installed".to_owned())
         }
-        Exit::Code(_) if !said.is_empty() => Verdict::Errors(shortened(&said)),
-        _ => Verdict::Unchecked("the check did not finish".to_owned()),
+        Exit::Code(_) if !said.is_empty() => LintResult::Errors(shortened(&said)),
+        _ => LintResult::Unchecked("the check did not finish".to_owned()),
     }
 }
 
-/// Without the traces of the checker itself.
+/// Removes traces of the checker itself.
 fn shortened(said: &str) -> String {
     let lines: Vec<&str> = said
         .lines()

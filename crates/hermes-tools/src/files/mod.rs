@@ -3,14 +3,14 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`checkpoints`] | snapshots of a project before it changes |
-//! | `place` | the files of this machine, held by handles; those of other environments |
+//! | `place` | local files, held by descriptors; those of other environments |
 //! | `guard`, `access` | what is never read or written; asking before a write outside the workspace |
 //! | `open` | files that an editor has open |
 //! | `text` | encodings and line ends, without losing a byte |
 //! | `read`, `write`, `patch`, `search` | the tools |
 //! | `change` | several files changed together or not at all |
-//! | `lint` | what an edit broke |
-//! | `ledger` | who read and wrote what, over all sessions of the process |
+//! | `lint` | errors introduced by an edit |
+//! | `ledger` | which session read and wrote which file |
 
 mod access;
 mod change;
@@ -41,32 +41,32 @@ use hermes_policy::Gate;
 use serde_json::{Value, json};
 
 pub use checkpoints::Checkpoints;
-pub use ledger::{FileLedger, Stale, Stamp};
+pub use ledger::{FileLedger, FileVersion, StaleWarning};
 pub use limits::ReadLimits;
 pub use read::ReadMemory;
 pub use whole::whole_files;
 
-use access::Access;
-use guard::Guard;
-use place::{Disk, FileError, Target};
+use access::WriteAccess;
+use guard::FileGuard;
+use place::{FileError, FileTarget, SessionFiles};
 
-/// The limits of a command that starts in a directory: what may be changed there without asking
-/// may be changed by these tools, too.
+/// The limits of a command that starts in a directory: what may be changed there without asking may also be
+/// changed by these tools.
 pub type Confining = Arc<dyn Fn(&Path) -> Confinement + Send + Sync>;
 
-/// Whether what is written at a path runs later and without limits, for a session that stands in a directory: what
-/// settings and start-up files name, besides what is known by its name.
+/// Whether a file written at a path is executed later without limits, for a session in a directory: files named
+/// by settings and start files, besides those known by their name.
 pub type RunsLater = Arc<dyn Fn(&Path, &Path) -> bool + Send + Sync>;
 
-/// What the file tools work with.
+/// Dependencies of the file tools.
 #[derive(Clone)]
 pub struct FileDeps {
     pub home: Home,
     pub limits: ReadLimits,
     pub environment: Arc<dyn Environment>,
     pub workspaces: Workspaces,
-    /// Only the directory that the session was opened in may be changed unasked, whatever the configuration says:
-    /// the front end has modes of its own.
+    /// Only the directory in which the session was opened may be changed without asking, whatever is
+    /// configured: the front end has its own modes.
     pub only_workspace: bool,
     /// One per process.
     pub ledger: FileLedger,
@@ -75,21 +75,21 @@ pub struct FileDeps {
     pub gate: Gate,
     pub confining: Confining,
     pub runs_later: RunsLater,
-    /// Whether the model takes images.
+    /// Whether the model accepts images.
     pub images: bool,
-    /// Only below these may be written, when there are any (`HERMES_WRITE_SAFE_ROOT`).
+    /// If not empty, only paths below these may be written (`HERMES_WRITE_SAFE_ROOT`).
     pub safe_roots: Vec<PathBuf>,
-    /// Private files that a person has opened (`terminal.sandbox_readable`).
+    /// Private files that the user opened (`terminal.sandbox_readable`).
     pub readable: Vec<PathBuf>,
-    /// What the model was shown already; empty it when a conversation is compacted.
+    /// What the model has been shown; cleared when a conversation is compacted.
     pub memory: ReadMemory,
-    /// An editor that has files open; those of this machine only.
+    /// An editor that has local files open.
     pub open_texts: Option<Arc<dyn OpenTexts>>,
 }
 
 impl FileDeps {
-    /// As `config` says, on `environment`. The rest is to be set: the sandbox's `confining`
-    /// and `runs_later`, `images` for a model that sees, the `ledger` that the process shares.
+    /// As configured by `config`, on `environment`. The caller sets the rest: the sandbox's `confining` and
+    /// `runs_later`, `images` for a vision model, and the `ledger` of the process.
     pub fn from_config(
         home: &Home,
         config: &Config,
@@ -122,7 +122,7 @@ impl FileDeps {
 
 /// `read_file`, `write_file`, `patch`, `search_files`.
 pub fn tools(deps: FileDeps) -> Vec<Arc<dyn Tool>> {
-    let shared = Arc::new(Shared::new(deps));
+    let shared = Arc::new(FileToolsShared::new(deps));
     vec![
         Arc::new(read::ReadFile::new(Arc::clone(&shared))),
         Arc::new(write::WriteFile::new(Arc::clone(&shared))),
@@ -131,39 +131,39 @@ pub fn tools(deps: FileDeps) -> Vec<Arc<dyn Tool>> {
     ]
 }
 
-/// What the tools of a session share.
-struct Shared {
+/// Shared by the tools of a session.
+struct FileToolsShared {
     deps: FileDeps,
-    disk: Disk,
-    /// Follows links to find the home: not before a file is named.
-    guard: LazyLock<Arc<Guard>, Box<dyn FnOnce() -> Arc<Guard> + Send>>,
-    access: Access,
+    disk: SessionFiles,
+    /// Resolves the home's links on first use.
+    guard: LazyLock<Arc<FileGuard>, Box<dyn FnOnce() -> Arc<FileGuard> + Send>>,
+    access: WriteAccess,
 }
 
-impl Shared {
+impl FileToolsShared {
     fn new(deps: FileDeps) -> Self {
         let (home, safe_roots) = (deps.home.clone(), deps.safe_roots.clone());
         let readable = deps.readable.clone();
-        let guard = move || Arc::new(Guard::new(&home, &safe_roots, &readable));
+        let guard = move || Arc::new(FileGuard::new(&home, &safe_roots, &readable));
         Self {
-            disk: Disk::of(&deps.environment),
+            disk: SessionFiles::of(&deps.environment),
             guard: LazyLock::new(Box::new(guard)),
-            access: Access::default(),
+            access: WriteAccess::default(),
             deps,
         }
     }
 
     fn is_local(&self) -> bool {
-        matches!(self.disk, Disk::Local)
+        matches!(self.disk, SessionFiles::Local)
     }
 
-    /// Where the session stands, as for commands.
+    /// The session's working directory, as for commands.
     async fn cwd(&self, cx: &ToolContext) -> Result<PathBuf, ExecError> {
         self.deps.workspaces.cwd(&cx.session, &cx.cwd).await
     }
 
-    /// The path that `given` names, links not followed. Another environment is not asked about one
-    /// that says where it is.
+    /// The path that `given` names, without following links. Another environment is not asked about an absolute
+    /// path.
     async fn located(&self, given: &str, cx: &ToolContext) -> Result<PathBuf, ExecError> {
         let named = self.named(given);
         if named.is_absolute() || named.starts_with("~") {
@@ -172,8 +172,7 @@ impl Shared {
         Ok(self.cwd(cx).await?.join(named))
     }
 
-    /// A path as the model gave it, with `~` for this machine's person. Another environment
-    /// knows its own.
+    /// A path as given by the model, with `~` for the local user. Another environment expands it itself.
     fn named(&self, given: &str) -> PathBuf {
         if self.is_local() {
             self.deps.home.expand_user(given)
@@ -182,7 +181,7 @@ impl Shared {
         }
     }
 
-    async fn target(&self, given: &str, cx: &ToolContext) -> Result<Target, FileError> {
+    async fn target(&self, given: &str, cx: &ToolContext) -> Result<FileTarget, FileError> {
         let cwd = self.cwd(cx).await?;
         let target = self.disk.target(&self.named(given), &cwd).await?;
         Ok(target.with_open(self.deps.open_texts.as_ref().filter(|_| self.is_local())))
@@ -193,12 +192,12 @@ fn done(value: &Value) -> ToolOutcome {
     ToolOutcome::Done(Content::Text(value.to_string()))
 }
 
-/// A failure in the shape of the tools' results.
+/// A failure in the format of tool results.
 fn failed(kind: ToolErrorKind, text: impl Into<String>) -> ToolOutcome {
     failed_with(kind, text, json!({}))
 }
 
-/// The same with details that the model can use.
+/// The same with details for the model.
 fn failed_with(kind: ToolErrorKind, text: impl Into<String>, mut details: Value) -> ToolOutcome {
     details["error"] = Value::String(text.into());
     ToolOutcome::error(kind, details.to_string())

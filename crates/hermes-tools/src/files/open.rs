@@ -1,12 +1,12 @@
-//! Files that an editor has open: what the person sees is what is read and changed.
+//! Files that are open in an editor: the editor's version is read and changed.
 
 /// A byte order mark.
 const MARK: &str = "\u{feff}";
 
-/// The bytes of the file as its editor has them, in the style of those on the disk; `None` where the
-/// disk has the same text. Editors keep line ends and marks out of their texts.
+/// The bytes of the file as its editor has them, in the style of those on disk; `None` if the text on disk is
+/// the same. Editors strip line ends and byte order marks.
 pub(super) fn unsaved(disk: &[u8], open: &str) -> Option<Vec<u8>> {
-    // Another encoding is the editor's affair: what it would save cannot be told from here.
+    // Another encoding is the editor's business: what it would save is unknown here.
     let disk = std::str::from_utf8(disk).ok()?;
     let plain = |text: &str| text.trim_start_matches(MARK).replace("\r\n", "\n");
     let text = plain(open);

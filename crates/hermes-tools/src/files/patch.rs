@@ -1,4 +1,4 @@
-//! The `patch` tool: find and replace in one file, or a patch over many.
+//! The `patch` tool: find and replace in one file, or a patch of many files.
 
 mod apply;
 mod plan;
@@ -19,27 +19,27 @@ use hermes_core::tool::{
 use serde_json::{Map, Value, json};
 use similar::TextDiff;
 
-use super::change::{self, Change};
-use super::text::{Text, plain};
-use super::{Shared, done, failed, failed_with, lint};
+use super::change::{self, FileChange};
+use super::text::{TextFile, plain};
+use super::{FileToolsShared, done, failed, failed_with, lint};
 
 const NAME: &str = "patch";
-/// Failures in a row after which a new approach is called for.
+/// Consecutive failures after which another approach is suggested.
 const TOO_OFTEN: u32 = 3;
-/// Files whose failures are counted.
+/// Maximum number of files whose failures are counted.
 const MAX_COUNTED: usize = 256;
-/// Of a diff that is shown.
+/// Maximum length of a shown diff.
 const MAX_DIFF: usize = 40_000;
 
 pub(super) struct Patch {
     spec: ToolSpec,
-    shared: Arc<Shared>,
-    /// Failures in a row by session and file.
+    shared: Arc<FileToolsShared>,
+    /// Consecutive failures by session and file.
     misses: Mutex<HashMap<(SessionId, PathBuf), u32>>,
 }
 
 impl Patch {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<FileToolsShared>) -> Self {
         let parameters = schema!(json!({
             "type": "object",
             "properties": {
@@ -122,7 +122,7 @@ impl Patch {
                 ))
             })?;
         let text =
-            Text::decode(&loaded.bytes).ok_or_else(|| fail(format!("{given} is not text")))?;
+            TextFile::decode(&loaded.bytes).ok_or_else(|| fail(format!("{given} is not text")))?;
         let content = text.plain();
         let replaced = match edit::replace(&content, &plain(old), &plain(new), all) {
             Ok(replaced) => replaced,
@@ -145,7 +145,7 @@ impl Patch {
                 "{given} was not changed, because it would not parse any more: {why}"
             )));
         }
-        let change = Change {
+        let change = FileChange {
             target,
             before: Some(loaded),
             after: Some(bytes),
@@ -217,7 +217,7 @@ impl Patch {
     /// Every file that the patch names.
     async fn targets(
         &self,
-        operations: &[v4a::Operation],
+        operations: &[v4a::PatchOperation],
         cx: &ToolContext,
     ) -> Result<plan::Targets, ToolOutcome> {
         let mut targets = plan::Targets::new();
@@ -232,7 +232,7 @@ impl Patch {
         Ok(targets)
     }
 
-    /// A diff would show what may not be read.
+    /// A diff could show what may not be read.
     fn readable(&self, given: &str, path: &Path) -> Result<(), ToolOutcome> {
         match self.shared.guard.unreadable(path) {
             Some(why) => Err(failed(
@@ -243,8 +243,12 @@ impl Patch {
         }
     }
 
-    /// Makes the changes and says what is to be said about them.
-    async fn commit(&self, changes: Vec<Change>, cx: &ToolContext) -> Result<Value, ToolOutcome> {
+    /// Makes the changes and reports them.
+    async fn commit(
+        &self,
+        changes: Vec<FileChange>,
+        cx: &ToolContext,
+    ) -> Result<Value, ToolOutcome> {
         let shared = &self.shared;
         let warnings: Vec<String> = changes
             .iter()

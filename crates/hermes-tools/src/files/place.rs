@@ -1,4 +1,4 @@
-//! Where files are: this machine, or wherever the environment is.
+//! File access on this machine or in the environment.
 
 mod pinned;
 
@@ -10,12 +10,12 @@ use bytes::Bytes;
 use hermes_core::open_texts::{OpenTexts, SaveOutcome};
 use hermes_exec::{Environment, ExecError, FileKind, FileStat, WriteOptions};
 
-use super::ledger::Stamp;
+use super::ledger::FileVersion;
 use super::open;
 
-pub(super) use pinned::{Opened, Pinned, Probe, probe, real_path};
+pub(super) use pinned::{OpenedFile, PathProbe, PinnedFile, probe, real_path};
 
-/// Larger files are not held in memory to be edited.
+/// Larger files are not loaded for editing.
 pub(super) const MAX_EDIT: usize = 64 * 1024 * 1024;
 
 /// What went wrong with a file.
@@ -56,12 +56,12 @@ impl From<ExecError> for FileError {
 
 /// The files of a session.
 #[derive(Clone)]
-pub(super) enum Disk {
+pub(super) enum SessionFiles {
     Local,
     Remote(Arc<dyn Environment>),
 }
 
-impl Disk {
+impl SessionFiles {
     pub(super) fn of(environment: &Arc<dyn Environment>) -> Self {
         if environment.info().kind == "local" {
             Self::Local
@@ -70,58 +70,58 @@ impl Disk {
         }
     }
 
-    /// The file that `path` means for somebody in `cwd`. It need not exist.
-    pub(super) async fn target(&self, path: &Path, cwd: &Path) -> Result<Target, FileError> {
+    /// The file that `path` means relative to `cwd`. It need not exist.
+    pub(super) async fn target(&self, path: &Path, cwd: &Path) -> Result<FileTarget, FileError> {
         match self {
             Self::Local => {
                 let path = cwd.join(path);
-                let pinned = blocking(move || Ok(Pinned::new(&path)?)).await?;
-                Ok(Target {
+                let pinned = blocking(move || Ok(PinnedFile::new(&path)?)).await?;
+                Ok(FileTarget {
                     path: pinned.path(),
-                    place: Place::Local(Arc::new(pinned)),
+                    place: FileLocation::Local(Arc::new(pinned)),
                     open: None,
                 })
             }
-            Self::Remote(environment) => Ok(Target {
+            Self::Remote(environment) => Ok(FileTarget {
                 path: environment.files().resolve(path, cwd).await?,
-                place: Place::Remote(Arc::clone(environment)),
+                place: FileLocation::Remote(Arc::clone(environment)),
                 open: None,
             }),
         }
     }
 }
 
-/// One file, found and held.
+/// One resolved file.
 #[derive(Clone)]
-pub(super) struct Target {
+pub(super) struct FileTarget {
     /// Absolute and without links.
     pub(super) path: PathBuf,
-    place: Place,
-    /// Who may have the file open.
+    place: FileLocation,
+    /// The editor that may have the file open.
     open: Option<Arc<dyn OpenTexts>>,
 }
 
 #[derive(Clone)]
-enum Place {
-    Local(Arc<Pinned>),
+enum FileLocation {
+    Local(Arc<PinnedFile>),
     Remote(Arc<dyn Environment>),
 }
 
-/// What a file holds.
-pub(super) struct Loaded {
+/// The content of a file.
+pub(super) struct LoadedFile {
     pub(super) bytes: Vec<u8>,
     pub(super) mode: u32,
-    pub(super) stamp: Stamp,
+    pub(super) stamp: FileVersion,
 }
 
-impl Target {
+impl FileTarget {
     pub(super) fn with_open(mut self, open: Option<&Arc<dyn OpenTexts>>) -> Self {
         self.open = open.cloned();
         self
     }
 
-    /// The file's content, as an editor has it where it is open; `None` when there is no file.
-    pub(super) async fn load(&self) -> Result<Option<Loaded>, FileError> {
+    /// The file's content, as an editor has it if it is open there; `None` if the file does not exist.
+    pub(super) async fn load(&self) -> Result<Option<LoadedFile>, FileError> {
         let Some(mut loaded) = self.load_stored().await? else {
             return Ok(None);
         };
@@ -135,15 +135,15 @@ impl Target {
         Ok(Some(loaded))
     }
 
-    async fn load_stored(&self) -> Result<Option<Loaded>, FileError> {
+    async fn load_stored(&self) -> Result<Option<LoadedFile>, FileError> {
         match &self.place {
-            Place::Local(pinned) => {
+            FileLocation::Local(pinned) => {
                 let pinned = Arc::clone(pinned);
                 blocking(move || {
                     let Some(opened) = pinned.open()? else {
                         return Ok(None);
                     };
-                    Ok(Some(Loaded {
+                    Ok(Some(LoadedFile {
                         bytes: whole(&opened)?,
                         mode: opened.mode,
                         stamp: opened.stamp,
@@ -151,7 +151,7 @@ impl Target {
                 })
                 .await
             }
-            Place::Remote(environment) => {
+            FileLocation::Remote(environment) => {
                 let files = environment.files();
                 let Some(stat) = files.stat(&self.path).await? else {
                     return Ok(None);
@@ -162,7 +162,7 @@ impl Target {
                     _ => {}
                 }
                 let bytes = files.read(&self.path, 0, MAX_EDIT).await?;
-                Ok(Some(Loaded {
+                Ok(Some(LoadedFile {
                     bytes: bytes.to_vec(),
                     mode: stat.mode & 0o7777,
                     stamp: remote_stamp(&stat),
@@ -171,20 +171,20 @@ impl Target {
         }
     }
 
-    pub(super) async fn stamp(&self) -> Result<Option<Stamp>, FileError> {
+    pub(super) async fn stamp(&self) -> Result<Option<FileVersion>, FileError> {
         match &self.place {
-            Place::Local(pinned) => {
+            FileLocation::Local(pinned) => {
                 let pinned = Arc::clone(pinned);
                 blocking(move || Ok(pinned.stamp()?)).await
             }
-            Place::Remote(environment) => {
+            FileLocation::Remote(environment) => {
                 let stat = environment.files().stat(&self.path).await?;
                 Ok(stat.as_ref().map(remote_stamp))
             }
         }
     }
 
-    /// Writes the file in one step. Returns whether directories were made.
+    /// Writes the file atomically. Returns whether directories were created.
     pub(super) async fn write(
         &self,
         bytes: Vec<u8>,
@@ -195,11 +195,11 @@ impl Target {
             return Ok(false);
         }
         match &self.place {
-            Place::Local(pinned) => {
+            FileLocation::Local(pinned) => {
                 let pinned = Arc::clone(pinned);
                 blocking(move || Ok(pinned.write(&bytes, mode, create_new)?)).await
             }
-            Place::Remote(environment) => {
+            FileLocation::Remote(environment) => {
                 let files = environment.files();
                 let parent = self.path.parent().unwrap_or(Path::new("/"));
                 let made = files.stat(parent).await?.is_none();
@@ -214,12 +214,12 @@ impl Target {
         }
     }
 
-    /// Has whoever may have the file open save it. `false`: it is ours to write.
+    /// Lets the editor save the file if it is open there. `false`: we have to write it.
     async fn save_open(&self, bytes: &[u8]) -> Result<bool, FileError> {
         let Some(open) = &self.open else {
             return Ok(false);
         };
-        // A new file is open nowhere, and what is no text cannot be.
+        // A new file is not open anywhere, and a binary file cannot be.
         let (Some(before), Ok(text)) = (self.load_stored().await?, std::str::from_utf8(bytes))
         else {
             return Ok(false);
@@ -227,7 +227,7 @@ impl Target {
         match open.save(&self.path, text.to_owned()).await {
             SaveOutcome::Declined => Ok(false),
             SaveOutcome::Unknown(why) => Err(FileError::Broken(why)),
-            // Commands read the disk: one that keeps the text to itself has not saved it.
+            // Commands read the disk: an editor that keeps the text to itself has not saved it.
             SaveOutcome::Done => {
                 let after = self.load_stored().await?;
                 Ok(after.is_some_and(|after| after.bytes != before.bytes || after.bytes == bytes))
@@ -237,16 +237,16 @@ impl Target {
 
     pub(super) async fn remove(&self) -> Result<(), FileError> {
         match &self.place {
-            Place::Local(pinned) => {
+            FileLocation::Local(pinned) => {
                 let pinned = Arc::clone(pinned);
                 blocking(move || Ok(pinned.remove()?)).await
             }
-            Place::Remote(environment) => Ok(environment.files().remove(&self.path).await?),
+            FileLocation::Remote(environment) => Ok(environment.files().remove(&self.path).await?),
         }
     }
 }
 
-fn whole(opened: &Opened) -> Result<Vec<u8>, FileError> {
+fn whole(opened: &OpenedFile) -> Result<Vec<u8>, FileError> {
     use std::io::Read as _;
     let mut bytes = Vec::new();
     let most = MAX_EDIT as u64 + 1;
@@ -257,15 +257,15 @@ fn whole(opened: &Opened) -> Result<Vec<u8>, FileError> {
     Ok(bytes)
 }
 
-fn remote_stamp(stat: &FileStat) -> Stamp {
-    Stamp {
+fn remote_stamp(stat: &FileStat) -> FileVersion {
+    FileVersion {
         modified_ns: stat.modified_ns,
         size: stat.size,
         inode: 0,
     }
 }
 
-/// Runs file work off the async threads.
+/// Runs file operations outside of the async threads.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, FileError> {

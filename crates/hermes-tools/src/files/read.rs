@@ -1,5 +1,5 @@
-//! The `read_file` tool: pages of text files, documents and images, also of results that were
-//! spilled to a file.
+//! The `read_file` tool: pages of text files, documents and images, including results that were spilled to a
+//! file.
 
 mod document;
 mod image;
@@ -22,33 +22,33 @@ use hermes_exec::{Environment, FileKind};
 use serde_json::{Value, json};
 
 use super::guard::normal;
-use super::ledger::Stamp;
+use super::ledger::FileVersion;
 use super::open;
-use super::place::{self, Disk, FileError, Probe};
-use super::{Shared, done, failed, failed_with};
+use super::place::{self, FileError, PathProbe, SessionFiles};
+use super::{FileToolsShared, done, failed, failed_with};
 use image::Image;
-use memory::Known;
+use memory::PageStatus;
 pub use memory::ReadMemory;
-use page::{Page, PageError, Wanted};
+use page::{LineRange, TextPage, TextPageError};
 
 const NAME: &str = "read_file";
 const DEFAULT_LINES: i64 = 500;
-/// Documents and images are held in memory.
+/// Maximum size of documents and images, which are held in memory.
 const MAX_DOCUMENT: usize = 32 * 1024 * 1024;
-/// A file that is read where it is found.
+/// Maximum size of a file that is read when it is opened.
 const SMALL: usize = 64 * 1024;
-/// What a file from another environment may weigh to be paged.
+/// Maximum size of a remote file that can be paged.
 const MAX_REMOTE: usize = 64 * 1024 * 1024;
-/// Names shown of a directory.
+/// Maximum number of listed directory entries.
 const MAX_NAMES: usize = 50;
 
 pub(super) struct ReadFile {
     spec: ToolSpec,
-    shared: Arc<Shared>,
+    shared: Arc<FileToolsShared>,
 }
 
 impl ReadFile {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<FileToolsShared>) -> Self {
         let parameters = schema!(json!({
             "type": "object",
             "properties": {
@@ -92,13 +92,13 @@ impl ReadFile {
         let limits = self.shared.deps.limits;
         let offset = args.integer("offset")?.unwrap_or(1).max(1) as usize;
         let count = args.integer("limit")?.unwrap_or(DEFAULT_LINES);
-        let wanted = Wanted {
+        let wanted = LineRange {
             offset,
             count: (count.max(1) as usize).min(limits.lines),
             limits,
         };
         let source = self.open(&given, cx).await?;
-        let key = memory::Page {
+        let key = memory::PageKey {
             path: source.path.clone(),
             offset,
             count: wanted.count,
@@ -107,14 +107,14 @@ impl ReadFile {
         let unsaved = source.unsaved;
         match memory.ask(&cx.session, &key, source.stamp) {
             _ if unsaved => {}
-            Known::No => {}
-            Known::Unchanged => return Ok(done(&unchanged(&given))),
-            Known::Again => return Err(blocked(&given)),
+            PageStatus::No => {}
+            PageStatus::Unchanged => return Ok(done(&unchanged(&given))),
+            PageStatus::Again => return Err(blocked(&given)),
         }
         let (path, stamp) = (source.path.clone(), source.stamp);
         let cancel = cx.cancel.clone();
         let images = self.shared.deps.images;
-        let show = move |source: Source| source.show(wanted, images, &|| cancel.is_cancelled());
+        let show = move |source: FileSource| source.show(wanted, images, &|| cancel.is_cancelled());
         let shown = if source.is_at_hand() {
             show(source)
         } else {
@@ -124,14 +124,14 @@ impl ReadFile {
         };
         let shown = shown.map_err(|error| explain(&error, &given))?;
         let outcome = match shown {
-            Shown::Image(image) => return Ok(image.outcome(&path)),
-            Shown::Page(page) => {
+            ShownContent::Image(image) => return Ok(image.outcome(&path)),
+            ShownContent::Page(page) => {
                 let partial = offset > 1 || page.shown < page.total_lines || page.cut_lines > 0;
                 let ledger = &self.shared.deps.ledger;
                 ledger.note_read(&cx.session, &path, stamp, partial);
                 value(&page, offset, stamp.size, false, &self.hidden(&path, &page))
             }
-            Shown::Document(page) => {
+            ShownContent::Document(page) => {
                 value(&page, offset, stamp.size, true, &self.hidden(&path, &page))
             }
         };
@@ -143,8 +143,8 @@ impl ReadFile {
         Ok(done(&outcome))
     }
 
-    /// The text of the page, without keys where they are to be hidden.
-    fn hidden(&self, path: &Path, page: &Page) -> String {
+    /// The text of the page, with keys hidden if required.
+    fn hidden(&self, path: &Path, page: &TextPage) -> String {
         if self.shared.is_local() && self.shared.guard.hides_keys(path) {
             redact::secrets(&page.content).into_owned()
         } else {
@@ -153,7 +153,7 @@ impl ReadFile {
     }
 
     /// Finds and opens the file. What is checked is what is opened.
-    async fn open(&self, given: &str, cx: &ToolContext) -> Result<Source, ToolOutcome> {
+    async fn open(&self, given: &str, cx: &ToolContext) -> Result<FileSource, ToolOutcome> {
         let refused = |why: &str| {
             let text = format!("{NAME}: {given} is not read: {why}");
             failed(ToolErrorKind::Denied, text)
@@ -165,26 +165,28 @@ impl ReadFile {
         }
         let spilled = is_spilled(&self.shared, &path);
         let environment = match &self.shared.disk {
-            Disk::Remote(environment) if !spilled => Arc::clone(environment),
+            SessionFiles::Remote(environment) if !spilled => Arc::clone(environment),
             _ => {
                 let shared = Arc::clone(&self.shared);
                 let looked_at = path.clone();
-                // In one step: going to another thread takes longer than most files.
+                // In one step: switching threads takes longer than reading most files.
                 let found = place::blocking(move || Ok(look(&shared, &looked_at))).await;
                 return match found.map_err(|error| fail(given, &error))? {
-                    Found::File(source) => self.as_open(source).await.map_err(|e| fail(given, &e)),
-                    Found::Directory(names) => Err(directory(given, &names)),
-                    Found::Refused(why) => Err(refused(why)),
-                    Found::Failed(error) => Err(fail(given, &error)),
-                    Found::Missing(error) => Err(self.missing(given, path, error).await),
+                    FoundFile::File(source) => {
+                        self.as_open(source).await.map_err(|e| fail(given, &e))
+                    }
+                    FoundFile::Directory(names) => Err(directory(given, &names)),
+                    FoundFile::Refused(why) => Err(refused(why)),
+                    FoundFile::Failed(error) => Err(fail(given, &error)),
+                    FoundFile::Missing(error) => Err(self.missing(given, path, error).await),
                 };
             }
         };
         self.open_remote(given, &path, &environment).await
     }
 
-    /// The file as an editor has it, where that differs from the disk.
-    async fn as_open(&self, mut source: Source) -> Result<Source, FileError> {
+    /// The file as an editor has it, if that differs from the disk.
+    async fn as_open(&self, mut source: FileSource) -> Result<FileSource, FileError> {
         let small = source.stamp.size <= place::MAX_EDIT as u64 && !source.needs_decoding();
         let open = self.shared.deps.open_texts.as_ref();
         let Some(open) = open.filter(|_| small && self.shared.is_local()) else {
@@ -193,18 +195,18 @@ impl ReadFile {
         let Some(text) = open.text(&source.path).await else {
             return Ok(source);
         };
-        if let Body::File(file) = source.body {
+        if let FileBody::File(file) = source.body {
             let read = move || -> Result<Vec<u8>, FileError> {
                 let mut bytes = Vec::new();
                 file.take(place::MAX_EDIT as u64).read_to_end(&mut bytes)?;
                 Ok(bytes)
             };
-            source.body = Body::Bytes(place::blocking(read).await?);
+            source.body = FileBody::Bytes(place::blocking(read).await?);
         }
-        if let Body::Bytes(disk) = &source.body
+        if let FileBody::Bytes(disk) = &source.body
             && let Some(bytes) = open::unsaved(disk, &text)
         {
-            source.body = Body::Bytes(bytes);
+            source.body = FileBody::Bytes(bytes);
             source.unsaved = true;
         }
         Ok(source)
@@ -215,7 +217,7 @@ impl ReadFile {
         given: &str,
         located: &Path,
         environment: &Arc<dyn Environment>,
-    ) -> Result<Source, ToolOutcome> {
+    ) -> Result<FileSource, ToolOutcome> {
         let fail = |error: FileError| fail(given, &error);
         let files = environment.files();
         let path = files
@@ -250,15 +252,15 @@ impl ReadFile {
             .read(&path, 0, MAX_REMOTE)
             .await
             .map_err(|error| fail(error.into()))?;
-        let stamp = Stamp {
+        let stamp = FileVersion {
             modified_ns: stat.modified_ns,
             size: stat.size,
             inode: 0,
         };
-        Ok(Source {
+        Ok(FileSource {
             path,
             stamp,
-            body: Body::Bytes(bytes.to_vec()),
+            body: FileBody::Bytes(bytes.to_vec()),
             unsaved: false,
         })
     }
@@ -271,14 +273,14 @@ impl ReadFile {
         let text = format!("{NAME}: there is no file {given} ({})", path.display());
         let found = place::blocking(move || Ok(similar::names(&path))).await;
         match found {
-            Ok(similar::Near::Names(names)) if names.is_empty() => {
+            Ok(similar::SimilarPaths::Names(names)) if names.is_empty() => {
                 failed(ToolErrorKind::Failed, text)
             }
-            Ok(similar::Near::Names(names)) => {
+            Ok(similar::SimilarPaths::Names(names)) => {
                 let details = json!({ "similar_files": names });
                 failed_with(ToolErrorKind::Failed, text, details)
             }
-            Ok(similar::Near::NoDirectory(dir)) => failed(
+            Ok(similar::SimilarPaths::NoDirectory(dir)) => failed(
                 ToolErrorKind::Failed,
                 format!("{text}; {} does not exist", dir.display()),
             ),
@@ -297,51 +299,51 @@ impl Tool for ReadFile {
     }
 }
 
-/// What lies at a path of this machine.
-enum Found {
-    File(Source),
+/// The target of a local path.
+enum FoundFile {
+    File(FileSource),
     Directory(Vec<String>),
     Refused(&'static str),
     Failed(FileError),
     Missing(std::io::Error),
 }
 
-/// Looks, checks and opens; a small file is read at once.
-fn look(shared: &Shared, path: &Path) -> Found {
+/// Checks and opens; a small file is read at once.
+fn look(shared: &FileToolsShared, path: &Path) -> FoundFile {
     let found = match place::probe(path) {
-        Ok(Probe::File(found)) => found,
-        Ok(Probe::Directory(dir)) => return Found::Directory(names_in(&dir)),
+        Ok(PathProbe::File(found)) => found,
+        Ok(PathProbe::Directory(dir)) => return FoundFile::Directory(names_in(&dir)),
         // Opening a pipe would wait for a writer, reading a device might never end.
-        Ok(Probe::Other) => return Found::Refused("it is not a regular file"),
-        Err(error) => return Found::Missing(error),
+        Ok(PathProbe::Other) => return FoundFile::Refused("it is not a regular file"),
+        Err(error) => return FoundFile::Missing(error),
     };
     if let Some(why) = shared.guard.unreadable(&found.path) {
-        return Found::Refused(why);
+        return FoundFile::Refused(why);
     }
     if !shared.is_local() && !is_spilled(shared, &found.path) {
-        return Found::Refused("it leads out of the saved results");
+        return FoundFile::Refused("it leads out of the saved results");
     }
     if shared.guard.is_secret_inode(found.id) {
-        return Found::Refused("it holds credentials of Hermes");
+        return FoundFile::Refused("it holds credentials of Hermes");
     }
     let opened = match found.open() {
         Ok(opened) => opened,
-        Err(error) => return Found::Failed(error.into()),
+        Err(error) => return FoundFile::Failed(error.into()),
     };
-    let source = Source {
+    let source = FileSource {
         path: opened.path,
         stamp: opened.stamp,
-        body: Body::File(opened.file),
+        body: FileBody::File(opened.file),
         unsaved: false,
     };
     match source.at_hand() {
-        Ok(source) => Found::File(source),
-        Err(error) => Found::Failed(error.into()),
+        Ok(source) => FoundFile::File(source),
+        Err(error) => FoundFile::Failed(error.into()),
     }
 }
 
-/// Results that were saved to a file are on this machine, wherever commands run.
-fn is_spilled(shared: &Shared, path: &Path) -> bool {
+/// Results saved to a file are on this machine, wherever commands run.
+fn is_spilled(shared: &FileToolsShared, path: &Path) -> bool {
     let cache = shared.deps.home.cache_dir();
     let path = normal(path);
     path.starts_with(&cache)
@@ -350,44 +352,44 @@ fn is_spilled(shared: &Shared, path: &Path) -> bool {
             .is_ok_and(|cache| path.starts_with(cache))
 }
 
-/// A file that was opened.
-struct Source {
+/// An opened file.
+struct FileSource {
     path: PathBuf,
-    stamp: Stamp,
-    body: Body,
-    /// It is not what the disk has, so that its stamp says nothing of it.
+    stamp: FileVersion,
+    body: FileBody,
+    /// It differs from the disk, so its version does not apply.
     unsaved: bool,
 }
 
-enum Body {
+enum FileBody {
     File(std::fs::File),
     Bytes(Vec<u8>),
 }
 
-enum Shown {
-    Page(Page),
-    Document(Page),
+enum ShownContent {
+    Page(TextPage),
+    Document(TextPage),
     Image(Image),
 }
 
 #[derive(Debug)]
 enum ShowError {
-    Page(PageError),
+    Page(TextPageError),
     Image(String),
 }
 
-impl Source {
-    /// A small text is held in memory from here on.
+impl FileSource {
+    /// Keeps a small text in memory.
     fn at_hand(mut self) -> std::io::Result<Self> {
         if self.stamp.size <= SMALL as u64
             && !self.needs_decoding()
-            && let Body::File(file) = &self.body
+            && let FileBody::File(file) = &self.body
         {
             let mut bytes = Vec::with_capacity(self.stamp.size as usize);
-            // It may grow while it is read: then the rest is left to the file.
+            // It may grow while it is read: then the rest is read from the file.
             file.take(SMALL as u64 + 1).read_to_end(&mut bytes)?;
             if bytes.len() <= SMALL {
-                self.body = Body::Bytes(bytes);
+                self.body = FileBody::Bytes(bytes);
             } else {
                 let mut file = file;
                 file.rewind()?;
@@ -398,7 +400,8 @@ impl Source {
 
     /// Whether showing it takes no time.
     fn is_at_hand(&self) -> bool {
-        matches!(&self.body, Body::Bytes(bytes) if bytes.len() <= SMALL) && !self.needs_decoding()
+        matches!(&self.body, FileBody::Bytes(bytes) if bytes.len() <= SMALL)
+            && !self.needs_decoding()
     }
 
     fn needs_decoding(&self) -> bool {
@@ -409,10 +412,10 @@ impl Source {
 
     fn show(
         self,
-        wanted: Wanted,
+        wanted: LineRange,
         images: bool,
         cancelled: &dyn Fn() -> bool,
-    ) -> Result<Shown, ShowError> {
+    ) -> Result<ShownContent, ShowError> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let name = name.to_lowercase();
         let small = self.stamp.size <= MAX_DOCUMENT as u64;
@@ -420,29 +423,31 @@ impl Source {
             let bytes = self.body.bytes().map_err(|e| ShowError::Page(e.into()))?;
             if image::is_one(&name) {
                 return Image::new(bytes, images)
-                    .map(Shown::Image)
+                    .map(ShownContent::Image)
                     .map_err(ShowError::Image);
             }
-            // What is broken is shown as the bytes it is.
+            // A broken document is shown as raw bytes.
             return match document::text(&name, &bytes) {
-                Some(text) => page::read(text.as_bytes(), wanted, cancelled).map(Shown::Document),
-                None => page::read(Cursor::new(bytes), wanted, cancelled).map(Shown::Page),
+                Some(text) => {
+                    page::read(text.as_bytes(), wanted, cancelled).map(ShownContent::Document)
+                }
+                None => page::read(Cursor::new(bytes), wanted, cancelled).map(ShownContent::Page),
             }
             .map_err(ShowError::Page);
         }
         let page = match self.body {
-            Body::File(file) => page::read(
+            FileBody::File(file) => page::read(
                 BufReader::with_capacity(page::SAMPLE, file),
                 wanted,
                 cancelled,
             ),
-            Body::Bytes(bytes) => page::read(Cursor::new(bytes), wanted, cancelled),
+            FileBody::Bytes(bytes) => page::read(Cursor::new(bytes), wanted, cancelled),
         };
-        page.map(Shown::Page).map_err(ShowError::Page)
+        page.map(ShownContent::Page).map_err(ShowError::Page)
     }
 }
 
-impl Body {
+impl FileBody {
     fn bytes(self) -> std::io::Result<Vec<u8>> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
@@ -486,12 +491,12 @@ fn fail(given: &str, error: &FileError) -> ToolOutcome {
 
 fn explain(error: &ShowError, given: &str) -> ToolOutcome {
     match error {
-        ShowError::Page(PageError::Cancelled) => failed(ToolErrorKind::Cancelled, "cancelled"),
-        ShowError::Page(PageError::Binary) => failed(
+        ShowError::Page(TextPageError::Cancelled) => failed(ToolErrorKind::Cancelled, "cancelled"),
+        ShowError::Page(TextPageError::Binary) => failed(
             ToolErrorKind::Failed,
             format!("{NAME}: {given} is not text but binary data; use a tool made for its kind"),
         ),
-        ShowError::Page(PageError::Io(error)) => {
+        ShowError::Page(TextPageError::Io(error)) => {
             failed(ToolErrorKind::Failed, format!("{NAME}: {given}: {error}"))
         }
         ShowError::Image(why) => failed(
@@ -501,15 +506,15 @@ fn explain(error: &ShowError, given: &str) -> ToolOutcome {
     }
 }
 
-/// What a path that is not there may have meant.
+/// Suggestions for a missing path.
 pub(super) fn similar_names(path: &Path) -> Vec<String> {
     match similar::names(path) {
-        similar::Near::Names(names) => names,
-        similar::Near::NoDirectory(_) => Vec::new(),
+        similar::SimilarPaths::Names(names) => names,
+        similar::SimilarPaths::NoDirectory(_) => Vec::new(),
     }
 }
 
-/// What a repeated question is answered with.
+/// The reply to a repeated read.
 fn unchanged(given: &str) -> Value {
     json!({
         "status": "unchanged",
@@ -535,7 +540,7 @@ fn blocked(given: &str) -> ToolOutcome {
     )
 }
 
-fn value(page: &Page, offset: usize, bytes: u64, document: bool, content: &str) -> Value {
+fn value(page: &TextPage, offset: usize, bytes: u64, document: bool, content: &str) -> Value {
     let next = offset + page.shown;
     let more = next <= page.total_lines && page.shown > 0;
     let mut value = json!({

@@ -17,9 +17,9 @@ use hermes_core::tool::{
 };
 use serde_json::{Map, Value, json};
 
-use super::place::{self, Probe};
-use super::{Disk, Shared, done, failed, failed_with};
-use query::Query;
+use super::place::{self, PathProbe};
+use super::{FileToolsShared, SessionFiles, done, failed, failed_with};
+use query::SearchQuery;
 
 const NAME: &str = "search_files";
 /// From this many matches on, each file is named once instead of in every match.
@@ -27,35 +27,35 @@ const DENSE_FROM: usize = 5;
 
 pub(super) struct SearchFiles {
     spec: ToolSpec,
-    shared: Arc<Shared>,
+    shared: Arc<FileToolsShared>,
 }
 
-/// A line of a file that matched, or stands beside one that did.
+/// A matching line, or one beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Hit {
+struct LineHit {
     path: String,
     line: u64,
     text: String,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Default)]
-struct Found {
-    hits: Vec<Hit>,
+struct SearchResults {
+    hits: Vec<LineHit>,
     files: Vec<String>,
     counts: Vec<(String, u64)>,
-    /// Matching lines or files over all, shown or not.
+    /// Matching lines or files in total, shown or not.
     total: u64,
     /// There is more than was shown.
     more: bool,
-    /// Why the search ended before its end.
+    /// Why the search ended early.
     stopped: Option<&'static str>,
-    /// Files that are not read, and were not searched.
+    /// Files that may not be read and were not searched.
     omitted: u64,
     warning: Option<String>,
 }
 
-/// Why a search was not made.
+/// Why a search was not done.
 #[derive(Debug)]
 enum SearchError {
     Pattern(String),
@@ -64,7 +64,7 @@ enum SearchError {
 }
 
 impl SearchFiles {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<FileToolsShared>) -> Self {
         let parameters = schema!(json!({
             "type": "object",
             "properties": {
@@ -115,15 +115,15 @@ impl SearchFiles {
 
     async fn run(&self, args: &ToolArgs, cx: &ToolContext) -> Result<Value, ToolOutcome> {
         let args = Args::new(NAME, args);
-        let query = Query::read(&args)?;
+        let query = SearchQuery::read(&args)?;
         let given = args.text("path")?.map_or(".", str::trim);
         let given = if given.is_empty() { "." } else { given };
         let found = match &self.shared.disk {
-            Disk::Local => {
+            SessionFiles::Local => {
                 let root = self.root(given, cx).await?;
                 self.local(query.clone(), root, cx).await
             }
-            Disk::Remote(environment) => {
+            SessionFiles::Remote(environment) => {
                 let cwd =
                     self.shared.cwd(cx).await.map_err(|error| {
                         failed(ToolErrorKind::Failed, format!("{NAME}: {error}"))
@@ -144,8 +144,8 @@ impl SearchFiles {
         }
     }
 
-    /// What is to be searched, with links resolved.
-    async fn root(&self, given: &str, cx: &ToolContext) -> Result<Root, ToolOutcome> {
+    /// What is searched, with links resolved.
+    async fn root(&self, given: &str, cx: &ToolContext) -> Result<SearchRoot, ToolOutcome> {
         let located = self.shared.located(given, cx).await;
         let path =
             located.map_err(|error| failed(ToolErrorKind::Failed, format!("{NAME}: {error}")))?;
@@ -162,15 +162,15 @@ impl SearchFiles {
             .await
             .map_err(|error| failed(ToolErrorKind::Failed, format!("{NAME}: {error}")))?;
         let real = match probe {
-            Ok(Probe::Directory(real)) => real,
-            Ok(Probe::File(file)) => file.path,
-            Ok(Probe::Other) => return Err(refused("it is not a regular file")),
+            Ok(PathProbe::Directory(real)) => real,
+            Ok(PathProbe::File(file)) => file.path,
+            Ok(PathProbe::Other) => return Err(refused("it is not a regular file")),
             Err(error) => return Err(missing(given, path, &error).await),
         };
         if let Some(why) = guard.unreadable(&real) {
             return Err(refused(why));
         }
-        Ok(Root {
+        Ok(SearchRoot {
             real,
             shown: given.trim_end_matches('/').to_owned(),
         })
@@ -178,14 +178,14 @@ impl SearchFiles {
 
     async fn local(
         &self,
-        query: Query,
-        root: Root,
+        query: SearchQuery,
+        root: SearchRoot,
         cx: &ToolContext,
-    ) -> Result<Found, SearchError> {
+    ) -> Result<SearchResults, SearchError> {
         let guard = Arc::clone(&self.shared.guard);
         let cancel = cx.cancel.clone();
         let work = move || {
-            let watch = tree::Watch::new(cancel);
+            let watch = tree::SearchDeadline::new(cancel);
             Ok(if query.files {
                 names::search(&query, &root, &guard, &watch)
             } else {
@@ -198,16 +198,16 @@ impl SearchFiles {
     }
 }
 
-/// The place that is searched.
+/// The searched file or directory.
 #[derive(Clone, Debug)]
-struct Root {
+struct SearchRoot {
     real: PathBuf,
-    /// As it was given.
+    /// As given.
     shown: String,
 }
 
-impl Root {
-    /// The name of a file below it, as the model may pass it on.
+impl SearchRoot {
+    /// The name of a file below it, usable by the model.
     fn show(&self, path: &Path) -> String {
         match path.strip_prefix(&self.real) {
             Ok(below) if below.as_os_str().is_empty() => self.shown.clone(),
@@ -250,7 +250,7 @@ async fn missing(given: &str, path: PathBuf, error: &std::io::Error) -> ToolOutc
     }
 }
 
-fn shown(found: Found, query: &Query) -> Value {
+fn shown(found: SearchResults, query: &SearchQuery) -> Value {
     let mut value = json!({ "total_count": found.total });
     if found.hits.len() >= DENSE_FROM {
         value["matches_format"] =
@@ -295,7 +295,7 @@ fn shown(found: Found, query: &Query) -> Value {
     value
 }
 
-fn dense(hits: &[Hit]) -> String {
+fn dense(hits: &[LineHit]) -> String {
     let mut text = String::new();
     let mut path = "";
     for hit in hits {

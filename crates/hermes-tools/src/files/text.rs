@@ -1,31 +1,31 @@
-//! Bytes as text and back, without losing one: encodings, byte order marks, line ends.
+//! Lossless conversion between bytes and text: encodings, byte order marks, line ends.
 
 use similar::{Algorithm, DiffTag, capture_diff_slices};
 
-/// A NUL in here makes a file binary.
+/// A NUL in this prefix makes a file binary.
 const SAMPLE: usize = 8_192;
-/// Bytes that are no UTF-8, inside text that otherwise is, stand for themselves up here.
+/// Invalid bytes in otherwise valid UTF-8 are mapped to this range.
 const RAW: u32 = 0xF_FF00;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Encoding {
+pub(super) enum TextEncoding {
     Utf8,
     Utf16Le,
     Utf16Be,
     Latin1,
-    /// UTF-8 with stray bytes.
+    /// UTF-8 with invalid bytes.
     BrokenUtf8,
 }
 
-/// A text file, taken apart so that it can be put together again.
+/// A decoded text file that can be encoded again without loss.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Text {
+pub(super) struct TextFile {
     pub(super) chars: String,
-    pub(super) encoding: Encoding,
+    pub(super) encoding: TextEncoding,
     pub(super) bom: bool,
 }
 
-/// Whether a file that begins like this holds something else than text.
+/// Whether a file that begins like this is not text.
 pub(super) fn is_binary(start: &[u8]) -> bool {
     let start = &start[..start.len().min(SAMPLE)];
     if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
@@ -36,9 +36,9 @@ pub(super) fn is_binary(start: &[u8]) -> bool {
     start.contains(&0) || start.iter().filter(odd).count() * 10 > start.len() * 3
 }
 
-/// What the encoding of bytes without a mark probably is. When they are not all there is, the end
-/// may be cut inside a character.
-pub(super) fn guess(bytes: &[u8], whole: bool) -> Encoding {
+/// Guesses the encoding of bytes without a byte order mark. If they are incomplete, the end may be cut inside a
+/// character.
+pub(super) fn guess(bytes: &[u8], whole: bool) -> TextEncoding {
     let mut rest = bytes;
     let (mut stray, mut wide) = (false, false);
     loop {
@@ -60,14 +60,14 @@ pub(super) fn guess(bytes: &[u8], whole: bool) -> Encoding {
         }
     }
     match (stray, wide) {
-        (false, _) => Encoding::Utf8,
-        (true, false) => Encoding::Latin1,
-        (true, true) => Encoding::BrokenUtf8,
+        (false, _) => TextEncoding::Utf8,
+        (true, false) => TextEncoding::Latin1,
+        (true, true) => TextEncoding::BrokenUtf8,
     }
 }
 
-impl Text {
-    /// `None`: it is no text.
+impl TextFile {
+    /// `None`: it is not text.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         if is_binary(bytes) {
             return None;
@@ -78,8 +78,8 @@ impl Text {
             bom,
         };
         for (mark, encoding) in [
-            (b"\xff\xfe", Encoding::Utf16Le),
-            (b"\xfe\xff", Encoding::Utf16Be),
+            (b"\xff\xfe", TextEncoding::Utf16Le),
+            (b"\xfe\xff", TextEncoding::Utf16Be),
         ] {
             if let Some(rest) = bytes.strip_prefix(mark) {
                 return utf16(rest, encoding).map(|text| done(text, encoding, true));
@@ -90,14 +90,14 @@ impl Text {
             None => (bytes, false),
         };
         if let Ok(text) = std::str::from_utf8(bytes) {
-            return Some(done(text.to_owned(), Encoding::Utf8, bom));
+            return Some(done(text.to_owned(), TextEncoding::Utf8, bom));
         }
         match guess(bytes, true) {
-            Encoding::Latin1 => {
+            TextEncoding::Latin1 => {
                 let text = bytes.iter().map(|byte| char::from(*byte)).collect();
-                Some(done(text, Encoding::Latin1, bom))
+                Some(done(text, TextEncoding::Latin1, bom))
             }
-            _ => Some(done(escaped(bytes)?, Encoding::BrokenUtf8, bom)),
+            _ => Some(done(escaped(bytes)?, TextEncoding::BrokenUtf8, bom)),
         }
     }
 
@@ -105,11 +105,11 @@ impl Text {
     pub(super) fn encode(&self, text: &str) -> Result<Vec<u8>, char> {
         let mut bytes = Vec::with_capacity(text.len() + 3);
         match self.encoding {
-            Encoding::Utf8 | Encoding::BrokenUtf8 => {
+            TextEncoding::Utf8 | TextEncoding::BrokenUtf8 => {
                 if self.bom {
                     bytes.extend_from_slice(b"\xef\xbb\xbf");
                 }
-                if self.encoding == Encoding::Utf8 {
+                if self.encoding == TextEncoding::Utf8 {
                     bytes.extend_from_slice(text.as_bytes());
                     return Ok(bytes);
                 }
@@ -123,7 +123,7 @@ impl Text {
                     }
                 }
             }
-            Encoding::Latin1 => {
+            TextEncoding::Latin1 => {
                 if self.bom {
                     bytes.extend_from_slice(b"\xef\xbb\xbf");
                 }
@@ -131,11 +131,11 @@ impl Text {
                     bytes.push(u8::try_from(c as u32).map_err(|_| c)?);
                 }
             }
-            Encoding::Utf16Le => {
+            TextEncoding::Utf16Le => {
                 bytes.extend_from_slice(b"\xff\xfe");
                 bytes.extend(text.encode_utf16().flat_map(u16::to_le_bytes));
             }
-            Encoding::Utf16Be => {
+            TextEncoding::Utf16Be => {
                 bytes.extend_from_slice(b"\xfe\xff");
                 bytes.extend(text.encode_utf16().flat_map(u16::to_be_bytes));
             }
@@ -143,13 +143,13 @@ impl Text {
         Ok(bytes)
     }
 
-    /// With `\n` as the only line end: what the model saw and writes.
+    /// With `\n` as the only line end: what the model sees and writes.
     pub(super) fn plain(&self) -> String {
         plain(&self.chars)
     }
 
-    /// `edited` (with plain line ends) with the line ends of this text: lines that stayed keep
-    /// theirs, new ones get the usual one.
+    /// `edited` (with plain line ends) with the line ends of this text: unchanged lines keep theirs, new ones
+    /// get the usual one.
     pub(super) fn with_line_ends(&self, edited: &str) -> String {
         if !self.chars.contains("\r\n") {
             return edited.to_owned();
@@ -192,13 +192,13 @@ pub(super) fn plain(text: &str) -> String {
     }
 }
 
-fn utf16(bytes: &[u8], encoding: Encoding) -> Option<String> {
+fn utf16(bytes: &[u8], encoding: TextEncoding) -> Option<String> {
     let (pairs, rest) = bytes.as_chunks::<2>();
     if !rest.is_empty() {
         return None;
     }
     let unit = |pair: &[u8; 2]| match encoding {
-        Encoding::Utf16Le => u16::from_le_bytes(*pair),
+        TextEncoding::Utf16Le => u16::from_le_bytes(*pair),
         _ => u16::from_be_bytes(*pair),
     };
     char::decode_utf16(pairs.iter().map(unit))
@@ -206,7 +206,7 @@ fn utf16(bytes: &[u8], encoding: Encoding) -> Option<String> {
         .ok()
 }
 
-/// `None` when the text has characters that the stray bytes would be mixed up with.
+/// `None` if the text contains characters of the range for invalid bytes.
 fn escaped(bytes: &[u8]) -> Option<String> {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -236,29 +236,29 @@ mod tests {
             .chain("naïve\r\n".encode_utf16().flat_map(u16::to_le_bytes))
             .collect();
         for (bytes, encoding, shown) in [
-            (&b"plain\n"[..], Encoding::Utf8, "plain\n"),
-            (b"\xef\xbb\xbfmarked\r\n", Encoding::Utf8, "marked\n"),
-            (b"caf\xe9\n", Encoding::Latin1, "caf\u{e9}\n"),
-            ("naïve\r\n".as_bytes(), Encoding::Utf8, "naïve\n"),
-            (&utf16, Encoding::Utf16Le, "naïve\n"),
+            (&b"plain\n"[..], TextEncoding::Utf8, "plain\n"),
+            (b"\xef\xbb\xbfmarked\r\n", TextEncoding::Utf8, "marked\n"),
+            (b"caf\xe9\n", TextEncoding::Latin1, "caf\u{e9}\n"),
+            ("naïve\r\n".as_bytes(), TextEncoding::Utf8, "naïve\n"),
+            (&utf16, TextEncoding::Utf16Le, "naïve\n"),
         ] {
-            let text = Text::decode(bytes).unwrap();
+            let text = TextFile::decode(bytes).unwrap();
             assert_eq!((text.encoding, text.plain().as_str()), (encoding, shown));
             let back = text.encode(&text.with_line_ends(&text.plain())).unwrap();
             assert_eq!(back, bytes);
         }
         let broken = b"na\xc3\xafve \xff end\n";
-        let text = Text::decode(broken).unwrap();
-        assert_eq!(text.encoding, Encoding::BrokenUtf8);
+        let text = TextFile::decode(broken).unwrap();
+        assert_eq!(text.encoding, TextEncoding::BrokenUtf8);
         assert_eq!(text.encode(&text.chars).unwrap(), broken);
-        assert_eq!(Text::decode(b"a\0b"), None);
-        let latin = Text::decode(b"caf\xe9").unwrap();
+        assert_eq!(TextFile::decode(b"a\0b"), None);
+        let latin = TextFile::decode(b"caf\xe9").unwrap();
         assert_eq!(latin.encode("\u{2014}"), Err('\u{2014}'));
     }
 
     #[test]
     fn mixed_line_ends_stay_where_they_are() {
-        let text = Text::decode(b"one\r\ntwo\nthree\r\nfour\r\n").unwrap();
+        let text = TextFile::decode(b"one\r\ntwo\nthree\r\nfour\r\n").unwrap();
         let edited = text.plain().replace("three", "3\nthree and a half");
         assert_eq!(
             text.with_line_ends(&edited),

@@ -1,4 +1,4 @@
-//! Whole files for other tools, by the rules of `read_file`.
+//! Reads whole files for other tools, with the rules of `read_file`.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -7,18 +7,18 @@ use std::sync::Arc;
 use hermes_core::BoxFuture;
 use hermes_core::tool::ToolContext;
 
-use super::place::{self, Disk, Probe};
-use super::{FileDeps, Shared};
+use super::place::{self, PathProbe, SessionFiles};
+use super::{FileDeps, FileToolsShared};
 use crate::web::WholeFiles;
 
-/// Reads files as the file tools do: the same working directory, the same refusals.
+/// Reads files like the file tools: same working directory, same refusals.
 pub fn whole_files(deps: FileDeps) -> Arc<dyn WholeFiles> {
-    Arc::new(Whole(Shared::new(deps)))
+    Arc::new(WholeFileReader(FileToolsShared::new(deps)))
 }
 
-struct Whole(Shared);
+struct WholeFileReader(FileToolsShared);
 
-impl Whole {
+impl WholeFileReader {
     async fn load(&self, given: &str, limit: usize, cx: &ToolContext) -> Result<Vec<u8>, String> {
         let refused = |why: &str| format!("{given} is not read: {why}");
         let too_large = || format!("{given} is larger than {} MB", limit >> 20);
@@ -27,7 +27,7 @@ impl Whole {
         if let Some(why) = self.0.guard.unreadable_as_named(&path) {
             return Err(refused(why));
         }
-        if let Disk::Remote(environment) = &self.0.disk {
+        if let SessionFiles::Remote(environment) = &self.0.disk {
             let files = environment.files();
             let path = files.resolve(&path, Path::new("/")).await;
             let path = path.map_err(|error| format!("{given}: {error}"))?;
@@ -46,9 +46,9 @@ impl Whole {
         let given = given.to_owned();
         let found = place::blocking(move || Ok(place::probe(&path))).await;
         let found = match found.map_err(|error| format!("{given}: {error}"))? {
-            Ok(Probe::File(found)) => found,
-            Ok(Probe::Directory(_)) => return Err(format!("{given} is a directory")),
-            Ok(Probe::Other) => return Err(refused("it is not a regular file")),
+            Ok(PathProbe::File(found)) => found,
+            Ok(PathProbe::Directory(_)) => return Err(format!("{given} is a directory")),
+            Ok(PathProbe::Other) => return Err(refused("it is not a regular file")),
             Err(error) => return Err(format!("{given}: {error}")),
         };
         if let Some(why) = guard.unreadable(&found.path) {
@@ -74,7 +74,7 @@ impl Whole {
     }
 }
 
-impl WholeFiles for Whole {
+impl WholeFiles for WholeFileReader {
     fn read<'a>(
         &'a self,
         path: &'a str,

@@ -1,4 +1,4 @@
-//! The `write_file` tool: a whole file, in one step.
+//! The `write_file` tool: writes a whole file atomically.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use hermes_core::tool::{
 };
 use serde_json::{Value, json};
 
-use super::change::{self, Change};
-use super::place::Loaded;
+use super::change::{self, FileChange};
+use super::place::LoadedFile;
 use super::read::UNCHANGED;
-use super::text::{Text, plain};
-use super::{Shared, done, failed, lint};
+use super::text::{TextFile, plain};
+use super::{FileToolsShared, done, failed, lint};
 
 const NAME: &str = "write_file";
 
 pub(super) struct WriteFile {
     spec: ToolSpec,
-    shared: Arc<Shared>,
+    shared: Arc<FileToolsShared>,
 }
 
 impl WriteFile {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<FileToolsShared>) -> Self {
         let parameters = schema!(json!({
             "type": "object",
             "properties": {
@@ -101,7 +101,7 @@ impl WriteFile {
         }
         shared.snapshot(NAME, &[&path], cx).await;
         let written = bytes.len();
-        let change = Change {
+        let change = FileChange {
             target,
             before,
             after: Some(bytes),
@@ -144,14 +144,14 @@ impl Tool for WriteFile {
     }
 }
 
-/// The bytes of the new content, with what the file had: encoding, mark, line ends. The second is
+/// The bytes of the new content with the file's encoding, byte order mark and line ends. The second value says
 /// whether the encoding had to change.
-fn encoded(content: &str, before: Option<&Loaded>) -> (Vec<u8>, bool) {
-    let old = before.and_then(|before| Text::decode(&before.bytes));
+fn encoded(content: &str, before: Option<&LoadedFile>) -> (Vec<u8>, bool) {
+    let old = before.and_then(|before| TextFile::decode(&before.bytes));
     let Some(old) = old.filter(|old| !old.chars.is_empty() || old.bom) else {
         return (content.as_bytes().to_vec(), false);
     };
-    // A mark in front of the content would be a second one.
+    // A byte order mark in the content would be a second one.
     let content = content.strip_prefix('\u{feff}').unwrap_or(content);
     let text = if old.chars.contains("\r\n") {
         old.with_line_ends(&plain(content))
@@ -164,7 +164,7 @@ fn encoded(content: &str, before: Option<&Loaded>) -> (Vec<u8>, bool) {
     }
 }
 
-/// Whether this is what `read_file` displays: mostly lines with numbers in order, or its notice.
+/// Whether this is output of `read_file`: mostly consecutively numbered lines, or its notice.
 fn is_display(content: &str) -> bool {
     let trimmed = content.trim();
     if trimmed.contains(UNCHANGED) && trimmed.len() <= 2 * UNCHANGED.len() {

@@ -1,36 +1,36 @@
-//! What can be done to the jobs of a home, by the tool, by a command, or over the API.
+//! Operations on the jobs of a home, for the tool, commands and the API.
 
 use chrono::{DateTime, Utc};
-use hermes_store::jobs::schedule::{self, Parsed, Schedule, ScheduleError};
-use hermes_store::jobs::{Job, JobError, Outputs};
+use hermes_store::jobs::schedule::{self, JobSchedule, ParsedSchedule, ScheduleError};
+use hermes_store::jobs::{Job, JobError, JobOutputs};
 use serde_json::{Map, Value, json};
 
 use super::request::NAME;
-use super::{Fields, ScheduleDeps, check};
+use super::{JobFields, ScheduleDeps, check};
 
 /// Why nothing was changed.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum ChangeRefused {
     #[error(transparent)]
     Job(#[from] JobError),
     #[error("{0}")]
     Wrong(String),
 }
 
-impl From<String> for Refused {
+impl From<String> for ChangeRefused {
     fn from(text: String) -> Self {
         Self::Wrong(text)
     }
 }
 
-impl From<&str> for Refused {
+impl From<&str> for ChangeRefused {
     fn from(text: &str) -> Self {
         Self::Wrong(text.to_owned())
     }
 }
 
 impl ScheduleDeps {
-    pub fn create(&self, fields: &Fields, now: DateTime<Utc>) -> Result<Job, Refused> {
+    pub fn create(&self, fields: &JobFields, now: DateTime<Utc>) -> Result<Job, ChangeRefused> {
         let text = fields
             .schedule
             .as_deref()
@@ -74,10 +74,10 @@ impl ScheduleDeps {
     pub fn update(
         &self,
         reference: &str,
-        fields: &Fields,
+        fields: &JobFields,
         now: DateTime<Utc>,
-    ) -> Result<Job, Refused> {
-        if *fields == Fields::default() {
+    ) -> Result<Job, ChangeRefused> {
+        if *fields == JobFields::default() {
             return Err("nothing to change was given".into());
         }
         self.verify(fields)?;
@@ -113,13 +113,13 @@ impl ScheduleDeps {
         Ok(job)
     }
 
-    /// The job stays and does not run.
-    pub fn put_off(
+    /// Pauses a job.
+    pub fn pause_job(
         &self,
         reference: &str,
         why: Option<&str>,
         now: DateTime<Utc>,
-    ) -> Result<Job, Refused> {
+    ) -> Result<Job, ChangeRefused> {
         let stamp = self.stamp(now);
         let job = self.jobs.update(reference, |job| {
             job.set("enabled", json!(false));
@@ -131,8 +131,8 @@ impl ScheduleDeps {
         Ok(job)
     }
 
-    /// It runs again, from now on.
-    pub fn take_up(&self, reference: &str, now: DateTime<Utc>) -> Result<Job, Refused> {
+    /// Resumes a job, from now on.
+    pub fn resume_job(&self, reference: &str, now: DateTime<Utc>) -> Result<Job, ChangeRefused> {
         let schedule = self
             .jobs
             .get(reference)?
@@ -146,8 +146,8 @@ impl ScheduleDeps {
         Ok(job)
     }
 
-    /// The scheduler runs it when it looks next.
-    pub fn make_due(&self, reference: &str, now: DateTime<Utc>) -> Result<Job, Refused> {
+    /// The scheduler runs it at its next check.
+    pub fn make_due(&self, reference: &str, now: DateTime<Utc>) -> Result<Job, ChangeRefused> {
         let stamp = self.stamp(now);
         let job = self.jobs.update(reference, |job| {
             wake(job, &stamp);
@@ -156,28 +156,28 @@ impl ScheduleDeps {
         Ok(job)
     }
 
-    /// The job goes, and what it wrote.
-    pub fn remove(&self, reference: &str) -> Result<Job, Refused> {
+    /// Removes a job and its output.
+    pub fn remove(&self, reference: &str) -> Result<Job, ChangeRefused> {
         let job = self.jobs.remove(reference)?;
-        if let Err(error) = Outputs::new(&self.dir, 0).forget(job.id()) {
+        if let Err(error) = JobOutputs::new(&self.dir, 0).forget(job.id()) {
             tracing::warn!(job = job.id(), "what it wrote stays: {error}");
         }
         Ok(job)
     }
 
-    /// [`Self::put_off`]; the error is for the person.
+    /// [`Self::pause_job`]; the error is for the user.
     pub fn pause(&self, reference: &str, now: DateTime<Utc>) -> Result<Job, String> {
-        self.put_off(reference, None, now)
+        self.pause_job(reference, None, now)
             .map_err(|refused| refused.to_string())
     }
 
-    /// [`Self::take_up`]; the error is for the person.
+    /// [`Self::resume_job`]; the error is for the user.
     pub fn resume(&self, reference: &str, now: DateTime<Utc>) -> Result<Job, String> {
-        self.take_up(reference, now)
+        self.resume_job(reference, now)
             .map_err(|refused| refused.to_string())
     }
 
-    fn parse(&self, text: &str, now: DateTime<Utc>) -> Result<Parsed, ScheduleError> {
+    fn parse(&self, text: &str, now: DateTime<Utc>) -> Result<ParsedSchedule, ScheduleError> {
         schedule::parse(text, &now.with_timezone(&self.zone))
     }
 
@@ -186,17 +186,17 @@ impl ScheduleDeps {
     }
 
     /// When it runs first.
-    fn due(&self, schedule: &Schedule, now: DateTime<Utc>) -> Result<String, Refused> {
+    fn due(&self, schedule: &JobSchedule, now: DateTime<Utc>) -> Result<String, ChangeRefused> {
         let next = schedule.next_after(&now.with_timezone(&self.zone));
         next.ok_or_else(|| match schedule {
-            Schedule::Once { run_at } => {
-                Refused::Wrong(format!("{run_at} is past: it would never run"))
+            JobSchedule::Once { run_at } => {
+                ChangeRefused::Wrong(format!("{run_at} is past: it would never run"))
             }
             _ => "no day fits this schedule: it would never run".into(),
         })
     }
 
-    fn verify(&self, fields: &Fields) -> Result<(), Refused> {
+    fn verify(&self, fields: &JobFields) -> Result<(), ChangeRefused> {
         if let Some(prompt) = &fields.prompt {
             check::prompt(prompt)?;
         }
@@ -214,8 +214,8 @@ impl ScheduleDeps {
         Ok(())
     }
 
-    /// Writes what was given. Empty clears.
-    fn put(&self, job: &mut Job, fields: &Fields) {
+    /// Stores the given fields. An empty value clears one.
+    fn put(&self, job: &mut Job, fields: &JobFields) {
         let text = |text: &String| {
             if text.is_empty() {
                 Value::Null
@@ -261,7 +261,7 @@ impl ScheduleDeps {
             stored.insert("times".to_owned(), json!(times));
             job.set("repeat", Value::Object(stored));
         }
-        // An edit of something else does not accept another model than the one that was in use.
+        // Editing something else does not accept a changed model.
         let rerouted =
             fields.model.is_some() || fields.provider.is_some() || fields.no_agent.is_some();
         if let Some((provider, model)) = &self.route

@@ -1,13 +1,13 @@
-//! What a job may not be.
+//! Checks jobs.
 
 use std::io::Read as _;
 use std::path::{Component, Path};
 use std::sync::LazyLock;
 
-use hermes_store::scan::{self, Scope};
+use hermes_store::scan::{self, ScanScope};
 use regex::{RegexSet, RegexSetBuilder};
 
-/// Commands that end the gateway. Words about one are none.
+/// Commands that stop the gateway. Text about one does not count.
 const ENDS_GATEWAY: [&str; 5] = [
     r"hermes\s+gateway\s+(?:restart|stop|uninstall)\b",
     r"launchctl\s+(?:kickstart|unload|load|stop|restart)\b[^\n]*\bhermes[.\-]?gateway",
@@ -16,7 +16,7 @@ const ENDS_GATEWAY: [&str; 5] = [
     r"p?kill\b[^\n]*\bgateway\b[^\n]*\bhermes",
 ];
 
-/// A job that ended the gateway that runs it would be taken up again by the next one, for ever.
+/// A job that stops its own gateway would be started again by the next one, forever.
 fn keeps_the_gateway(text: &str) -> Result<(), String> {
     static PATTERNS: LazyLock<Result<RegexSet, regex::Error>> = LazyLock::new(|| {
         RegexSetBuilder::new(ENDS_GATEWAY)
@@ -34,7 +34,7 @@ fn keeps_the_gateway(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Of a script that is there already.
+/// Checks an existing script.
 pub(super) fn script_content(name: &str, scripts: &Path) -> Result<(), String> {
     const LONGEST: u64 = 1024 * 1024;
     let Ok(file) = std::fs::File::open(scripts.join(name)) else {
@@ -48,9 +48,9 @@ pub(super) fn script_content(name: &str, scripts: &Path) -> Result<(), String> {
         .map_err(|why| format!("script {name:?}: {why}"))
 }
 
-/// A prompt acts later, with nobody watching: one that reads like an attack is refused.
+/// A prompt acts later and unattended: one that looks like an attack is refused.
 pub(super) fn prompt(text: &str) -> Result<(), String> {
-    match scan::first(text, Scope::Strict) {
+    match scan::first(text, ScanScope::Strict) {
         None => keeps_the_gateway(text),
         Some(found) => Err(format!(
             "the prompt was refused ({found}): it reads like an attempt to turn the agent against its person. Say plainly what is to be done"
@@ -58,7 +58,7 @@ pub(super) fn prompt(text: &str) -> Result<(), String> {
     }
 }
 
-/// A script is named relative to the scripts directory and lies in it, links followed.
+/// A script is named relative to the scripts directory and is in it, with links resolved.
 pub(super) fn script(name: &str, scripts: &Path) -> Result<(), String> {
     let shown = scripts.display();
     let path = Path::new(name);
@@ -72,7 +72,7 @@ pub(super) fn script(name: &str, scripts: &Path) -> Result<(), String> {
     }
     let full = scripts.join(path);
     let Ok(real) = full.canonicalize() else {
-        // Not there yet: it may be written before the job runs.
+        // It may be created before the job runs.
         return Ok(());
     };
     let root = scripts

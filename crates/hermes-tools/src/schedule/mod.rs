@@ -1,8 +1,8 @@
 //! `cronjob`: the schedule of a home.
 //!
-//! Jobs are changed here and carried out by the scheduler, which lives in the gateway. A job acts
-//! later and unseen, so its prompt is scanned, its script must lie in one directory, and after the
-//! conversation has read from outside a person is asked.
+//! Jobs are changed here and executed by the scheduler in the gateway. A job acts later and unattended, so its
+//! prompt is scanned, its script must be in one directory, and the user is asked after the conversation has
+//! read external content.
 
 mod change;
 mod check;
@@ -18,22 +18,22 @@ use hermes_core::tool::Tool;
 use hermes_store::jobs::JobTable;
 use serde_json::Value;
 
-pub use change::Refused;
-pub use request::Fields;
+pub use change::ChangeRefused;
+pub use request::JobFields;
 
-/// What the tool works on.
+/// Dependencies of the tool.
 #[derive(Clone)]
 pub struct ScheduleDeps {
     pub jobs: JobTable,
-    /// `<home>/scripts`: nothing else is run by a job.
+    /// `<home>/scripts`: a job runs nothing else.
     pub scripts: PathBuf,
     /// `<home>/cron`
     pub dir: PathBuf,
     pub zone: Zone,
-    /// Where this conversation is held; results go there unless a job says otherwise.
+    /// The chat of this conversation; results go there unless a job says otherwise.
     pub origin: Option<Value>,
-    /// Provider and model in use, noted in jobs that name none: such a job does not run when
-    /// they have changed.
+    /// The current provider and model, recorded in jobs that name none: such a job does not run if they have
+    /// changed.
     pub route: Option<(String, String)>,
 }
 

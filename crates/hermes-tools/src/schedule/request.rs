@@ -1,4 +1,4 @@
-//! Reading the arguments.
+//! Parses the arguments.
 
 use hermes_core::args::Args;
 use hermes_core::tool::{ToolArgs, ToolOutcome};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 pub(super) const NAME: &str = "cronjob";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(super) enum CronAction {
     Create,
     List,
     Update,
@@ -17,7 +17,7 @@ pub(super) enum Action {
     Remove,
 }
 
-impl Action {
+impl CronAction {
     pub(super) fn parse(word: &str) -> Option<Self> {
         Some(match word.trim().to_lowercase().as_str() {
             "create" | "add" => Self::Create,
@@ -32,9 +32,9 @@ impl Action {
     }
 }
 
-/// What a call says about a job. `None`: nothing; empty: it is cleared.
+/// The fields of a call. `None`: not given; empty: cleared.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Fields {
+pub struct JobFields {
     pub prompt: Option<String>,
     pub schedule: Option<String>,
     pub name: Option<String>,
@@ -51,7 +51,7 @@ pub struct Fields {
     pub attach_to_session: Option<bool>,
 }
 
-impl Fields {
+impl JobFields {
     pub(super) fn parse(args: &ToolArgs) -> Result<Self, ToolOutcome> {
         let args = Args::new(NAME, args);
         let text = |name: &str| Ok(args.text(name)?.map(|text| text.trim().to_owned()));
@@ -96,7 +96,7 @@ impl Fields {
     }
 }
 
-/// A list of words, also as one text with commas.
+/// A list of words, or one text with commas.
 fn words(args: &Args<'_>, name: &str) -> Result<Option<Vec<String>>, ToolOutcome> {
     let list: Vec<String> = match args.all().get(name) {
         None | Some(Value::Null) => return Ok(None),

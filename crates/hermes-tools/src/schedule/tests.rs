@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ScheduleDeps, Zone, tools};
 
-struct Bench {
+struct ScheduleHarness {
     dir: tempfile::TempDir,
     tool: Arc<dyn Tool>,
     taint: Taint,
@@ -24,9 +24,9 @@ struct Bench {
 }
 
 /// Answers every question the same way.
-struct Says(Verdict);
+struct FixedApprover(Verdict);
 
-impl Approver for Says {
+impl Approver for FixedApprover {
     fn decide(&self, _: ApprovalRequest) -> BoxFuture<'_, Verdict> {
         Box::pin(std::future::ready(self.0.clone()))
     }
@@ -36,7 +36,7 @@ impl Approver for Says {
     }
 }
 
-impl Bench {
+impl ScheduleHarness {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::default());
@@ -101,8 +101,8 @@ impl Bench {
 
 #[tokio::test]
 async fn a_job_is_made_changed_paused_and_removed() {
-    let bench = Bench::new();
-    let made = bench
+    let harness = ScheduleHarness::new();
+    let made = harness
         .ok(json!({"action": "create", "schedule": "0 9 * * 1-5", "prompt": "Say good morning.", "name": "Morning"}))
         .await;
     let id = made["job_id"].as_str().unwrap().to_owned();
@@ -111,41 +111,41 @@ async fn a_job_is_made_changed_paused_and_removed() {
     assert!(made["next_run_at"].as_str().unwrap().contains("T09:00:00"));
     assert!(made["notice"].as_str().unwrap().contains("No scheduler"));
     let stored: Value = serde_json::from_str(
-        &std::fs::read_to_string(bench.dir.path().join("cron/jobs.json")).unwrap(),
+        &std::fs::read_to_string(harness.dir.path().join("cron/jobs.json")).unwrap(),
     )
     .unwrap();
     assert_eq!(stored["jobs"][0]["provider_snapshot"], "openrouter");
     assert_eq!(stored["jobs"][0]["next_run_at"], made["next_run_at"]);
-    let changed = bench
+    let changed = harness
         .ok(json!({"action": "edit", "job_id": "morning", "schedule": "every 2h", "repeat": 3, "skills": ["a", "b"]}))
         .await;
     assert_eq!(changed["job"]["schedule"], "every 120m");
     assert_eq!(changed["job"]["repeat"], "3 times");
     assert_eq!(changed["job"]["skill"], "a");
-    let paused = bench
+    let paused = harness
         .ok(json!({"action": "pause", "job_id": id, "reason": "holiday"}))
         .await;
     assert_eq!(paused["job"]["state"], "paused");
     assert_eq!(paused["job"]["paused_reason"], "holiday");
-    let resumed = bench.ok(json!({"action": "resume", "job_id": id})).await;
+    let resumed = harness.ok(json!({"action": "resume", "job_id": id})).await;
     assert_eq!(resumed["job"]["enabled"], true);
-    let run = bench.ok(json!({"action": "run", "job_id": id})).await;
+    let run = harness.ok(json!({"action": "run", "job_id": id})).await;
     assert_eq!(run["job"]["executed"], false);
     assert!(run["notice"].as_str().unwrap().contains("has not run yet"));
-    let listed = bench.ok(json!({"action": "list"})).await;
+    let listed = harness.ok(json!({"action": "list"})).await;
     assert_eq!(listed["count"], 1);
-    bench.ok(json!({"action": "remove", "job_id": id})).await;
-    assert_eq!(bench.ok(json!({"action": "list"})).await["count"], 0);
+    harness.ok(json!({"action": "remove", "job_id": id})).await;
+    assert_eq!(harness.ok(json!({"action": "list"})).await["count"], 0);
 }
 
 #[tokio::test]
 async fn a_running_scheduler_is_noticed() {
-    let bench = Bench::new();
-    let cron = bench.dir.path().join("cron");
+    let harness = ScheduleHarness::new();
+    let cron = harness.dir.path().join("cron");
     std::fs::create_dir(&cron).unwrap();
-    let now = bench.clock.now().timestamp();
+    let now = harness.clock.now().timestamp();
     std::fs::write(cron.join("ticker_heartbeat"), now.to_string()).unwrap();
-    let made = bench
+    let made = harness
         .ok(json!({"action": "create", "schedule": "30m", "prompt": "Look."}))
         .await;
     assert_eq!(made["notice"], Value::Null);
@@ -154,12 +154,12 @@ async fn a_running_scheduler_is_noticed() {
 
 #[tokio::test]
 async fn bad_jobs_are_refused_with_what_to_do() {
-    let bench = Bench::new();
+    let harness = ScheduleHarness::new();
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("evil.sh"), "true").unwrap();
     std::os::unix::fs::symlink(
         outside.path().join("evil.sh"),
-        bench.dir.path().join("scripts/link.sh"),
+        harness.dir.path().join("scripts/link.sh"),
     )
     .unwrap();
     for (args, why) in [
@@ -215,32 +215,37 @@ async fn bad_jobs_are_refused_with_what_to_do() {
         (json!({"action": "dance"}), "use create"),
         (json!({"action": "update"}), "job_id is missing"),
     ] {
-        let text = bench.refused(args.clone()).await;
+        let text = harness.refused(args.clone()).await;
         assert!(text.contains(why), "{args}: {text}");
     }
-    assert_eq!(bench.ok(json!({"action": "list"})).await["count"], 0);
+    assert_eq!(harness.ok(json!({"action": "list"})).await["count"], 0);
 }
 
 #[tokio::test]
 async fn after_reading_from_outside_a_person_decides() {
-    let mut bench = Bench::new();
+    let mut harness = ScheduleHarness::new();
     let create = json!({"action": "create", "schedule": "1h", "prompt": "Look at the page again."});
-    bench.taint.mark();
-    let outcome = bench.call(create.clone()).await;
+    harness.taint.mark();
+    let outcome = harness.call(create.clone()).await;
     assert!(
         matches!(&outcome, ToolOutcome::Error { kind: ToolErrorKind::Denied, text } if text.contains("nobody is here")),
         "{outcome:?}"
     );
-    bench.approver = Arc::new(Says(Verdict::Deny {
+    harness.approver = Arc::new(FixedApprover(Verdict::Deny {
         why: Some("not that one".into()),
     }));
-    assert!(bench.refused(create.clone()).await.contains("not that one"));
-    assert_eq!(bench.ok(json!({"action": "list"})).await["count"], 0);
-    bench.approver = Arc::new(Says(Verdict::Session));
-    bench.ok(create.clone()).await;
+    assert!(
+        harness
+            .refused(create.clone())
+            .await
+            .contains("not that one")
+    );
+    assert_eq!(harness.ok(json!({"action": "list"})).await["count"], 0);
+    harness.approver = Arc::new(FixedApprover(Verdict::Session));
+    harness.ok(create.clone()).await;
     // Allowed for the session: not asked again.
-    bench.approver = Arc::new(DenyAll);
-    bench
+    harness.approver = Arc::new(DenyAll);
+    harness
         .ok(json!({"action": "remove", "job_id": "Look at the page again."}))
         .await;
 }

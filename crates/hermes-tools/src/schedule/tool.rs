@@ -1,4 +1,4 @@
-//! The tool itself.
+//! The `cronjob` tool.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use hermes_core::tool::{
 use hermes_store::jobs::{Job, JobError};
 use serde_json::{Value, json};
 
-use super::request::{Action, Fields, NAME, parameters};
-use super::{Refused, ScheduleDeps};
+use super::request::{CronAction, JobFields, NAME, parameters};
+use super::{ChangeRefused, ScheduleDeps};
 use crate::spec;
 
 const PREVIEW: usize = 100;
-/// A scheduler that looked at the jobs this long ago is alive.
+/// A scheduler that checked the jobs this recently is alive.
 const HEARTBEAT_SECONDS: f64 = 180.0;
 
 pub(super) struct CronJob {
@@ -50,19 +50,19 @@ impl CronJob {
             "action",
             "create, list, update, pause, resume, run or remove",
         )?;
-        let action = Action::parse(word).ok_or_else(|| {
+        let action = CronAction::parse(word).ok_or_else(|| {
             reader.bad(&format!(
                 "action is {word:?}; use create, list, update, pause, resume, run or remove"
             ))
         })?;
         let now = cx.clock.now();
         let deps = Arc::clone(&self.deps);
-        if action == Action::List {
+        if action == CronAction::List {
             return blocking(move || list(&deps)).await;
         }
-        let fields = Fields::parse(args)?;
+        let fields = JobFields::parse(args)?;
         let reference = match action {
-            Action::Create => String::new(),
+            CronAction::Create => String::new(),
             _ => reader
                 .required("job_id", "the id or name of the job; list shows them")?
                 .to_owned(),
@@ -76,37 +76,39 @@ impl CronJob {
         }
         let reason = reader.text("reason")?.map(str::to_owned);
         blocking(move || match action {
-            Action::Create => create(&deps, &fields, now),
-            Action::Update => Ok(changed(&deps.update(&reference, &fields, now)?)),
-            Action::Pause => Ok(changed(&deps.put_off(
+            CronAction::Create => create(&deps, &fields, now),
+            CronAction::Update => Ok(changed(&deps.update(&reference, &fields, now)?)),
+            CronAction::Pause => Ok(changed(&deps.pause_job(
                 &reference,
                 reason.as_deref(),
                 now,
             )?)),
-            Action::Resume => resume(&deps, &reference, now),
-            Action::Run => mark_due(&deps, &reference, now),
-            Action::Remove => remove(&deps, &reference),
-            Action::List => list(&deps),
+            CronAction::Resume => resume(&deps, &reference, now),
+            CronAction::Run => mark_due(&deps, &reference, now),
+            CronAction::Remove => remove(&deps, &reference),
+            CronAction::List => list(&deps),
         })
         .await
     }
 }
 
-type Done = Result<Value, Refused>;
+type ActionOutcome = Result<Value, ChangeRefused>;
 
-fn outcome(refused: &Refused) -> ToolOutcome {
+fn outcome(refused: &ChangeRefused) -> ToolOutcome {
     let kind = match refused {
-        Refused::Job(
+        ChangeRefused::Job(
             JobError::NotFound(_) | JobError::Ambiguous { .. } | JobError::Schedule(_),
         )
-        | Refused::Wrong(_) => ToolErrorKind::BadArguments,
-        Refused::Job(_) => ToolErrorKind::Failed,
+        | ChangeRefused::Wrong(_) => ToolErrorKind::BadArguments,
+        ChangeRefused::Job(_) => ToolErrorKind::Failed,
     };
     let value = json!({ "success": false, "error": refused.to_string() });
     ToolOutcome::error(kind, value.to_string())
 }
 
-async fn blocking(work: impl FnOnce() -> Done + Send + 'static) -> Result<Value, ToolOutcome> {
+async fn blocking(
+    work: impl FnOnce() -> ActionOutcome + Send + 'static,
+) -> Result<Value, ToolOutcome> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done.map_err(|refused| outcome(&refused)),
         Err(error) => Err(ToolOutcome::error(
@@ -116,12 +118,12 @@ async fn blocking(work: impl FnOnce() -> Done + Send + 'static) -> Result<Value,
     }
 }
 
-fn list(deps: &ScheduleDeps) -> Done {
+fn list(deps: &ScheduleDeps) -> ActionOutcome {
     let jobs: Vec<Value> = deps.jobs.list()?.iter().map(shown).collect();
     Ok(json!({ "success": true, "count": jobs.len(), "jobs": jobs }))
 }
 
-fn create(deps: &ScheduleDeps, fields: &Fields, now: DateTime<Utc>) -> Done {
+fn create(deps: &ScheduleDeps, fields: &JobFields, now: DateTime<Utc>) -> ActionOutcome {
     let job = deps.create(fields, now)?;
     let shown = shown(&job);
     let mut value = json!({
@@ -145,14 +147,14 @@ fn changed(job: &Job) -> Value {
     json!({ "success": true, "job": shown(job) })
 }
 
-fn resume(deps: &ScheduleDeps, reference: &str, now: DateTime<Utc>) -> Done {
-    let mut value = changed(&deps.take_up(reference, now)?);
+fn resume(deps: &ScheduleDeps, reference: &str, now: DateTime<Utc>) -> ActionOutcome {
+    let mut value = changed(&deps.resume_job(reference, now)?);
     note(deps, &mut value, now);
     Ok(value)
 }
 
-/// The scheduler carries it out; what can be done here is to make it due.
-fn mark_due(deps: &ScheduleDeps, reference: &str, now: DateTime<Utc>) -> Done {
+/// The scheduler executes it; here it is only made due.
+fn mark_due(deps: &ScheduleDeps, reference: &str, now: DateTime<Utc>) -> ActionOutcome {
     let job = deps.make_due(reference, now)?;
     let mut entry = shown(&job);
     entry["executed"] = json!(false);
@@ -165,7 +167,7 @@ fn mark_due(deps: &ScheduleDeps, reference: &str, now: DateTime<Utc>) -> Done {
     Ok(value)
 }
 
-fn remove(deps: &ScheduleDeps, reference: &str) -> Done {
+fn remove(deps: &ScheduleDeps, reference: &str) -> ActionOutcome {
     let job = deps.remove(reference)?;
     Ok(json!({
         "success": true,
@@ -178,7 +180,7 @@ fn remove(deps: &ScheduleDeps, reference: &str) -> Done {
     }))
 }
 
-/// Says whether anybody will run it.
+/// Tells whether a scheduler will run it.
 fn note(deps: &ScheduleDeps, value: &mut Value, now: DateTime<Utc>) {
     let beat = std::fs::read_to_string(deps.dir.join("ticker_heartbeat"))
         .ok()
@@ -243,8 +245,8 @@ fn repeat(stored: &Value) -> String {
     }
 }
 
-/// What would be changed, for the person.
-fn gist(fields: &Fields) -> String {
+/// What would be changed, for the user.
+fn gist(fields: &JobFields) -> String {
     let parts = [
         fields.name.as_ref().map(|name| format!("{name:?}")),
         fields.schedule.clone(),

@@ -11,21 +11,23 @@ use hermes_core::redact;
 use hermes_core::taint::FROM_OUTSIDE;
 use hermes_core::tool::{Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec};
 use hermes_exec::process::NewProcess;
-use hermes_exec::{Confine as _, Confinement, Exec, ExecError, Exit, Finished, Start, Workspace};
-use hermes_policy::{Class, CommandRequest, How, Kind, Permit};
+use hermes_exec::{
+    BackgroundStart, Confine as _, Confinement, Exec, ExecError, ExecOutcome, Exit, Workspace,
+};
+use hermes_policy::{CommandClass, CommandRequest, Permit, PermitReason, RequestKind};
 use serde_json::{Map, Value, json};
 
-use super::live::Live;
-use super::{Shared, gateway, guard, hide, meaning, sudo};
+use super::live::LiveOutput;
+use super::{TerminalShared, gateway, guard, hide, meaning, sudo};
 use crate::reaches_network;
 
-pub(super) struct Terminal {
+pub(super) struct TerminalTool {
     spec: ToolSpec,
-    shared: Arc<Shared>,
+    shared: Arc<TerminalShared>,
 }
 
-impl Terminal {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+impl TerminalTool {
+    pub(super) fn new(shared: Arc<TerminalShared>) -> Self {
         Self {
             spec: super::terminal_spec(),
             shared,
@@ -33,7 +35,7 @@ impl Terminal {
     }
 }
 
-impl Tool for Terminal {
+impl Tool for TerminalTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -48,8 +50,8 @@ impl Tool for Terminal {
     }
 }
 
-/// The arguments, read.
-struct Call {
+/// The parsed arguments.
+struct TerminalCall {
     command: String,
     background: bool,
     timeout: Duration,
@@ -59,8 +61,8 @@ struct Call {
     patterns: Vec<String>,
 }
 
-impl Terminal {
-    fn read(&self, args: &ToolArgs) -> Result<Call, ToolOutcome> {
+impl TerminalTool {
+    fn read(&self, args: &ToolArgs) -> Result<TerminalCall, ToolOutcome> {
         let args = Args::new("terminal", args);
         let settings = &self.shared.deps.settings;
         let background = args.flag("background")?;
@@ -77,7 +79,7 @@ impl Terminal {
             )));
         }
         let patterns = args.list("watch_patterns")?.unwrap_or_default();
-        Ok(Call {
+        Ok(TerminalCall {
             command: args.required("command", "the command to run")?.to_owned(),
             background,
             timeout,
@@ -136,12 +138,12 @@ impl Terminal {
     }
 
     /// Takes a snapshot of the project before the first command of a turn that may change it.
-    async fn keep_state(&self, call: &Call, cwd: &Path, permit: &Permit, cx: &ToolContext) {
+    async fn keep_state(&self, call: &TerminalCall, cwd: &Path, permit: &Permit, cx: &ToolContext) {
         let deps = &self.shared.deps;
         let Some(checkpoints) = &deps.checkpoints else {
             return;
         };
-        if permit.assessment.class == Class::ReadOnly || !self.shared.is_local() {
+        if permit.assessment.class == CommandClass::ReadOnly || !self.shared.is_local() {
             return;
         }
         let command = redact::secrets(&call.command);
@@ -152,8 +154,12 @@ impl Terminal {
             .await;
     }
 
-    /// Where the command runs. The directory that the session stood in may be gone.
-    async fn directory(&self, call: &Call, workspace: &Workspace) -> Result<PathBuf, ToolOutcome> {
+    /// The working directory of the command. The session's directory may be gone.
+    async fn directory(
+        &self,
+        call: &TerminalCall,
+        workspace: &Workspace,
+    ) -> Result<PathBuf, ToolOutcome> {
         let local = self.shared.is_local();
         if let Some(workdir) = &call.workdir {
             if let Some(why) = guard::bad_workdir(workdir, local) {
@@ -176,7 +182,7 @@ impl Terminal {
 
     fn request(
         &self,
-        call: &Call,
+        call: &TerminalCall,
         cwd: &Path,
         confinement: &Confinement,
         cx: &ToolContext,
@@ -189,9 +195,9 @@ impl Terminal {
             hermes_policy::Confinement::Sandboxed
         };
         let kind = if call.background {
-            Kind::Background
+            RequestKind::Background
         } else {
-            Kind::Terminal
+            RequestKind::Terminal
         };
         let root = if self.shared.is_local() {
             cx.cwd.clone()
@@ -206,7 +212,7 @@ impl Terminal {
 
     async fn admit(
         &self,
-        call: &Call,
+        call: &TerminalCall,
         cwd: &Path,
         confinement: &Confinement,
         cx: &ToolContext,
@@ -227,7 +233,7 @@ impl Terminal {
 
     async fn foreground(
         &self,
-        call: &Call,
+        call: &TerminalCall,
         cwd: PathBuf,
         workspace: Workspace,
         confinement: Confinement,
@@ -239,7 +245,7 @@ impl Terminal {
             if let Some(note) = self.let_out_before(call, &cwd, &confinement, cx) {
                 let off = Confinement::Off;
                 let (finished, text) = self.once(call, &cwd, exports, off, cx).await?;
-                (finished, text, Outside::Ran(note))
+                (finished, text, UnsandboxedRun::Ran(note))
             } else {
                 let limits = confinement.clone();
                 let own = workspace.exports_for(&limits);
@@ -249,21 +255,21 @@ impl Terminal {
                         Ok(note) => {
                             let off = Confinement::Off;
                             let (finished, text) = self.once(call, &cwd, exports, off, cx).await?;
-                            (finished, text, Outside::Ran(note))
+                            (finished, text, UnsandboxedRun::Ran(note))
                         }
-                        Err(why) => (first.0, first.1, Outside::Stayed(what, why)),
+                        Err(why) => (first.0, first.1, UnsandboxedRun::Stayed(what, why)),
                     },
-                    None => (first.0, first.1, Outside::No),
+                    None => (first.0, first.1, UnsandboxedRun::No),
                 }
             };
         let ran = match outside {
-            Outside::Ran(_) => Confinement::Off,
-            Outside::Stayed(..) | Outside::No => confinement,
+            UnsandboxedRun::Ran(_) => Confinement::Off,
+            UnsandboxedRun::Stayed(..) | UnsandboxedRun::No => confinement,
         };
         let exit = finished.exit;
         if let Some(mut state) = finished.state {
             if call.workdir.is_some() {
-                // that directory was for this call only
+                // That directory was for this call only.
                 state.cwd = workspace.cwd;
             }
             deps.workspaces.update(&cx.session, state, &ran);
@@ -273,7 +279,7 @@ impl Terminal {
         if let Some(trouble) = trouble {
             add_line(&mut text, trouble.advice());
         }
-        if let Outside::Stayed(what, why) = &outside {
+        if let UnsandboxedRun::Stayed(what, why) = &outside {
             add_line(
                 &mut text,
                 &format!("[The sandbox stopped it: {what}. {why}]"),
@@ -284,8 +290,8 @@ impl Terminal {
         result.insert("output".into(), output.into());
         result.insert("exit_code".into(), exit.code().into());
         result.insert("error".into(), Value::Null);
-        if let Outside::Ran(note) = outside {
-            // Outside there is always a network.
+        if let UnsandboxedRun::Ran(note) = outside {
+            // Outside of the sandbox there is always a network.
             let request = self.request(call, &cwd, &Confinement::Off, cx);
             if !deps.gate.assess(&request).offline {
                 cx.taint.mark();
@@ -298,21 +304,21 @@ impl Terminal {
         {
             result.insert("exit_code_meaning".into(), meaning.into());
         }
-        if trouble == Some(sudo::Trouble::WrongPassword) {
+        if trouble == Some(sudo::SudoProblem::WrongPassword) {
             result.insert("sudo_auth_failed".into(), true.into());
         }
         Ok(result)
     }
 
-    /// One run, and what the model would read of it.
+    /// One run and its result for the model.
     async fn once(
         &self,
-        call: &Call,
+        call: &TerminalCall,
         cwd: &Path,
         exports: Option<hermes_exec::environment::Variables>,
         confinement: Confinement,
         cx: &ToolContext,
-    ) -> Result<(Finished, String), ToolOutcome> {
+    ) -> Result<(ExecOutcome, String), ToolOutcome> {
         let deps = &self.shared.deps;
         let password = deps.settings.sudo_password.as_deref();
         let (script, stdin) = sudo::prepare(&call.command, password, call.pty);
@@ -325,7 +331,7 @@ impl Terminal {
             confinement,
             ..Exec::new(script, cwd)
         };
-        let mut live = Live::new(deps.settings.max_output, &call.command, &cx.progress);
+        let mut live = LiveOutput::new(deps.settings.max_output, &call.command, &cx.progress);
         let finished = deps
             .environment
             .exec(command, &mut live)
@@ -334,10 +340,10 @@ impl Terminal {
         Ok((finished, live.finish().text()))
     }
 
-    /// What the sandbox stopped, if it looks like that.
+    /// What the sandbox blocked, if the failure looks like it.
     fn blocked(
         &self,
-        (finished, text): &(Finished, String),
+        (finished, text): &(ExecOutcome, String),
         confinement: &Confinement,
     ) -> Option<String> {
         let Exit::Code(code) = finished.exit else {
@@ -349,11 +355,11 @@ impl Terminal {
             .flatten()
     }
 
-    /// Whether the command runs outside the sandbox from its beginning. What was allowed beforehand is not
-    /// tried inside first: what it did until it was stopped would be done twice.
+    /// Whether the command runs outside the sandbox from the start. A command allowed in advance is not tried
+    /// inside first: what it did until it was blocked would be done twice.
     fn let_out_before(
         &self,
-        call: &Call,
+        call: &TerminalCall,
         cwd: &Path,
         confinement: &Confinement,
         cx: &ToolContext,
@@ -369,33 +375,33 @@ impl Terminal {
             .gate
             .assess(&self.request(call, cwd, confinement, cx))
             .class;
-        // Where a session has left its workspace, the limits are all that holds.
-        let leaves = class == Class::Ask
+        // If a session has left its workspace, the limits are the only protection.
+        let leaves = class == CommandClass::Ask
             && cwd.starts_with(&cx.cwd)
             && cx.approver.presence() == Presence::Standing;
         match class {
-            Class::Forbidden => None,
+            CommandClass::Forbidden => None,
             _ if leaves => Some(APPROVED_BEFORE),
             _ if is_allowed => Some(ALLOWED_BEFORE),
             _ => None,
         }
     }
 
-    /// Whether the person lets the command run outside the sandbox; else, why it does not.
+    /// Whether the user lets the command run outside the sandbox; otherwise why not.
     async fn outside(
         &self,
-        call: &Call,
+        call: &TerminalCall,
         cwd: &Path,
         what: &str,
         cx: &ToolContext,
     ) -> Result<&'static str, String> {
         let request = self.request(call, cwd, &Confinement::Off, cx);
         let assessment = self.shared.deps.gate.assess(&request);
-        if assessment.class == Class::Forbidden {
+        if assessment.class == CommandClass::Forbidden {
             return Err("It may not run outside.".to_owned());
         }
         match cx.approver.presence() {
-            // Nobody looks on who could say whether it may do again what it has done.
+            // No user is present who could decide whether it may repeat what it has done.
             Presence::Standing => {
                 let key = (cx.session.clone(), cwd.to_owned(), call.command.clone());
                 self.shared.let_out().insert(key);
@@ -439,14 +445,14 @@ impl Terminal {
 
     async fn start(
         &self,
-        call: &Call,
+        call: &TerminalCall,
         cwd: PathBuf,
         workspace: Workspace,
         confinement: Confinement,
         cx: &ToolContext,
     ) -> Result<Map<String, Value>, ToolOutcome> {
         let deps = &self.shared.deps;
-        let reachable = deps.processes.reaches(&cx.session);
+        let reachable = deps.processes.can_notify(&cx.session);
         let notify = call.notify && reachable;
         let watch = reachable && !call.notify && !call.patterns.is_empty();
         let pty = call.pty && !needs_plain_input(&call.command);
@@ -454,7 +460,7 @@ impl Terminal {
         let new = NewProcess {
             session: cx.session.clone(),
             routing: deps.routing.clone(),
-            start: Start {
+            start: BackgroundStart {
                 id: String::new(),
                 script,
                 cwd,
@@ -519,16 +525,16 @@ const ALLOWED_BEFORE: &str = "It ran outside the sandbox, as the person allowed.
 const AGAIN: &str = "It was not run again: a part of it may have been done. Undo or leave out that part, or call exactly this command once more; then it runs outside the sandbox, as was approved beforehand.";
 const LET_OUT: &str = "The sandbox stopped this command half way; then it ran once more from its beginning, outside, as the person allowed.";
 
-/// What became of the way around the sandbox.
-enum Outside {
+/// The result of leaving the sandbox.
+enum UnsandboxedRun {
     No,
-    /// What the model is told of it.
+    /// The message for the model.
     Ran(&'static str),
-    /// What was stopped, and why it stayed so.
+    /// What was blocked, and why it stayed so.
     Stayed(String, String),
 }
 
-/// A terminal would break what waits for the end of piped input.
+/// A terminal would break programs that wait for the end of piped input.
 fn needs_plain_input(command: &str) -> bool {
     command.trim_start().starts_with("gh auth login") && command.contains("--with-token")
 }
@@ -536,11 +542,15 @@ fn needs_plain_input(command: &str) -> bool {
 fn approval_note(permit: &Permit) -> Option<String> {
     let why = permit.assessment.reasons().join("; ");
     let note = match permit.how {
-        How::Once | How::Session | How::Always => {
+        PermitReason::Once | PermitReason::Session | PermitReason::Always => {
             format!("The person was asked ({why}) and allowed it.")
         }
-        How::Smart => format!("It was looked at ({why}) and judged safe."),
-        How::NotNeeded | How::Isolated | How::Off | How::Rule | How::Unattended => return None,
+        PermitReason::Smart => format!("It was looked at ({why}) and judged safe."),
+        PermitReason::NotNeeded
+        | PermitReason::Isolated
+        | PermitReason::Off
+        | PermitReason::Rule
+        | PermitReason::Unattended => return None,
     };
     Some(note)
 }
@@ -567,7 +577,7 @@ fn add_line(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// A command that was not run, as the original reports it.
+/// A command that was not run, as Hermes Agent reports it.
 fn failed(kind: ToolErrorKind, why: &str, status: &str) -> ToolOutcome {
     let result = json!({"output": "", "exit_code": -1, "error": why, "status": status});
     ToolOutcome::error(kind, result.to_string())

@@ -1,4 +1,4 @@
-//! Inside the gateway, a command must not stop the gateway: it would be ended with it.
+//! Inside the gateway, a command must not stop the gateway: it would be killed with it.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! Commands that do not belong in the foreground, and directories that are none.
+//! Commands that do not belong in the foreground, and invalid directories.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -35,7 +35,7 @@ pub(super) fn belongs_in_background(command: &str) -> Option<&'static str> {
     )
 }
 
-/// Why `workdir` cannot be one, if it cannot.
+/// Why `workdir` is invalid, if it is.
 pub(super) fn bad_workdir(workdir: &str, local: bool) -> Option<String> {
     let odd = |c: char| !(c.is_alphanumeric() || "/\\:_-.~ +@=,()[]".contains(c));
     if let Some(found) = workdir.chars().find(|c| odd(*c)) {
@@ -48,7 +48,7 @@ pub(super) fn bad_workdir(workdir: &str, local: bool) -> Option<String> {
     })
 }
 
-/// Words of the shell that detach, where a command may stand.
+/// Shell words that detach, in command position.
 static DETACHERS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?mi)(?:^|[;&|({]|\$\()\s*(?:\w+=\S*\s+)*(?:nohup|disown|setsid)\b")
 });
@@ -64,7 +64,7 @@ fn pattern(text: &str) -> Regex {
     Regex::new(text).unwrap()
 }
 
-/// `&` that is neither `&&`, nor part of a redirection.
+/// A `&` that is neither `&&` nor part of a redirection.
 fn has_background_operator(bare: &str) -> bool {
     let bytes = bare.as_bytes();
     bytes.iter().enumerate().any(|(at, byte)| {
@@ -78,7 +78,7 @@ fn has_background_operator(bare: &str) -> bool {
     })
 }
 
-/// The text with quoted parts and comments taken out: what the shell itself reads.
+/// The text without quoted parts and comments.
 fn without_quotes(command: &str) -> String {
     let mut bare = String::with_capacity(command.len());
     let mut chars = command.chars().peekable();

@@ -1,4 +1,4 @@
-//! Secrets in what a command says, hidden on the way out.
+//! Hides secrets in command output.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -6,15 +6,15 @@ use std::sync::LazyLock;
 use hermes_core::redact;
 use regex::Regex;
 
-/// Commands whose output is a list of variables: there every telling name counts.
+/// Commands whose output is a list of variables: there every secret-like name counts.
 static LISTS_VARIABLES: LazyLock<Regex> = LazyLock::new(|| {
     #[expect(clippy::unwrap_used, reason = "a constant, used by the test below")]
     Regex::new(r"(?m)(?:^|[;&|(`]|\$\()\s*(?:\S*/)?(?:env|printenv|set|export|declare|typeset)\b|/environ\b|\.env\b")
         .unwrap()
 });
 
-/// `output` of `command` for the model: known secrets and keys of well-known services are cut; in a
-/// list of variables everything that is called a secret, too.
+/// The `output` of `command` for the model: known secrets and keys of well-known services are removed; in a
+/// list of variables also every value with a secret-like name.
 pub(super) fn output<'a>(command: &str, output: &'a str) -> Cow<'a, str> {
     if LISTS_VARIABLES.is_match(command) {
         redact::secrets(output)

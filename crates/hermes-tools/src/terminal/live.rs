@@ -1,10 +1,10 @@
-//! Output while it comes: collected for the model, its latest lines shown to the person.
+//! Live output: collected for the model, with the latest lines shown to the user.
 
 use std::time::Duration;
 
 use hermes_core::event::ProgressSink;
-use hermes_exec::output::{Collected, Collector};
-use hermes_exec::{Sink, Stream};
+use hermes_exec::output::{CollectedOutput, OutputCollector};
+use hermes_exec::{OutputSink, OutputStream};
 use tokio::time::Instant;
 
 use super::hide;
@@ -12,30 +12,30 @@ use super::hide;
 const EVERY: Duration = Duration::from_millis(250);
 const SHOWN: usize = 500;
 
-pub(super) struct Live<'a> {
-    collector: Collector,
+pub(super) struct LiveOutput<'a> {
+    collector: OutputCollector,
     command: &'a str,
     progress: &'a ProgressSink,
     last: Instant,
 }
 
-impl<'a> Live<'a> {
+impl<'a> LiveOutput<'a> {
     pub(super) fn new(limit: usize, command: &'a str, progress: &'a ProgressSink) -> Self {
         Self {
-            collector: Collector::new(limit),
+            collector: OutputCollector::new(limit),
             command,
             progress,
             last: Instant::now(),
         }
     }
 
-    pub(super) fn finish(self) -> Collected {
+    pub(super) fn finish(self) -> CollectedOutput {
         self.collector.finish()
     }
 }
 
-impl Sink for Live<'_> {
-    fn push(&mut self, stream: Stream, bytes: &[u8]) {
+impl OutputSink for LiveOutput<'_> {
+    fn push(&mut self, stream: OutputStream, bytes: &[u8]) {
         self.collector.push(stream, bytes);
         let now = Instant::now();
         if now - self.last >= EVERY {

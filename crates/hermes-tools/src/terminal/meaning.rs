@@ -1,6 +1,6 @@
-//! Exit codes that are no failure, in words.
+//! Explains exit codes that are no failure.
 
-/// What this exit code of this command says, where it is not an error or has a known cause.
+/// The meaning of this exit code of this command, if it is not an error or has a known cause.
 pub(super) fn of(command: &str, code: i32) -> Option<&'static str> {
     let last = command
         .rsplit(['|', ';', '&', '\n'])

@@ -20,7 +20,7 @@ use hermes_config::{Config, Env};
 use hermes_core::ids::SessionId;
 use hermes_core::schema;
 use hermes_core::tool::{Effects, Tool, ToolContext, ToolSpec};
-use hermes_exec::process::{ProcessRegistry, Routing};
+use hermes_exec::process::{ProcessRegistry, ProcessRouting};
 use hermes_exec::sandbox::Sandbox;
 use hermes_exec::{Confinement, Environment, Workspaces};
 use hermes_policy::Gate;
@@ -29,32 +29,32 @@ use serde_json::json;
 use crate::files::Checkpoints;
 use crate::{is_free, spec};
 
-/// What the tools of the terminal work with.
+/// Dependencies of the terminal tools.
 #[derive(Clone)]
 pub struct TerminalDeps {
     pub environment: Arc<dyn Environment>,
-    /// Confines commands of the local environment; other environments have none.
+    /// Confines commands of the local environment; `None` for other environments.
     pub sandbox: Option<Arc<Sandbox>>,
     pub workspaces: Workspaces,
     pub processes: ProcessRegistry,
     pub gate: Gate,
     pub settings: TerminalSettings,
-    /// Snapshots of a project before a command that may change it; none without them.
+    /// Snapshots of a project before a command that may change it, if enabled.
     pub checkpoints: Option<Checkpoints>,
     /// Where background processes were started from, for platforms.
-    pub routing: Routing,
+    pub routing: ProcessRouting,
 }
 
-/// Limits, from the configuration and `TERMINAL_*`.
+/// Limits from the configuration and `TERMINAL_*`.
 #[derive(Clone, Debug)]
 pub struct TerminalSettings {
     pub timeout: Duration,
     pub max_timeout: Duration,
-    /// Bytes of output that the model gets.
+    /// Maximum output for the model in bytes.
     pub max_output: usize,
     /// For `sudo`; known to redaction.
     pub sudo_password: Option<String>,
-    /// Commands run as children of the gateway: they must not stop it.
+    /// Commands are children of the gateway: they must not stop it.
     pub inside_gateway: bool,
 }
 
@@ -82,27 +82,27 @@ impl TerminalSettings {
 
 /// Both tools.
 pub fn tools(deps: TerminalDeps) -> Vec<Arc<dyn Tool>> {
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(TerminalShared {
         deps,
         let_out: Mutex::default(),
     });
     vec![
-        Arc::new(call::Terminal::new(Arc::clone(&shared))),
-        Arc::new(process::Process::new(shared)),
+        Arc::new(call::TerminalTool::new(Arc::clone(&shared))),
+        Arc::new(process::ProcessTool::new(shared)),
     ]
 }
 
 /// A session, a directory and the text of a command.
-type LetOut = (SessionId, PathBuf, String);
+type UnsandboxedCommand = (SessionId, PathBuf, String);
 
-struct Shared {
+struct TerminalShared {
     deps: TerminalDeps,
     /// Commands that may leave the sandbox for the rest of their session.
-    let_out: Mutex<HashSet<LetOut>>,
+    let_out: Mutex<HashSet<UnsandboxedCommand>>,
 }
 
-impl Shared {
-    fn let_out(&self) -> MutexGuard<'_, HashSet<LetOut>> {
+impl TerminalShared {
+    fn let_out(&self) -> MutexGuard<'_, HashSet<UnsandboxedCommand>> {
         self.let_out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -9,23 +9,23 @@ use hermes_core::BoxFuture;
 use hermes_core::args::Args;
 use hermes_core::redact;
 use hermes_core::tool::{Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec};
-use hermes_exec::process::{Ended, ProcessError, ProcessInfo, Reason, Waited};
+use hermes_exec::process::{EndReason, ProcessEnd, ProcessError, ProcessInfo, WaitOutcome};
 use serde_json::{Map, Value, json};
 
-use super::{Shared, hide};
+use super::{TerminalShared, hide};
 
 const PREVIEW: usize = 1000;
 const LIST_PREVIEW: usize = 200;
 const LAST_WORDS: usize = 2000;
 const LINES: usize = 200;
 
-pub(super) struct Process {
+pub(super) struct ProcessTool {
     spec: ToolSpec,
-    shared: Arc<Shared>,
+    shared: Arc<TerminalShared>,
 }
 
-impl Process {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+impl ProcessTool {
+    pub(super) fn new(shared: Arc<TerminalShared>) -> Self {
         Self {
             spec: super::process_spec(),
             shared,
@@ -33,7 +33,7 @@ impl Process {
     }
 }
 
-impl Tool for Process {
+impl Tool for ProcessTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -48,7 +48,7 @@ impl Tool for Process {
     }
 }
 
-impl Process {
+impl ProcessTool {
     async fn run(&self, args: &ToolArgs, cx: &ToolContext) -> Result<Value, ToolOutcome> {
         let args = Args::new("process", args);
         let action = args.required(
@@ -184,18 +184,18 @@ impl Process {
         let waited = registry.wait(id, asked.min(longest), &cx.cancel).await?;
         let mut result = Map::new();
         let (state, shown) = match waited {
-            Waited::Ended(_) => ("exited", LAST_WORDS),
-            Waited::TimedOut => ("timeout", PREVIEW),
-            Waited::Interrupted => ("interrupted", PREVIEW),
+            WaitOutcome::Ended(_) => ("exited", LAST_WORDS),
+            WaitOutcome::TimedOut => ("timeout", PREVIEW),
+            WaitOutcome::Interrupted => ("interrupted", PREVIEW),
         };
         result.insert("status".into(), state.into());
         result.insert("command".into(), said(&info.command));
-        if let Waited::Ended(ended) = waited {
+        if let WaitOutcome::Ended(ended) = waited {
             add_end(&mut result, ended);
         }
         let output = registry.tail(id, shown).await?;
         result.insert("output".into(), hidden(&info, &output));
-        if waited == Waited::Interrupted {
+        if waited == WaitOutcome::Interrupted {
             result.insert(
                 "note".into(),
                 "The wait was stopped; the process runs on.".into(),
@@ -208,7 +208,7 @@ impl Process {
                 asked.as_secs()
             );
             result.insert("timeout_note".into(), note.into());
-        } else if waited == Waited::TimedOut {
+        } else if waited == WaitOutcome::TimedOut {
             let note = format!("Waited {} s; it is still running.", asked.as_secs());
             result.insert("timeout_note".into(), note.into());
         }
@@ -245,7 +245,7 @@ impl Process {
     }
 }
 
-/// States that the model asked about are answers; what failed is an error.
+/// States that the model asked about are results; failures are errors.
 fn trouble(error: &ProcessError) -> Result<Value, ToolOutcome> {
     let status = match error {
         ProcessError::Unknown(_) => "not_found",
@@ -266,12 +266,12 @@ fn trouble(error: &ProcessError) -> Result<Value, ToolOutcome> {
     }
 }
 
-fn add_end(result: &mut Map<String, Value>, ended: Ended) {
+fn add_end(result: &mut Map<String, Value>, ended: ProcessEnd) {
     result.insert("exit_code".into(), ended.code.into());
     result.insert("completion_reason".into(), ended.reason.name().into());
     let source = match ended.reason {
-        Reason::Killed => "process.kill",
-        Reason::Exited | Reason::Lost => "",
+        EndReason::Killed => "process.kill",
+        EndReason::Exited | EndReason::Lost => "",
     };
     result.insert("termination_source".into(), source.into());
 }

@@ -39,26 +39,26 @@ pub(super) fn prepare(command: &str, password: Option<&str>, pty: bool) -> (Stri
 
 /// What sudo complained about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum SudoProblem {
     WrongPassword,
     NeedsPassword,
 }
 
-pub(super) fn trouble(command: &str, output: &str) -> Option<Trouble> {
+pub(super) fn trouble(command: &str, output: &str) -> Option<SudoProblem> {
     if !SUDO.is_match(command) {
         return None;
     }
     let has = |texts: &[&str]| texts.iter().any(|text| output.contains(text));
     if has(&["Sorry, try again", "incorrect password attempt"]) {
-        Some(Trouble::WrongPassword)
+        Some(SudoProblem::WrongPassword)
     } else if has(&["a password is required", "a terminal is required"]) {
-        Some(Trouble::NeedsPassword)
+        Some(SudoProblem::NeedsPassword)
     } else {
         None
     }
 }
 
-impl Trouble {
+impl SudoProblem {
     pub(super) fn advice(self) -> &'static str {
         match self {
             Self::WrongPassword => {
@@ -125,7 +125,10 @@ mod tests {
             "0\n"
         );
         let wrong = run("sudo true", Some("wrong"), true);
-        assert_eq!(trouble("sudo true", &wrong), Some(Trouble::WrongPassword));
+        assert_eq!(
+            trouble("sudo true", &wrong),
+            Some(SudoProblem::WrongPassword)
+        );
     }
 
     #[test]
@@ -133,7 +136,10 @@ mod tests {
         assert_eq!(run("sudo cat", Some("right"), false), "");
         assert_eq!(run("sudo echo x", None, false), "x\n");
         let refused = run("sudo true", None, true);
-        assert_eq!(trouble("sudo true", &refused), Some(Trouble::NeedsPassword));
+        assert_eq!(
+            trouble("sudo true", &refused),
+            Some(SudoProblem::NeedsPassword)
+        );
         assert_eq!(trouble("cat log", &refused), None);
         assert_eq!(prepare("echo hi", Some("right"), false).1, Stdin::Closed);
     }

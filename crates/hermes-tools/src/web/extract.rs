@@ -13,8 +13,8 @@ use hermes_core::tool::{
 };
 use hermes_fetch::guard::ResolveError;
 use hermes_fetch::page::{self, drop_inline_images};
-use hermes_fetch::service::{Backend, select_extract};
-use hermes_fetch::{Blocked, FetchError, Want};
+use hermes_fetch::service::{WebBackend, select_extract};
+use hermes_fetch::{BlockedUrl, FetchError, FetchOptions};
 use serde_json::{Value, json};
 
 use super::{WebDeps, keep};
@@ -34,8 +34,8 @@ pub(super) struct WebExtract {
     deps: Arc<WebDeps>,
 }
 
-/// One page of the answer.
-struct Entry {
+/// One page of the result.
+struct ExtractEntry {
     url: String,
     title: String,
     content: String,
@@ -45,7 +45,7 @@ struct Entry {
     kind: ToolErrorKind,
 }
 
-impl Entry {
+impl ExtractEntry {
     fn failed(url: &str, error: impl Into<String>, kind: ToolErrorKind) -> Self {
         Self {
             url: url.to_owned(),
@@ -67,7 +67,7 @@ impl Entry {
             _ => ToolErrorKind::Failed,
         };
         let policy = match error.blocked() {
-            Some(Blocked::Website { host, rule, list }) => {
+            Some(BlockedUrl::Website { host, rule, list }) => {
                 let policy = json!({ "host": host, "rule": rule, "source": list });
                 Some(Box::new(policy))
             }
@@ -134,7 +134,7 @@ impl WebExtract {
                 .report(format!("{remark}; using {}", selection.backend.title()));
         }
         let entries = match selection.backend {
-            Backend::Native => self.read_here(items, cx).await,
+            WebBackend::Native => self.read_here(items, cx).await,
             backend => self.read_there(backend, items, cx).await,
         };
         let deps = Arc::clone(&self.deps);
@@ -144,12 +144,12 @@ impl WebExtract {
                 entry.content = keep::fit(&text, &entry.url, limit, &deps.cache);
                 entry
             });
-            shown.collect::<Vec<Entry>>()
+            shown.collect::<Vec<ExtractEntry>>()
         });
         let entries = entries
             .await
             .map_err(|error| super::failed(ToolErrorKind::Panicked, error.to_string()))?;
-        let results: Vec<Value> = entries.iter().map(Entry::value).collect();
+        let results: Vec<Value> = entries.iter().map(ExtractEntry::value).collect();
         let answer = json!({ "results": results });
         match entries.first() {
             // Nothing at all was read.
@@ -160,8 +160,12 @@ impl WebExtract {
         }
     }
 
-    /// By the built-in reader, all pages side by side.
-    async fn read_here(&self, items: Vec<Result<String, Entry>>, cx: &ToolContext) -> Vec<Entry> {
+    /// With the built-in reader, all pages concurrently.
+    async fn read_here(
+        &self,
+        items: Vec<Result<String, ExtractEntry>>,
+        cx: &ToolContext,
+    ) -> Vec<ExtractEntry> {
         stream::iter(items)
             .map(|item| async move {
                 match item {
@@ -174,24 +178,24 @@ impl WebExtract {
             .await
     }
 
-    async fn read_page(&self, url: &str, cx: &ToolContext) -> Entry {
+    async fn read_page(&self, url: &str, cx: &ToolContext) -> ExtractEntry {
         cx.progress.report(format!("reading {}", short(url)));
-        let want = Want {
+        let want = FetchOptions {
             accept: ACCEPT,
             max_bytes: MAX_BYTES,
             timeout: TIME,
         };
         let fetched = match self.deps.pages.get(url, &want, &cx.cancel).await {
             Ok(fetched) => fetched,
-            Err(error) => return Entry::blocked(url, &error),
+            Err(error) => return ExtractEntry::blocked(url, &error),
         };
         if !(200..300).contains(&fetched.status) {
             let text = format!("the server answered {}", status(fetched.status));
-            return Entry::failed(url, text, ToolErrorKind::Failed);
+            return ExtractEntry::failed(url, text, ToolErrorKind::Failed);
         }
         let arrived_at = fetched.url.to_string();
         match page::read(fetched).await {
-            Ok(page) => Entry {
+            Ok(page) => ExtractEntry {
                 url: arrived_at,
                 title: page.title,
                 content: page.text,
@@ -199,18 +203,18 @@ impl WebExtract {
                 policy: None,
                 kind: ToolErrorKind::Failed,
             },
-            Err(error) => Entry::failed(url, error.to_string(), ToolErrorKind::Failed),
+            Err(error) => ExtractEntry::failed(url, error.to_string(), ToolErrorKind::Failed),
         }
     }
 
-    /// By a service. What would not be fetched here is not handed to others either.
+    /// With a service. An address that would be refused here is not passed to services either.
     async fn read_there(
         &self,
-        backend: Backend,
-        items: Vec<Result<String, Entry>>,
+        backend: WebBackend,
+        items: Vec<Result<String, ExtractEntry>>,
         cx: &ToolContext,
-    ) -> Vec<Entry> {
-        let mut entries: Vec<Result<String, Entry>> = Vec::new();
+    ) -> Vec<ExtractEntry> {
+        let mut entries: Vec<Result<String, ExtractEntry>> = Vec::new();
         for item in items {
             entries.push(match item {
                 Ok(url) => self.allowed(url).await,
@@ -237,10 +241,12 @@ impl WebExtract {
                 Err(entry) => entry,
                 Ok(url) => match read.next() {
                     Some(found) => match found.text {
-                        Ok(text) if text.trim().is_empty() => {
-                            Entry::failed(&url, "the page has no text", ToolErrorKind::Failed)
-                        }
-                        Ok(content) => Entry {
+                        Ok(text) if text.trim().is_empty() => ExtractEntry::failed(
+                            &url,
+                            "the page has no text",
+                            ToolErrorKind::Failed,
+                        ),
+                        Ok(content) => ExtractEntry {
                             url,
                             title: found.title,
                             content,
@@ -248,30 +254,30 @@ impl WebExtract {
                             policy: None,
                             kind: ToolErrorKind::Failed,
                         },
-                        Err(error) => Entry::failed(&url, error, ToolErrorKind::Failed),
+                        Err(error) => ExtractEntry::failed(&url, error, ToolErrorKind::Failed),
                     },
-                    None => Entry::failed(&url, "nothing came back", ToolErrorKind::Failed),
+                    None => ExtractEntry::failed(&url, "nothing came back", ToolErrorKind::Failed),
                 },
             })
             .collect()
     }
 
-    async fn allowed(&self, url: String) -> Result<String, Entry> {
+    async fn allowed(&self, url: String) -> Result<String, ExtractEntry> {
         let guard = self.deps.pages.guard();
         let checked = guard
             .check(&url)
-            .map_err(|blocked| Entry::blocked(&url, &FetchError::Blocked(blocked)))?;
+            .map_err(|blocked| ExtractEntry::blocked(&url, &FetchError::Blocked(blocked)))?;
         if let Some(host) = checked.domain()
             && let Err(ResolveError::Blocked(blocked)) = guard.resolve(host).await
         {
-            return Err(Entry::blocked(&url, &FetchError::Blocked(blocked)));
+            return Err(ExtractEntry::blocked(&url, &FetchError::Blocked(blocked)));
         }
         Ok(checked.to_string())
     }
 }
 
-/// The addresses, each of them or what is wrong with it. Models pass whole search results, too.
-fn wanted(args: &Args<'_>) -> Result<Vec<Result<String, Entry>>, ToolOutcome> {
+/// The addresses, or what is wrong with each. Models also pass whole search results.
+fn wanted(args: &Args<'_>) -> Result<Vec<Result<String, ExtractEntry>>, ToolOutcome> {
     let items = match args.get("urls") {
         Some(Value::String(one)) if !one.trim_start().starts_with('[') => {
             vec![Value::String(one.clone())]
@@ -294,13 +300,13 @@ fn wanted(args: &Args<'_>) -> Result<Vec<Result<String, Entry>>, ToolOutcome> {
             .map(str::trim)
             .filter(|url| !url.is_empty());
         match url {
-            Some(url) if at >= MOST_PAGES => Err(Entry::failed(
+            Some(url) if at >= MOST_PAGES => Err(ExtractEntry::failed(
                 url,
                 format!("at most {MOST_PAGES} pages are read at once; ask for this one again"),
                 ToolErrorKind::BadArguments,
             )),
             Some(url) => Ok(url.to_owned()),
-            None => Err(Entry::failed(
+            None => Err(ExtractEntry::failed(
                 "",
                 format!("item {at} of urls is not an address"),
                 ToolErrorKind::BadArguments,

@@ -1,4 +1,4 @@
-//! Long pages: the beginning and the end go into the conversation, the whole is kept in a file.
+//! Long pages: the beginning and the end go into the conversation, the whole page into a file.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -7,9 +7,9 @@ use hermes_config::fs::{create_private_dir, write_atomic};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-/// Characters of a page that are kept at most.
+/// Maximum length of a stored page in characters.
 const MOST_KEPT: usize = 2_000_000;
-/// Pages that are kept at most, and their bytes together; the oldest go.
+/// Maximum number of stored pages, and of their bytes together; the oldest are removed.
 const MOST_PAGES: usize = 500;
 const MOST_BYTES: u64 = 200_000_000;
 
@@ -45,12 +45,12 @@ pub(super) fn fit(text: &str, url: &str, limit: usize, dir: &Path) -> String {
     )
 }
 
-/// The byte where character `n` begins.
+/// The byte offset of character `n`.
 fn at_char(text: &str, n: usize) -> usize {
     text.char_indices().nth(n).map_or(text.len(), |(at, _)| at)
 }
 
-/// Cut at the last line end, unless that costs half of it.
+/// Cuts at the last line end, unless that loses more than half.
 fn back_to_line(head: &str) -> &str {
     match head.rfind('\n') {
         Some(at) if at > head.len() / 2 => &head[..at],
@@ -219,7 +219,7 @@ mod tests {
             names.sort();
             names.join(" ")
         };
-        // The newest page counts, whatever its time.
+        // The newest page is kept, whatever its time.
         prune(dir.path(), &dir.path().join("p0.md"), 4, 1_000);
         assert_eq!(left(), "notes.txt p0.md p3.md p4.md p5.md");
         prune(dir.path(), &dir.path().join("p0.md"), 100, 20);

@@ -2,10 +2,10 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `search` | asks a search service |
+//! | `search` | queries a search service |
 //! | `extract` | reads pages as text |
-//! | `keep` | long pages: what is shown, and where the rest is |
-//! | `vision` | looks at images |
+//! | `keep` | long pages: what is shown, and where the rest is stored |
+//! | `vision` | analyzes images |
 
 mod extract;
 mod keep;
@@ -20,15 +20,15 @@ use hermes_config::{Config, Env, Home};
 use hermes_core::BoxFuture;
 use hermes_core::model::ModelRouter;
 use hermes_core::tool::{Tool, ToolContext, ToolErrorKind, ToolOutcome};
-use hermes_fetch::service::{Access, Backend, Services, select_extract, select_search};
-use hermes_fetch::{Blocklist, Fetcher, Guard, HttpBuilder, Policy};
+use hermes_fetch::service::{ServiceAccess, Services, WebBackend, select_extract, select_search};
+use hermes_fetch::{Blocklist, Fetcher, GuardPolicy, HttpBuilder, UrlGuard};
 use serde_json::{Value, json};
 
 pub use vision::VisionSettings;
 
 /// Reads whole files for tools that take a path. The rules of `read_file` apply.
 pub trait WholeFiles: Send + Sync {
-    /// At most `limit` bytes; why not, in words for the model.
+    /// At most `limit` bytes; the error is a message for the model.
     fn read<'a>(
         &'a self,
         path: &'a str,
@@ -37,14 +37,14 @@ pub trait WholeFiles: Send + Sync {
     ) -> BoxFuture<'a, Result<Vec<u8>, String>>;
 }
 
-/// What the tools work with.
+/// Dependencies of the tools.
 #[derive(Clone)]
 pub struct WebDeps {
-    /// For addresses that the model chose.
+    /// For addresses chosen by the model.
     pub pages: Fetcher,
     pub services: Services,
     pub settings: Web,
-    /// Where long pages are kept whole.
+    /// Where long pages are stored.
     pub cache: PathBuf,
     /// `None`: images come from addresses only.
     pub files: Option<Arc<dyn WholeFiles>>,
@@ -52,7 +52,7 @@ pub struct WebDeps {
     pub vision: VisionSettings,
 }
 
-/// What [`WebDeps::from_config`] is made from.
+/// Parameters of [`WebDeps::from_config`].
 pub struct WebParts<'a> {
     pub home: &'a Home,
     pub config: &'a Config,
@@ -60,7 +60,7 @@ pub struct WebParts<'a> {
     pub http: HttpBuilder,
     /// The hosts of the proxies that `http` uses.
     pub proxies: Vec<String>,
-    /// For images by path: `files::whole_files`. `None` where no files may be read.
+    /// For images by path: `files::whole_files`. `None` if no files may be read.
     pub files: Option<Arc<dyn WholeFiles>>,
     pub router: Arc<dyn ModelRouter>,
 }
@@ -68,17 +68,17 @@ pub struct WebParts<'a> {
 impl WebDeps {
     pub fn from_config(parts: WebParts<'_>) -> Self {
         let (home, config) = (parts.home, parts.config);
-        let policy = Policy {
+        let policy = GuardPolicy {
             proxies: parts.proxies,
-            ..Policy::from_config(config, parts.env)
+            ..GuardPolicy::from_config(config, parts.env)
         };
         let blocklist = Blocklist::of_home(home, parts.env, config);
-        let configured = Guard::new(policy.for_configured_endpoints());
-        let guard = Guard::new(policy).with_blocklist(Arc::new(blocklist));
+        let configured = UrlGuard::new(policy.for_configured_endpoints());
+        let guard = UrlGuard::new(policy).with_blocklist(Arc::new(blocklist));
         let services = Fetcher::new(configured, Arc::clone(&parts.http));
         Self {
             pages: Fetcher::new(guard.clone(), parts.http),
-            services: Services::new(services, Access::from_env(parts.env)).guarded_by(guard),
+            services: Services::new(services, ServiceAccess::from_env(parts.env)).guarded_by(guard),
             settings: config.web.clone(),
             cache: home.dir("cache/web", "web_cache"),
             files: parts.files,
@@ -87,8 +87,8 @@ impl WebDeps {
         }
     }
 
-    /// Who searches, and who reads pages.
-    pub fn backends(&self) -> (Backend, Backend) {
+    /// The services that search and read pages.
+    pub fn backends(&self) -> (WebBackend, WebBackend) {
         let access = self.services.access();
         (
             select_search(&self.settings, access).backend,
@@ -97,7 +97,7 @@ impl WebDeps {
     }
 }
 
-/// The tools. `vision_analyze` is among them when a model that sees can be reached.
+/// The tools, including `vision_analyze` if a vision model is available.
 pub fn tools(deps: WebDeps) -> Vec<Arc<dyn Tool>> {
     let deps = Arc::new(deps);
     let mut tools: Vec<Arc<dyn Tool>> = vec![
@@ -110,12 +110,12 @@ pub fn tools(deps: WebDeps) -> Vec<Arc<dyn Tool>> {
     tools
 }
 
-/// Why `vision_analyze` cannot be offered.
+/// Why `vision_analyze` is not available.
 pub fn vision_missing(router: &dyn ModelRouter) -> Option<String> {
     vision::available(router).err()
 }
 
-/// A failure in the shape of the tools' results.
+/// A failure in the format of tool results.
 fn failed(kind: ToolErrorKind, text: impl Into<String>) -> ToolOutcome {
     let value: Value = json!({ "success": false, "error": text.into() });
     ToolOutcome::error(kind, value.to_string())

@@ -17,7 +17,7 @@ use super::{WebDeps, failed};
 const NAME: &str = "web_search";
 const DEFAULT_HITS: i64 = 5;
 const MOST_HITS: i64 = 100;
-/// Longer questions are texts, which no service takes.
+/// Longer queries are texts, which no service accepts.
 const LONGEST_QUERY: usize = 2_000;
 
 pub(super) struct WebSearch {

@@ -1,4 +1,4 @@
-//! The `vision_analyze` tool: shows an image to the model, or has one that sees describe it.
+//! The `vision_analyze` tool: shows an image to the model, or lets a vision model describe it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use hermes_core::schema;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
-use hermes_fetch::image::{self, ImageError, Prepared};
-use hermes_fetch::{FetchError, Want};
+use hermes_fetch::image::{self, ImagePrepareError, PreparedImage};
+use hermes_fetch::{FetchError, FetchOptions};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
@@ -25,18 +25,18 @@ use tokio::time::{sleep, timeout};
 use super::{WebDeps, failed};
 
 const NAME: &str = "vision_analyze";
-/// The helper of this task in `auxiliary`.
+/// The auxiliary task for image descriptions.
 const TASK: &str = "vision";
 const MAX_BYTES: usize = 50 << 20;
-/// Images that are unpacked and packed at the same time.
+/// Maximum number of images processed concurrently.
 const AT_ONCE: usize = 2;
-/// Attempts to download, and the pause before the second.
+/// Download attempts, and the pause before the second.
 const ATTEMPTS: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
 const MAX_TOKENS: u32 = 2_000;
 const TEMPERATURE: f32 = 0.1;
 
-/// How images are looked at.
+/// Image settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VisionSettings {
     /// For the model that describes an image.
@@ -61,7 +61,7 @@ impl VisionSettings {
     }
 }
 
-/// Whether somebody who sees can be asked.
+/// Whether a vision model is available.
 pub(super) fn available(router: &dyn ModelRouter) -> Result<(), String> {
     if router.primary().is_ok_and(|client| client.info().images) {
         return Ok(());
@@ -102,7 +102,7 @@ impl VisionAnalyze {
             A model that sees gets the image itself; otherwise a helper that sees describes it and \
             answers the question. PNG, JPEG, GIF, WebP and BMP; large ones are made smaller.";
         let mut spec = crate::spec(NAME, "vision", Effects::ReadOnly, description, parameters);
-        // What stands in a picture comes from outside as much as what stands on a page.
+        // Text in an image is as untrusted as text on a page.
         spec.untrusted = true;
         Self {
             spec,
@@ -172,7 +172,7 @@ impl VisionAnalyze {
     }
 
     async fn download(&self, url: &str, cx: &ToolContext) -> Result<Vec<u8>, ToolOutcome> {
-        let want = Want {
+        let want = FetchOptions {
             accept: "image/png,image/jpeg,image/webp,image/gif,image/*;q=0.8,*/*;q=0.5",
             max_bytes: MAX_BYTES,
             timeout: self.deps.vision.download,
@@ -220,7 +220,7 @@ impl VisionAnalyze {
         }
     }
 
-    async fn prepare(&self, bytes: Vec<u8>) -> Result<Prepared, ToolOutcome> {
+    async fn prepare(&self, bytes: Vec<u8>) -> Result<PreparedImage, ToolOutcome> {
         let broken = |error: String| {
             failed(
                 ToolErrorKind::Failed,
@@ -241,7 +241,7 @@ impl VisionAnalyze {
 
     async fn described(
         &self,
-        image: &Prepared,
+        image: &PreparedImage,
         question: &str,
         cx: &ToolContext,
     ) -> Result<ToolOutcome, ToolOutcome> {
@@ -255,7 +255,7 @@ impl VisionAnalyze {
             return Err(failed(ToolErrorKind::Failed, text));
         }
         let mut answer = String::new();
-        // Models that think first sometimes stop there.
+        // Reasoning models sometimes stop before the answer.
         for _ in 0..2 {
             answer = self
                 .ask(client.as_ref(), image, question, cx)
@@ -279,7 +279,7 @@ impl VisionAnalyze {
     async fn ask(
         &self,
         client: &dyn ModelClient,
-        image: &Prepared,
+        image: &PreparedImage,
         question: &str,
         cx: &ToolContext,
     ) -> Result<String, ModelError> {
@@ -343,8 +343,8 @@ impl VisionAnalyze {
     }
 }
 
-/// The image itself, for a model that sees.
-fn shown(image: &Prepared, question: &str) -> ToolOutcome {
+/// The image itself, for a vision model.
+fn shown(image: &PreparedImage, question: &str) -> ToolOutcome {
     let smaller = if image.changed { ", made smaller" } else { "" };
     let mut text = format!(
         "The image is attached ({} × {}{smaller}). Look at it and answer.",
@@ -371,11 +371,11 @@ fn prompt(question: &str) -> String {
     }
 }
 
-fn unfit(error: &ImageError) -> ToolOutcome {
+fn unfit(error: &ImagePrepareError) -> ToolOutcome {
     failed(ToolErrorKind::Failed, error.to_string())
 }
 
-/// What a model's refusal means for who asked.
+/// What a model's refusal means for the caller.
 fn refused(error: &ModelError) -> ToolOutcome {
     let (kind, hint) = match error.class {
         ErrorClass::Cancelled => (ToolErrorKind::Cancelled, ""),

@@ -1,4 +1,4 @@
-//! The person's own editor for a message.
+//! Editing a message in the person's own editor.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -12,20 +12,20 @@ use tokio::sync::oneshot;
 /// Used where neither VISUAL nor EDITOR says otherwise.
 const EDITORS: [&str; 3] = ["nano", "vi", "vim"];
 
-/// Opens the editor on a thread of its own; the terminal must be free. The answer is the text, or what
-/// went wrong.
+/// Runs the editor on a thread of its own; the terminal must be released first. The result is the
+/// text, or an error message.
 pub(super) fn start(text: String) -> oneshot::Receiver<Result<String, String>> {
     let (sender, receiver) = oneshot::channel();
     let thread = std::thread::Builder::new().name("editor".to_owned());
-    // Nobody may want it any more.
-    let spawned = thread.spawn(move || drop(sender.send(edit(&text, chosen().as_deref()))));
+    // The receiver may be gone.
+    let spawned = thread.spawn(move || drop(sender.send(edit(&text, editor_command().as_deref()))));
     if let Err(error) = spawned {
         tracing::warn!("no thread for the editor: {error}");
     }
     receiver
 }
 
-fn chosen() -> Option<String> {
+fn editor_command() -> Option<String> {
     let named = ["VISUAL", "EDITOR"]
         .iter()
         .find_map(|name| std::env::var(name).ok())
@@ -40,7 +40,7 @@ fn chosen() -> Option<String> {
 
 fn edit(text: &str, editor: Option<&str>) -> Result<String, String> {
     let editor = editor.ok_or("no editor was found; name one in EDITOR")?;
-    let file = Draft::write(text)
+    let file = DraftFile::write(text)
         .map_err(|error| format!("the message cannot be put into a file: {error}"))?;
     // The variable is a command line: "code --wait".
     let status = Command::new("sh")
@@ -57,10 +57,10 @@ fn edit(text: &str, editor: Option<&str>) -> Result<String, String> {
         .map_err(|error| format!("what {editor} wrote cannot be read: {error}"))
 }
 
-/// A file that nobody else reads, gone afterwards.
-struct Draft(PathBuf);
+/// A private temporary file, deleted on drop.
+struct DraftFile(PathBuf);
 
-impl Draft {
+impl DraftFile {
     fn write(text: &str) -> std::io::Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let dir = std::env::temp_dir();
@@ -88,9 +88,9 @@ fn create(path: &Path) -> std::io::Result<fs::File> {
         .open(path)
 }
 
-impl Drop for Draft {
+impl Drop for DraftFile {
     fn drop(&mut self) {
-        // Gone already is as good.
+        // It may have been deleted already.
         let _ = fs::remove_file(&self.0);
     }
 }

@@ -1,45 +1,45 @@
-//! What a person does: keys, in the order of who has a claim to them.
+//! Key handling, in order of precedence.
 
 use std::time::{Duration, Instant};
 
 use hermes_core::event::AgentCommand;
 use hermes_core::slash::{Parsed, Verb, parse};
 
-use super::state::{AGAIN, App, Wish};
+use super::state::{App, EXIT_CONFIRM_WINDOW, UiRequest};
 use crate::cells::{NoticeCell, UserCell};
 use crate::composer::{ComposerOutcome, Submission, SubmissionKind};
-use crate::input::Input;
-use crate::keys::{Action, Area, Code, Key};
+use crate::input::TerminalInput;
+use crate::keys::{KeyAction, KeyArea, KeyCode, KeyPress};
 use crate::port::{Ask, Status};
-use crate::prompt::Outcome;
+use crate::prompt::PromptOutcome;
 
-/// Two presses of Esc within this are one wish.
-const TWICE: Duration = Duration::from_millis(800);
+/// Two presses of Esc within this time count as a double press.
+const DOUBLE_PRESS: Duration = Duration::from_millis(800);
 
 impl App {
-    pub fn input(&mut self, input: Input, now: Instant) {
+    pub fn input(&mut self, input: TerminalInput, now: Instant) {
         match input {
-            Input::Key(key) => self.key(key, now),
-            Input::Paste(text) => self.paste(&text, now),
-            Input::Focus(focused) => self.focused = focused,
-            // The loop's business.
-            Input::Report(_) | Input::Closed => {}
+            TerminalInput::Key(key) => self.key(key, now),
+            TerminalInput::Paste(text) => self.paste(&text, now),
+            TerminalInput::Focus(focused) => self.focused = focused,
+            // Handled by the event loop.
+            TerminalInput::Report(_) | TerminalInput::Closed => {}
         }
     }
 
     fn paste(&mut self, text: &str, now: Instant) {
-        self.typed = Some(now);
+        self.last_key_at = Some(now);
         self.dirty = true;
         if self.overlay_paste(text, now) || self.prompts.paste(text, now) {
             return;
         }
         let outcome = self.composer.paste(text);
-        self.composed(outcome, now);
+        self.on_composer_outcome(outcome, now);
     }
 
-    fn key(&mut self, key: Key, now: Instant) {
-        self.typed = Some(now);
-        if let Some(action) = self.over_everything(key) {
+    fn key(&mut self, key: KeyPress, now: Instant) {
+        self.last_key_at = Some(now);
+        if let Some(action) = self.works_over_overlays(key) {
             self.act(action, Some(key), now);
             return;
         }
@@ -51,23 +51,23 @@ impl App {
             return;
         }
         let area = if self.is_busy() {
-            Area::Busy
+            KeyArea::Busy
         } else {
-            Area::Composer
+            KeyArea::Composer
         };
         match self.keys.action(key, area) {
             Some(action) => self.act(action, Some(key), now),
-            None => self.compose(key, None, now),
+            None => self.composer_key(key, None, now),
         }
     }
 
-    fn prompt_key(&mut self, key: Key, now: Instant) {
-        match self.keys.action(key, Area::Anywhere) {
-            Some(Action::Cancel) => {
+    fn prompt_key(&mut self, key: KeyPress, now: Instant) {
+        match self.keys.action(key, KeyArea::Anywhere) {
+            Some(KeyAction::Cancel) => {
                 self.cancel(now);
                 return;
             }
-            Some(Action::Transcript) => {
+            Some(KeyAction::Transcript) => {
                 self.open_transcript();
                 self.dirty = true;
                 return;
@@ -75,30 +75,30 @@ impl App {
             _ => {}
         }
         let outcome = self.prompts.key(key, now);
-        self.prompted(outcome, now);
+        self.on_prompt_outcome(outcome, now);
     }
 
-    pub(super) fn prompted(&mut self, outcome: Outcome, now: Instant) {
-        self.dirty |= outcome != Outcome::Nothing;
+    pub(super) fn on_prompt_outcome(&mut self, outcome: PromptOutcome, now: Instant) {
+        self.dirty |= outcome != PromptOutcome::Nothing;
         match outcome {
-            Outcome::Nothing | Outcome::Redraw => {}
-            Outcome::Draft(keys) => {
+            PromptOutcome::Nothing | PromptOutcome::Redraw => {}
+            PromptOutcome::Draft(keys) => {
                 for key in keys {
-                    let action = self.keys.action(key, Area::Composer);
+                    let action = self.keys.action(key, KeyArea::Composer);
                     let action = action.filter(|_| key.text().is_none());
-                    self.compose(key, action, now);
+                    self.composer_key(key, action, now);
                 }
             }
-            Outcome::Send(decision) => {
+            PromptOutcome::Send(decision) => {
                 if let AgentCommand::Answer { request, .. } = &decision.command {
-                    self.transcript.tool_answered(request, now);
+                    self.transcript.tool_approval_resolved(request, now);
                 }
                 self.command(decision.command);
-                if !decision.told.is_empty() {
+                if !decision.summary.is_empty() {
                     self.transcript.push_before_tools(if decision.denied {
-                        NoticeCell::warning(decision.told)
+                        NoticeCell::warning(decision.summary)
                     } else {
-                        NoticeCell::info(decision.told)
+                        NoticeCell::info(decision.summary)
                     });
                 }
                 self.title();
@@ -106,88 +106,92 @@ impl App {
         }
     }
 
-    /// The key is the composer's, if it wants it.
-    fn compose(&mut self, key: Key, action: Option<Action>, now: Instant) {
+    /// Passes the key to the composer, if it uses it.
+    fn composer_key(&mut self, key: KeyPress, action: Option<KeyAction>, now: Instant) {
         let outcome = self.composer.key(key, action);
-        self.composed(outcome, now);
+        self.on_composer_outcome(outcome, now);
     }
 
-    pub(super) fn composed(&mut self, outcome: ComposerOutcome, now: Instant) {
+    pub(super) fn on_composer_outcome(&mut self, outcome: ComposerOutcome, now: Instant) {
         match outcome {
             ComposerOutcome::Unused | ComposerOutcome::Nothing => return,
             ComposerOutcome::Redraw => {}
-            ComposerOutcome::Submit(submission) => self.entered(submission, now),
-            ComposerOutcome::Edit(text) => self.wish(Wish::Edit(text)),
+            ComposerOutcome::Submit(submission) => self.on_enter(submission, now),
+            ComposerOutcome::Edit(text) => self.request(UiRequest::Edit(text)),
             ComposerOutcome::Ask(ask) => self.ask(ask),
             ComposerOutcome::Notice(text) => self.say(NoticeCell::warning(text)),
         }
         self.dirty = true;
     }
 
-    /// What an action does; `key` is the one that was pressed for it.
-    pub(super) fn act(&mut self, action: Action, key: Option<Key>, now: Instant) {
+    /// Performs an action; `key` is the key that was pressed for it.
+    pub(super) fn act(&mut self, action: KeyAction, key: Option<KeyPress>, now: Instant) {
         self.dirty = true;
-        if action != Action::Cancel && action != Action::Exit {
-            self.leaving = None;
+        if action != KeyAction::Cancel && action != KeyAction::Exit {
+            self.exit_armed_until = None;
         }
-        if action != Action::Interrupt {
-            self.escaped = None;
+        if action != KeyAction::Interrupt {
+            self.escape_pressed_at = None;
         }
         match action {
-            Action::Cancel => self.cancel(now),
-            Action::Interrupt => self.escape(key, now),
-            Action::Exit if self.composer.is_empty() => self.exit(now),
-            Action::Help
+            KeyAction::Cancel => self.cancel(now),
+            KeyAction::Interrupt => self.escape(key, now),
+            KeyAction::Exit if self.composer.is_empty() => self.exit(now),
+            KeyAction::Help
                 if key.is_none_or(|key| key.text().is_none() || self.composer.is_empty()) =>
             {
                 self.open_keys();
             }
-            Action::Queue => self.queue_key(key, now),
-            Action::Submit if self.composer.is_empty() && !self.is_busy() => self.release(now),
-            Action::Up | Action::HistoryPrevious if self.composer.is_empty() && self.unqueue() => {}
-            Action::Palette => self.open_palette(now),
-            Action::Transcript => self.open_transcript(),
-            Action::Sessions => self.slash("/sessions", now),
-            Action::Models => self.slash("/model", now),
-            Action::CopyLast => self.slash("/copy", now),
-            Action::Reasoning => {
-                self.manner.reasoning = !self.manner.reasoning;
-                let how = if self.manner.reasoning {
+            KeyAction::Queue => self.queue_key(key, now),
+            KeyAction::Submit if self.composer.is_empty() && !self.is_busy() => self.release(now),
+            KeyAction::Up | KeyAction::HistoryPrevious
+                if self.composer.is_empty() && self.take_back_last() => {}
+            KeyAction::Palette => self.open_palette(now),
+            KeyAction::Transcript => self.open_transcript(),
+            KeyAction::Sessions => self.slash("/sessions", now),
+            KeyAction::Models => self.slash("/model", now),
+            KeyAction::CopyLast => self.slash("/copy", now),
+            KeyAction::Reasoning => {
+                self.display.reasoning = !self.display.reasoning;
+                let how = if self.display.reasoning {
                     "shown"
                 } else {
                     "hidden"
                 };
                 self.hint(format!("reasoning is {how}"), now);
             }
-            Action::Redraw => self.wish(Wish::Redraw),
-            Action::Suspend => self.wish(Wish::Suspend),
+            KeyAction::Redraw => self.request(UiRequest::Redraw),
+            KeyAction::Suspend => self.request(UiRequest::Suspend),
             action => {
                 if let Some(key) = key.or_else(|| self.keys.first(action)) {
-                    self.compose(key, Some(action), now);
+                    self.composer_key(key, Some(action), now);
                 }
             }
         }
     }
 
-    /// Esc: closes what is open, stops what runs; twice with neither: the previous message again.
-    fn escape(&mut self, key: Option<Key>, now: Instant) {
+    /// Esc: closes what is open, stops what runs; pressed twice otherwise: edits the previous
+    /// message.
+    fn escape(&mut self, key: Option<KeyPress>, now: Instant) {
         if self.composer.is_open() {
-            let key = key.unwrap_or(Key::plain(Code::Esc));
-            self.compose(key, Some(Action::Interrupt), now);
+            let key = key.unwrap_or(KeyPress::plain(KeyCode::Esc));
+            self.composer_key(key, Some(KeyAction::Interrupt), now);
             return;
         }
         if self.is_busy() {
             self.interrupt();
             return;
         }
-        if !self.errands.is_empty() {
+        if !self.running_commands.is_empty() {
             self.ask(Ask::Stop);
             return;
         }
-        let again = self.escaped.is_some_and(|at| now < at + TWICE);
-        self.escaped = Some(now);
+        let again = self
+            .escape_pressed_at
+            .is_some_and(|at| now < at + DOUBLE_PRESS);
+        self.escape_pressed_at = Some(now);
         if again && self.composer.is_empty() && self.asked {
-            self.escaped = None;
+            self.escape_pressed_at = None;
             self.hint = None;
             self.slash("/undo", now);
         } else if self.composer.is_empty() && self.asked {
@@ -195,10 +199,10 @@ impl App {
         }
     }
 
-    /// Ctrl+C: clears the line, then stops the turn, then leaves at the second press.
+    /// Ctrl+C: clears the line, then stops the turn, then exits on the second press.
     fn cancel(&mut self, now: Instant) {
         if !self.prompts.is_open() && !self.composer.is_empty() {
-            self.compose(Key::ctrl('c'), Some(Action::Cancel), now);
+            self.composer_key(KeyPress::ctrl('c'), Some(KeyAction::Cancel), now);
             return;
         }
         let stopping = self.turn.as_ref().is_some_and(|turn| turn.stopping);
@@ -206,48 +210,52 @@ impl App {
             self.interrupt();
             return;
         }
-        if !self.errands.is_empty() && self.leaving.is_none() {
+        if !self.running_commands.is_empty() && self.exit_armed_until.is_none() {
             self.ask(Ask::Stop);
         }
-        self.leave_twice(Action::Cancel, "", now);
+        self.exit_on_second_press(KeyAction::Cancel, "", now);
     }
 
     /// Ctrl+D on an empty line.
     fn exit(&mut self, now: Instant) {
         if self.is_busy() {
-            self.leave_twice(Action::Exit, "a turn runs; ", now);
+            self.exit_on_second_press(KeyAction::Exit, "a turn runs; ", now);
         } else {
-            self.wish(Wish::Leave);
+            self.request(UiRequest::Leave);
         }
     }
 
-    fn leave_twice(&mut self, action: Action, why: &str, now: Instant) {
-        if self.leaving.is_some_and(|until| now < until) {
-            self.wish(Wish::Leave);
+    fn exit_on_second_press(&mut self, action: KeyAction, why: &str, now: Instant) {
+        if self.exit_armed_until.is_some_and(|until| now < until) {
+            self.request(UiRequest::Leave);
             return;
         }
-        self.leaving = Some(now + AGAIN);
-        let key = self.keys.first(action).map(Key::shown).unwrap_or_default();
+        self.exit_armed_until = Some(now + EXIT_CONFIRM_WINDOW);
+        let key = self
+            .keys
+            .first(action)
+            .map(KeyPress::shown)
+            .unwrap_or_default();
         self.hint(format!("{why}{key} again to exit"), now);
     }
 
     pub(super) fn interrupt(&mut self) {
         match &mut self.turn {
             Some(turn) => turn.stopping = true,
-            // It may never begin.
+            // The turn may never begin.
             None => self.awaiting = false,
         }
-        // What it asked nobody needs to answer.
+        // Its open prompts are obsolete.
         self.prompts.clear();
         self.command(AgentCommand::Interrupt);
         self.title();
     }
 
-    /// Tab while a turn runs; a popup has the first claim to it.
-    fn queue_key(&mut self, key: Option<Key>, now: Instant) {
-        let key = key.unwrap_or(Key::plain(Code::Tab));
+    /// Tab while a turn runs; an open popup takes precedence.
+    fn queue_key(&mut self, key: Option<KeyPress>, now: Instant) {
+        let key = key.unwrap_or(KeyPress::plain(KeyCode::Tab));
         if self.composer.is_open() {
-            self.compose(key, None, now);
+            self.composer_key(key, None, now);
             return;
         }
         if self.composer.is_empty() {
@@ -255,11 +263,12 @@ impl App {
         }
         match self.composer.submit() {
             ComposerOutcome::Submit(submission) => self.enqueue(submission, now),
-            other => self.composed(other, now),
+            other => self.on_composer_outcome(other, now),
         }
     }
 
-    /// A command stands in the transcript, before what it says. What becomes a message is shown as one.
+    /// Shows a command in the transcript before its output. A command that becomes a message is
+    /// shown as that message.
     pub(super) fn echo(&mut self, line: &str) {
         let message = matches!(
             parse(line),
@@ -271,7 +280,7 @@ impl App {
         }
     }
 
-    /// A line that begins with a slash. What is about this screen alone is done here.
+    /// A line that begins with a slash. Commands about the screen itself are handled here.
     pub(super) fn slash(&mut self, line: &str, now: Instant) {
         if let Parsed::Command(command, rest) = parse(line) {
             let message = || Submission {
@@ -290,7 +299,7 @@ impl App {
                     return;
                 }
                 Verb::Queue | Verb::Steer if !rest.is_empty() => {
-                    self.entered(message(), now);
+                    self.on_enter(message(), now);
                     return;
                 }
                 Verb::Keys => {
@@ -298,28 +307,28 @@ impl App {
                     return;
                 }
                 Verb::Redraw => {
-                    self.wish(Wish::Redraw);
+                    self.request(UiRequest::Redraw);
                     return;
                 }
                 Verb::Paste => {
-                    self.act(Action::Paste, None, now);
+                    self.act(KeyAction::Paste, None, now);
                     return;
                 }
                 _ => {}
             }
         }
-        self.errand(line.to_owned(), now);
+        self.start_command(line.to_owned(), now);
         self.ask(Ask::Slash(line.to_owned()));
     }
 
-    /// Something that the program does for the person, until [`crate::port::News::Done`].
-    pub(super) fn errand(&mut self, what: String, now: Instant) {
-        self.errands.push_back((what, now));
+    /// Starts a command in the program, which runs until [`crate::port::News::Done`].
+    pub(super) fn start_command(&mut self, what: String, now: Instant) {
+        self.running_commands.push_back((what, now));
         self.dirty = true;
     }
 
-    /// What the person's editor made of [`Wish::Edit`]; an error is shown, the text stays.
-    pub fn edited(&mut self, text: Result<String, String>) {
+    /// The result of [`UiRequest::Edit`]; an error is shown and the text kept.
+    pub fn on_edited(&mut self, text: Result<String, String>) {
         match text {
             Ok(text) => self.composer.edited(&text),
             Err(why) => self.say(NoticeCell::error(why, None)),
@@ -327,13 +336,13 @@ impl App {
         self.dirty = true;
     }
 
-    /// Time has passed: whatever was due happens.
+    /// Performs whatever is due by now.
     pub fn tick(&mut self, now: Instant) {
         let outcome = self.prompts.tick(now);
-        self.prompted(outcome, now);
+        self.on_prompt_outcome(outcome, now);
         if self.prompts.last_call(now) {
             let why = "hermes: an approval is about to be denied".to_owned();
-            self.wish(Wish::Call(why));
+            self.request(UiRequest::Notify(why));
         }
         self.overlay_due(now);
         self.keep_draft(now);
@@ -341,15 +350,15 @@ impl App {
             self.hint = None;
             self.dirty = true;
         }
-        if self.leaving.is_some_and(|until| until <= now) {
-            self.leaving = None;
+        if self.exit_armed_until.is_some_and(|until| until <= now) {
+            self.exit_armed_until = None;
         }
-        if self.is_moving() || self.prompts.is_open() {
+        if self.is_animated() || self.prompts.is_open() {
             self.dirty = true;
         }
     }
 
-    /// For tests and the title: what the program said last.
+    /// The last status reported by the program, for tests and the title.
     pub fn status(&self) -> &Status {
         &self.status
     }

@@ -1,12 +1,12 @@
-//! The program: state, event loop, frames. See `port` for the seam.
+//! The application: state, event loop, frames. See `port` for its interface to the program.
 //!
-//! [`App`] knows everything and touches nothing; [`run`] has the terminal, the keys and the channels
-//! and only carries between them.
+//! [`App`] holds all state and performs no I/O; [`run`] owns the terminal, the keys and the
+//! channels and only passes data between them.
 
 mod editor;
+mod events;
 mod frame;
 mod input;
-mod news;
 mod options;
 mod overlay;
 mod queue;
@@ -18,7 +18,7 @@ mod tests;
 mod transcript;
 
 pub use frame::Drawing;
-pub use options::{AppError, Explanation, Farewell, Options};
+pub use options::{AppError, AppOptions, ExitReason, Explanation};
 pub(crate) use run::is_utf8;
 pub use run::run;
 pub use state::{App, Appearance};

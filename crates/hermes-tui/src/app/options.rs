@@ -1,4 +1,4 @@
-//! What the interface is started with, and how it ends.
+//! Options of the interface, and how it ends.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,48 +13,48 @@ use crate::composer::Command;
 use crate::port::Status;
 use crate::prompt::approval::CheckRule;
 
-/// Everything [`super::run`] needs to know beforehand.
+/// Everything [`super::run`] needs to start.
 #[derive(Clone)]
-pub struct Options {
+pub struct AppOptions {
     /// Of the program, for the banner.
     pub version: String,
-    /// Where the history of the composer and drafts are kept; `None`: they are not.
+    /// Directory of the composer's history and drafts; `None`: they are not saved.
     pub keep: Option<PathBuf>,
-    /// Histories of the line chat and of the original, for a project that has none yet.
+    /// Histories of the line chat and of the original, imported into a project that has none yet.
     pub seeds: Vec<PathBuf>,
-    /// Commands beside those of the table: skills.
+    /// Commands in addition to the built-in table: skills.
     pub commands: Vec<Command>,
-    /// Where stderr goes while the interface has the terminal.
+    /// Where stderr is redirected while the interface owns the terminal.
     pub log: Option<PathBuf>,
-    /// [`Tui::of`].
+    /// [`Tui::from_config`].
     pub tui: Tui,
     /// Whether colours are wanted (`--color`, `NO_COLOR`).
     pub colour: bool,
     pub status: Status,
-    /// A conversation that is gone on with.
+    /// A conversation that is resumed.
     pub entries: Vec<TranscriptEntry>,
-    /// Text that stands in the composer at first; otherwise the draft of the last time does.
+    /// Initial text of the composer; otherwise the saved draft is restored.
     pub draft: Option<String>,
-    /// They go with the first message.
+    /// Sent with the first message.
     pub images: Vec<Part>,
     /// `display.show_reasoning`.
     pub reasoning: bool,
-    /// Results of tools, whole.
+    /// Show complete tool results.
     pub verbose: bool,
     /// `display.timestamps`.
     pub timestamps: bool,
-    /// Said below the banner: warnings of the configuration, a hint of the first run.
+    /// Shown below the banner: configuration warnings, a hint on the first run.
     pub notices: Vec<String>,
-    /// Why a turn ended as it did, and what helps. `None`: nothing is to be said.
+    /// Explains why a turn ended and how to fix it. `None`: nothing to explain.
     pub explain: fn(&TurnExit, Option<&Route>) -> Option<Explanation>,
-    /// After how long an approval that nobody answers is denied; `None`: it waits.
+    /// How long until an unanswered approval is denied; `None`: it waits.
     pub approval_limit: Option<Duration>,
-    /// Whether a rule that a person edited may be stored for a request.
+    /// Checks whether a rule edited by the person may be stored for a request.
     pub check_rule: CheckRule,
 }
 
-impl Options {
-    /// With nothing but what must be known.
+impl AppOptions {
+    /// Options with defaults for everything that is not required.
     pub fn new(version: impl Into<String>, status: Status) -> Self {
         Self {
             version: version.into(),
@@ -90,13 +90,13 @@ pub struct Explanation {
 
 /// How the interface ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Farewell {
+pub enum ExitReason {
     /// The person left.
-    Left,
-    /// The program closed its end.
-    Ended,
-    /// The terminal is gone, or a signal asked for the end.
-    Hung,
+    UserLeft,
+    /// The program closed its end of the channel.
+    Disconnected,
+    /// The terminal is gone, or a signal requested the end.
+    TerminalGone,
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -1,36 +1,36 @@
-//! What covers the conversation for a while: panels, pages, the palette.
+//! Overlays that cover the conversation: panels, pages, the command palette.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use hermes_core::front_end::{TextKind, TextPage};
+use hermes_core::front_end::{PagedText, TextKind};
 
 use super::state::App;
 use crate::cells::body;
-use crate::keys::{Action, Area, Key};
+use crate::keys::{KeyAction, KeyArea, KeyPress};
 use crate::pager::{Pager, PagerOutcome};
-use crate::palette::{Palette, PaletteOutcome};
+use crate::palette::{CommandPalette, PaletteOutcome};
 use crate::panel::{PanelOutcome, PanelView};
 use crate::port::{Ask, CLOSED, PanelAsk};
-use crate::row::Frame;
+use crate::row::ScreenFrame;
 
-/// A transcript that grows is made anew at most so often while it is read.
-const REMAKE: Duration = Duration::from_millis(300);
+/// A growing transcript is rebuilt at most this often while it is read.
+const REBUILD_INTERVAL: Duration = Duration::from_millis(300);
 
-pub(super) enum Overlay {
+pub(super) enum AppOverlay {
     Panel(Box<PanelView>),
-    Palette(Box<Palette>),
-    /// The transcript of Ctrl+T; it grows.
+    Palette(Box<CommandPalette>),
+    /// The transcript of Ctrl+T, which grows.
     Transcript {
         pager: Box<Pager>,
-        /// When its rows were made, and of what.
+        /// When its rows were built, and for which revision.
         made: Option<(Instant, u64)>,
     },
-    Page(Box<Pager>, TextPage),
+    Page(Box<Pager>, PagedText),
 }
 
-impl Overlay {
-    pub(super) fn page(page: TextPage) -> Self {
+impl AppOverlay {
+    pub(super) fn page(page: PagedText) -> Self {
         Self::Page(Box::new(Pager::new(page.title.clone())), page)
     }
 }
@@ -41,14 +41,16 @@ impl App {
     }
 
     pub(super) fn open_transcript(&mut self) {
-        self.overlay = Some(Overlay::Transcript {
+        self.overlay = Some(AppOverlay::Transcript {
             pager: Box::new(Pager::following("Transcript")),
             made: None,
         });
     }
 
     pub(super) fn open_palette(&mut self, now: Instant) {
-        self.overlay = Some(Overlay::Palette(Box::new(Palette::new(&self.keys, now))));
+        self.overlay = Some(AppOverlay::Palette(Box::new(CommandPalette::new(
+            &self.keys, now,
+        ))));
     }
 
     /// Every key and what it does.
@@ -74,28 +76,28 @@ impl App {
             "\n`^X` is Ctrl and X. Keys are changed in config.yaml, in `tui.keys`: `action: key`, \
              with keys written like `ctrl+x`.\n",
         );
-        self.overlay = Some(Overlay::page(TextPage {
+        self.overlay = Some(AppOverlay::page(PagedText {
             title: "Keys".to_owned(),
             kind: TextKind::Markdown,
             text,
         }));
     }
 
-    /// Keys for what is asked below it count once that was seen again. A page that covered a panel
-    /// uncovers it.
+    /// Keys for a prompt below it count only after it was visible again. Closing a page that
+    /// covered a panel shows the panel again.
     pub(super) fn close_overlay(&mut self) {
-        self.overlay = self.beneath.take().map(Overlay::Panel);
+        self.overlay = self.covered_panel.take().map(AppOverlay::Panel);
         self.dirty = true;
     }
 
-    /// A key for the overlay. `false`: there is none.
-    pub(super) fn overlay_key(&mut self, key: Key, now: Instant) -> bool {
+    /// Handles a key for the overlay. `false`: there is none.
+    pub(super) fn overlay_key(&mut self, key: KeyPress, now: Instant) -> bool {
         let Some(overlay) = &mut self.overlay else {
             return false;
         };
         self.dirty = true;
         match overlay {
-            Overlay::Panel(view) => match view.key(key, &self.keys, now) {
+            AppOverlay::Panel(view) => match view.key(key, &self.keys, now) {
                 PanelOutcome::Nothing | PanelOutcome::Redraw => {}
                 PanelOutcome::Ask(ask) => self.ask(Ask::Panel(ask)),
                 PanelOutcome::Close(ask) => {
@@ -103,11 +105,11 @@ impl App {
                     self.close_overlay();
                 }
             },
-            Overlay::Palette(palette) => {
+            AppOverlay::Palette(palette) => {
                 let outcome = palette.key(key, &self.keys, now);
                 self.palette(outcome, now);
             }
-            Overlay::Transcript { pager, .. } | Overlay::Page(pager, _) => {
+            AppOverlay::Transcript { pager, .. } | AppOverlay::Page(pager, _) => {
                 if pager.key(key, &self.keys) == PagerOutcome::Close {
                     self.close_overlay();
                 }
@@ -139,7 +141,7 @@ impl App {
     pub(super) fn overlay_paste(&mut self, text: &str, now: Instant) -> bool {
         match &mut self.overlay {
             None => return false,
-            Some(Overlay::Panel(view)) => match view.paste(text, &self.keys, now) {
+            Some(AppOverlay::Panel(view)) => match view.paste(text, &self.keys, now) {
                 PanelOutcome::Nothing | PanelOutcome::Redraw => {}
                 PanelOutcome::Ask(ask) => self.ask(Ask::Panel(ask)),
                 PanelOutcome::Close(ask) => {
@@ -147,10 +149,10 @@ impl App {
                     self.close_overlay();
                 }
             },
-            Some(Overlay::Palette(palette)) => {
+            Some(AppOverlay::Palette(palette)) => {
                 palette.paste(text, &self.keys, now);
             }
-            Some(Overlay::Transcript { pager, .. } | Overlay::Page(pager, _)) => {
+            Some(AppOverlay::Transcript { pager, .. } | AppOverlay::Page(pager, _)) => {
                 if pager.paste(text, &self.keys) == PagerOutcome::Close {
                     self.close_overlay();
                 }
@@ -160,34 +162,34 @@ impl App {
         true
     }
 
-    /// What a panel asks for by itself.
+    /// Requests that a panel sends on a timer.
     pub(super) fn overlay_due(&mut self, now: Instant) {
-        if self.overlay_wakes().is_some_and(|at| at <= now) {
+        if self.overlay_next_wakeup().is_some_and(|at| at <= now) {
             self.dirty = true;
         }
-        if let Some(Overlay::Panel(view)) = &mut self.overlay
+        if let Some(AppOverlay::Panel(view)) = &mut self.overlay
             && let Some(ask) = view.due(now)
         {
             self.ask(Ask::Panel(ask));
         }
     }
 
-    pub(super) fn overlay_wakes(&self) -> Option<Instant> {
+    pub(super) fn overlay_next_wakeup(&self) -> Option<Instant> {
         match &self.overlay {
-            Some(Overlay::Panel(view)) => view.next_due(),
-            Some(Overlay::Transcript {
+            Some(AppOverlay::Panel(view)) => view.next_due(),
+            Some(AppOverlay::Transcript {
                 made: Some((at, of)),
                 ..
-            }) if *of != self.transcript.revision() => Some(*at + REMAKE),
+            }) if *of != self.transcript.revision() => Some(*at + REBUILD_INTERVAL),
             _ => None,
         }
     }
 
-    /// The person leaves with a panel open: what it does may stop.
-    pub(super) fn overlay_left(&mut self) {
-        let covered = self.beneath.take().map(Overlay::Panel);
+    /// The person exits while a panel is open: its work may stop.
+    pub(super) fn overlay_on_exit(&mut self) {
+        let covered = self.covered_panel.take().map(AppOverlay::Panel);
         let overlay = self.overlay.take();
-        if let Some(Overlay::Panel(view)) = covered.or(overlay) {
+        if let Some(AppOverlay::Panel(view)) = covered.or(overlay) {
             self.ask(Ask::Panel(PanelAsk {
                 panel: view.id().to_owned(),
                 action: CLOSED.to_owned(),
@@ -197,23 +199,29 @@ impl App {
         }
     }
 
-    /// The overlay on the whole screen.
-    pub(super) fn overlay_frame(&mut self, columns: u16, rows: u16, now: Instant) -> Option<Frame> {
+    /// The overlay, drawn on the whole screen.
+    pub(super) fn overlay_frame(
+        &mut self,
+        columns: u16,
+        rows: u16,
+        now: Instant,
+    ) -> Option<ScreenFrame> {
         let mut overlay = self.overlay.take()?;
         self.prompts.hidden();
         let frame = match &mut overlay {
-            Overlay::Panel(view) => view.view(columns, rows, &self.theme),
-            Overlay::Palette(palette) => palette.view(columns, rows, &self.theme),
-            Overlay::Transcript { pager, made } => {
+            AppOverlay::Panel(view) => view.view(columns, rows, &self.theme),
+            AppOverlay::Palette(palette) => palette.view(columns, rows, &self.theme),
+            AppOverlay::Transcript { pager, made } => {
                 let revision = self.transcript.revision();
-                let rests = |(at, of): (Instant, u64)| of == revision || now < at + REMAKE;
+                let rests =
+                    |(at, of): (Instant, u64)| of == revision || now < at + REBUILD_INTERVAL;
                 if pager.width() != columns || !made.is_some_and(rests) {
                     pager.set_rows(self.transcript.whole(columns, &self.cx()), columns);
                     *made = Some((now, revision));
                 }
                 pager.view(columns, rows, &self.theme)
             }
-            Overlay::Page(pager, page) => {
+            AppOverlay::Page(pager, page) => {
                 if pager.width() != columns {
                     let rows = body(&page.kind, &page.text, columns, &self.cx());
                     pager.set_rows(rows, columns);
@@ -222,17 +230,17 @@ impl App {
             }
         };
         self.overlay = Some(overlay);
-        Some(self.with_call(frame, columns, rows))
+        Some(self.with_prompt_notice(frame, columns, rows))
     }
 
-    /// Whether the key is one that works above overlays too.
-    pub(super) fn over_everything(&self, key: Key) -> Option<Action> {
-        let action = self.keys.action(key, Area::Anywhere)?;
-        matches!(action, Action::Suspend | Action::Redraw).then_some(action)
+    /// Whether the key also works while an overlay is open.
+    pub(super) fn works_over_overlays(&self, key: KeyPress) -> Option<KeyAction> {
+        let action = self.keys.action(key, KeyArea::Anywhere)?;
+        matches!(action, KeyAction::Suspend | KeyAction::Redraw).then_some(action)
     }
 }
 
-/// Text that markdown leaves as it is.
+/// Escapes text so that markdown leaves it unchanged.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for ch in text.chars() {

@@ -1,4 +1,5 @@
-//! What was typed while a turn ran: texts on their way to the model, and those that wait for its end.
+//! Input typed while a turn runs: steering texts sent to the model, and messages queued until its
+//! end.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -11,36 +12,36 @@ use crate::cells::UserCell;
 use crate::composer::{Submission, SubmissionKind};
 use crate::port::Ask;
 
-/// Messages that may wait.
-const MOST: usize = 64;
+/// Maximum number of queued messages.
+const MAX_WAITING: usize = 64;
 
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct MessageQueue {
     /// In the order in which they are sent.
     pub(super) waiting: VecDeque<Submission>,
-    /// They wait until the person says so: the turn before them did not end well.
+    /// Held until the person sends them, because the turn before them did not end well.
     pub(super) held: bool,
-    /// The running turn was stopped for the sake of the first of them.
+    /// The running turn was stopped in order to send the first of them.
     after_stop: bool,
-    /// Sent to the running turn; the model has not read them.
+    /// Sent to the running turn, but not read by the model yet.
     pub(super) steers: VecDeque<String>,
 }
 
 impl App {
     /// Enter.
-    pub(super) fn entered(&mut self, submission: Submission, now: Instant) {
+    pub(super) fn on_enter(&mut self, submission: Submission, now: Instant) {
         match submission.kind {
             SubmissionKind::Slash => {
                 self.echo(&submission.text);
                 self.slash(&submission.text, now);
             }
             SubmissionKind::Shell => {
-                self.errand(format!("!{}", submission.text), now);
+                self.start_command(format!("!{}", submission.text), now);
                 self.ask(Ask::Shell(submission.text));
             }
             SubmissionKind::Message if !self.is_busy() => self.send(submission),
             SubmissionKind::Message => match self.busy {
-                // A text on the way cannot carry images.
+                // A steering text cannot carry images.
                 BusyInput::Steer if submission.images.is_empty() && self.images.is_empty() => {
                     self.steer(submission.text);
                 }
@@ -70,19 +71,19 @@ impl App {
         self.dirty = true;
     }
 
-    /// After the running turn.
+    /// Queues a message to be sent after the running turn.
     pub(super) fn enqueue(&mut self, submission: Submission, now: Instant) {
-        if self.queue.waiting.len() >= MOST {
+        if self.queue.waiting.len() >= MAX_WAITING {
             self.composer.restore(&submission);
-            self.hint(format!("{MOST} messages are already waiting"), now);
+            self.hint(format!("{MAX_WAITING} messages are already waiting"), now);
             return;
         }
         self.queue.waiting.push_back(submission);
         self.dirty = true;
     }
 
-    /// Takes the message that was queued last back into the composer. `false`: there is none.
-    pub(super) fn unqueue(&mut self) -> bool {
+    /// Moves the last queued message back into the composer. `false`: there is none.
+    pub(super) fn take_back_last(&mut self) -> bool {
         let Some(submission) = self.queue.waiting.pop_back() else {
             return false;
         };
@@ -100,26 +101,29 @@ impl App {
         true
     }
 
-    /// The next message that waits, if nothing keeps it.
-    pub(super) fn pump(&mut self, now: Instant) {
-        // A program of the person may run for ever; a command changes the conversation.
-        let command = self.errands.iter().any(|(what, _)| what.starts_with('/'));
+    /// Sends the next queued message, if nothing blocks it.
+    pub(super) fn send_next_queued(&mut self, now: Instant) {
+        // A shell command may run forever; a slash command changes the conversation.
+        let command = self
+            .running_commands
+            .iter()
+            .any(|(what, _)| what.starts_with('/'));
         let free = !self.is_busy() && !command && self.queue.steers.is_empty();
         if !free || self.queue.held {
             return;
         }
         if let Some(submission) = self.queue.waiting.pop_front() {
-            self.entered(submission, now);
+            self.on_enter(submission, now);
         }
     }
 
-    /// Enter on an empty line sends what is held.
+    /// Enter on an empty line sends held messages.
     pub(super) fn release(&mut self, now: Instant) {
         self.queue.held = false;
-        self.pump(now);
+        self.send_next_queued(now);
     }
 
-    /// The model has read what was sent on the way.
+    /// The model has read a steering text.
     pub(super) fn steered(&mut self, text: &str) {
         while self
             .queue
@@ -132,19 +136,19 @@ impl App {
         self.say(UserCell::steered(text));
     }
 
-    /// Texts that came too late for the turn before: this one is theirs.
-    pub(super) fn late_steers_begin(&mut self) {
+    /// Steering texts that came too late for the previous turn belong to this one.
+    pub(super) fn adopt_late_steers(&mut self) {
         let late: Vec<String> = self.queue.steers.drain(..).collect();
         if !late.is_empty() {
-            self.asked(&late.join("\n"));
+            self.push_user_message(&late.join("\n"));
         }
     }
 
-    /// What becomes of texts that wait when a turn ends.
+    /// Decides about queued texts when a turn ends.
     pub(super) fn after_turn(&mut self, exit: &TurnExit, now: Instant) {
         let stopped = matches!(exit, TurnExit::Interrupted | TurnExit::StoreFailed { .. });
         if stopped && !self.queue.steers.is_empty() {
-            // The session drops them: they are the person's again.
+            // The session drops them, so they are given back to the person.
             let back: Vec<String> = self.queue.steers.drain(..).collect();
             let back = back.join("\n");
             if self.composer.is_empty() {
@@ -166,6 +170,6 @@ impl App {
         if !went_on && !wanted {
             self.queue.held = !self.queue.waiting.is_empty();
         }
-        self.pump(now);
+        self.send_next_queued(now);
     }
 }

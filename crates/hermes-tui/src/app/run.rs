@@ -1,7 +1,7 @@
-//! The loop: keys, news and time go to the [`App`], what it wishes goes to the terminal.
+//! The event loop: keys, events and timers go to the [`App`], its requests go to the terminal.
 //!
-//! Nothing wakes it while nothing happens. Drawings are at most 60 in a second; the first after a
-//! pause is drawn at once, and a key does not wait for its turn behind what the model writes.
+//! It sleeps while nothing happens. At most 60 frames are drawn per second; the first after a pause
+//! is drawn at once, and a key does not wait behind streamed output.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -12,105 +12,106 @@ use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
 use super::editor;
-use super::options::{AppError, Farewell, Options};
-use super::state::{App, Appearance, Wish};
-use crate::composer::{Arrived, Command, Composer, Setup};
-use crate::input::{Input, Inputs, Report};
+use super::options::{AppError, AppOptions, ExitReason};
+use super::state::{App, Appearance, UiRequest};
+use crate::composer::{Command, Composer, ComposerResult, ComposerSetup};
+use crate::input::{InputReader, TerminalInput, TerminalReport};
 use crate::port::{Ask, News, Port};
-use crate::row::Row;
+use crate::row::StyledRow;
 use crate::screen::{
-    Attention, Look, Modes, ModesOptions, Reflow, Screen, ScreenOptions, Signal, Signals, Size,
-    record_panics, stop_here,
+    Attention, InlineScreen, ModesOptions, ProcessSignal, Reflow, ScreenOptions, SignalStream,
+    Size, TerminalCapabilities, TerminalModes, record_panics, stop_here,
 };
 use crate::width;
 
-/// Between two drawings.
-const FRAME: Duration = Duration::from_micros(16_600);
-/// Between a drawing and one that shows a key: whoever types sees it within a frame of the screen.
-const KEY_FRAME: Duration = Duration::from_millis(4);
-/// So long a size must last before everything is printed anew for it.
-const SETTLED: Duration = Duration::from_millis(75);
-/// Rows that are printed anew at most.
+/// Minimum time between two frames.
+const FRAME_INTERVAL: Duration = Duration::from_micros(16_600);
+/// Minimum time between a frame and one that shows a key, so that typing is visible within one
+/// screen refresh.
+const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(4);
+/// How long a size must stay unchanged before everything is printed again for it.
+const RESIZE_SETTLE: Duration = Duration::from_millis(75);
+/// Maximum number of rows printed again.
 const REFLOW_ROWS: usize = 5000;
-/// The signal that nobody types.
+/// The exit signal that is not sent by a key.
 const TERM: i32 = 15;
-/// News and keys that are taken at once before something is drawn.
+/// Events and keys processed before the next frame.
 const BATCH: usize = 512;
 
-/// Shows a conversation until the person leaves. The terminal is as before when this returns.
-pub async fn run(port: Port, options: Options) -> Result<Farewell, AppError> {
-    let mut face = Face::open(port, options)?;
-    let farewell = face.live().await;
+/// Shows a conversation until the person leaves. The terminal is restored when this returns.
+pub async fn run(port: Port, options: AppOptions) -> Result<ExitReason, AppError> {
+    let mut face = EventLoop::open(port, options)?;
+    let farewell = face.run_loop().await;
     face.close();
     farewell
 }
 
-struct Face {
+struct EventLoop {
     app: App,
     port: Port,
-    /// What waits for room in the channel.
+    /// Requests waiting for capacity in the channel.
     outbox: VecDeque<Ask>,
-    arrivals: mpsc::Receiver<Arrived>,
-    screen: Screen<File>,
-    inputs: Inputs,
-    signals: Signals,
-    modes: Modes,
+    arrivals: mpsc::Receiver<ComposerResult>,
+    screen: InlineScreen<File>,
+    inputs: InputReader,
+    signals: SignalStream,
+    modes: TerminalModes,
     attention: Attention,
-    /// Everything is in the alternate screen.
+    /// Everything is drawn in the alternate screen.
     full: bool,
-    /// What was printed may be erased and printed anew (`tui.reflow`).
+    /// Printed rows may be erased and printed again (`tui.reflow`).
     reprints: bool,
     drawn: Option<Instant>,
-    /// Something was typed that is not drawn yet.
-    keyed: bool,
-    /// When the rows are printed anew.
+    /// Typed input that is not drawn yet.
+    key_pending: bool,
+    /// When the rows are printed again.
     reflow: Option<Instant>,
-    /// The process stopped itself: the signal that it goes on is expected.
+    /// The process stopped itself, so SIGCONT is expected.
     stopped: bool,
 }
 
-enum Happened {
-    Signal(Signal),
-    Typed(Input),
+enum LoopEvent {
+    Signal(ProcessSignal),
+    Input(TerminalInput),
     News(Box<News>),
-    Arrived(Arrived),
-    Woken,
-    /// A wish has gone to the program.
+    ComposerResult(ComposerResult),
+    Timer,
+    /// A request was sent to the program.
     Sent,
-    /// The program has closed its end.
+    /// The program closed its end of the channel.
     Ended,
 }
 
-/// Why the loop goes on, or not.
-enum Next {
-    On,
-    End(Farewell),
+/// Whether the loop continues.
+enum LoopControl {
+    Continue,
+    End(ExitReason),
 }
 
-impl Face {
-    fn open(port: Port, options: Options) -> Result<Self, AppError> {
+impl EventLoop {
+    fn open(port: Port, options: AppOptions) -> Result<Self, AppError> {
         record_panics();
         width::set_wide_ambiguous(options.tui.wide_ambiguous.unwrap_or_default());
-        let mut look = Look::of_environment();
+        let mut look = TerminalCapabilities::from_environment();
         if !options.colour {
             look = look.without_colour();
         }
         let appearance = Appearance {
-            colour: look.depth != crate::screen::Depth::None,
+            colour: look.depth != crate::screen::ColorDepth::None,
             ascii: !is_utf8(),
             hyperlinks: look.links,
             clock: time_of_day,
         };
         let mut commands = Command::all();
         commands.extend(options.commands.iter().cloned());
-        let (composer, arrivals) = Composer::new(Setup {
+        let (composer, arrivals) = Composer::new(ComposerSetup {
             keep: options.keep.clone(),
             project: options.status.cwd.clone(),
             seeds: options.seeds.clone(),
             commands,
             placeholder: "Ask anything, or type / for commands".to_owned(),
         });
-        let full = options.tui.fills_the_screen();
+        let full = options.tui.is_full_screen();
         let attention = match options.tui.notifications.as_deref() {
             Some("off") => Attention::Off,
             Some("bell") => Attention::Bell,
@@ -119,9 +120,9 @@ impl Face {
         };
         let modes = ModesOptions {
             keyboard: options.tui.keyboard_protocol.unwrap_or(true),
-            stderr: options.log.as_deref().and_then(log),
+            stderr: options.log.as_deref().and_then(open_log),
         };
-        let reflow = if options.tui.reflows() && !full {
+        let reflow = if options.tui.is_reflow_on() && !full {
             Reflow::Full
         } else {
             Reflow::Off
@@ -132,14 +133,14 @@ impl Face {
             ..ScreenOptions::new(look)
         };
         let out = rustix::stdio::stdout().try_clone_to_owned()?;
-        let mut screen = Screen::new(File::from(out), Size::of_terminal(), screen_options);
+        let mut screen = InlineScreen::new(File::from(out), Size::of_terminal(), screen_options);
         let app = App::new(options, composer, appearance);
-        let signals = Signals::new()?;
-        let modes = Modes::enter(modes, screen.placement())?;
+        let signals = SignalStream::new()?;
+        let modes = TerminalModes::enter(modes, screen.placement())?;
         if full {
             screen.enter_overlay()?;
         }
-        let inputs = Inputs::start(io::stdin())?;
+        let inputs = InputReader::start(io::stdin())?;
         Ok(Self {
             app,
             port,
@@ -153,146 +154,154 @@ impl Face {
             full,
             reprints: reflow == Reflow::Full || full,
             drawn: None,
-            keyed: false,
+            key_pending: false,
             reflow: None,
             stopped: false,
         })
     }
 
-    async fn live(&mut self) -> Result<Farewell, AppError> {
+    async fn run_loop(&mut self) -> Result<ExitReason, AppError> {
         loop {
-            if let Next::End(farewell) = self.grant().await? {
+            if let LoopControl::End(farewell) = self.perform().await? {
                 return Ok(farewell);
             }
             self.draw_if_due()?;
-            if let Next::End(farewell) = self.event().await? {
+            if let LoopControl::End(farewell) = self.next_event().await? {
                 return Ok(farewell);
             }
         }
     }
 
-    /// Waits for the next thing that happens, and does what follows.
-    async fn event(&mut self) -> Result<Next, AppError> {
-        let wakes = self.wakes();
+    /// Waits for the next event and handles it.
+    async fn next_event(&mut self) -> Result<LoopControl, AppError> {
+        let wakes = self.next_wakeup();
         let happened = tokio::select! {
             biased;
-            signal = self.signals.next() => Happened::Signal(signal),
-            input = self.inputs.next() => Happened::Typed(input),
+            signal = self.signals.next() => LoopEvent::Signal(signal),
+            input = self.inputs.next() => LoopEvent::Input(input),
             permit = self.port.asks.reserve(), if !self.outbox.is_empty() => {
                 match (permit, self.outbox.pop_front()) {
                     (Ok(permit), Some(ask)) => {
                         permit.send(ask);
-                        Happened::Sent
+                        LoopEvent::Sent
                     }
-                    (Ok(_), None) => Happened::Sent,
-                    (Err(_), _) => Happened::Ended,
+                    (Ok(_), None) => LoopEvent::Sent,
+                    (Err(_), _) => LoopEvent::Ended,
                 }
             }
             news = self.port.news.recv() => {
-                news.map_or(Happened::Ended, |news| Happened::News(Box::new(news)))
+                news.map_or(LoopEvent::Ended, |news| LoopEvent::News(Box::new(news)))
             }
-            Some(arrived) = self.arrivals.recv() => Happened::Arrived(arrived),
-            () = wait(wakes) => Happened::Woken,
+            Some(arrived) = self.arrivals.recv() => LoopEvent::ComposerResult(arrived),
+            () = wait(wakes) => LoopEvent::Timer,
         };
         match happened {
-            Happened::Signal(signal) => return self.signal(signal),
-            Happened::Typed(input) => return self.typed(input),
-            Happened::News(news) => self.heard(*news),
-            Happened::Arrived(arrived) => self.app.arrived(arrived, Instant::now()),
-            Happened::Woken => self.app.tick(Instant::now()),
-            Happened::Sent => {}
-            Happened::Ended => return Ok(Next::End(Farewell::Ended)),
+            LoopEvent::Signal(signal) => return self.on_signal(signal),
+            LoopEvent::Input(input) => return self.on_input(input),
+            LoopEvent::News(news) => self.drain_ready(*news),
+            LoopEvent::ComposerResult(arrived) => {
+                self.app.on_composer_result(arrived, Instant::now())
+            }
+            LoopEvent::Timer => self.app.tick(Instant::now()),
+            LoopEvent::Sent => {}
+            LoopEvent::Ended => return Ok(LoopControl::End(ExitReason::Disconnected)),
         }
-        Ok(Next::On)
+        Ok(LoopControl::Continue)
     }
 
-    /// Everything that is there already, before it is drawn.
-    fn heard(&mut self, first: News) {
+    /// Handles everything that is already available before the next frame.
+    fn drain_ready(&mut self, first: News) {
         let now = Instant::now();
-        self.app.news(first, now);
+        self.app.on_port_event(first, now);
         for _ in 0..BATCH {
             match self.port.news.try_recv() {
-                Ok(news) => self.app.news(news, now),
+                Ok(news) => self.app.on_port_event(news, now),
                 Err(_) => break,
             }
         }
     }
 
-    /// When something is to be done without being asked. `None`: never.
-    fn wakes(&self) -> Option<Instant> {
+    /// When the loop must wake up on its own. `None`: never.
+    fn next_wakeup(&self) -> Option<Instant> {
         let now = Instant::now();
         let frame = self
             .app
             .is_dirty()
-            .then(|| self.drawn.map_or(now, |drawn| drawn + self.pause()));
-        [self.app.wakes(now), frame, self.reflow]
+            .then(|| self.drawn.map_or(now, |drawn| drawn + self.frame_delay()));
+        [self.app.next_wakeup(now), frame, self.reflow]
             .into_iter()
             .flatten()
             .min()
     }
 
-    /// So long the drawing that was last stands.
-    fn pause(&self) -> Duration {
-        if self.keyed { KEY_FRAME } else { FRAME }
+    /// How long until the next frame may be drawn.
+    fn frame_delay(&self) -> Duration {
+        if self.key_pending {
+            KEY_FRAME_INTERVAL
+        } else {
+            FRAME_INTERVAL
+        }
     }
 
-    fn typed(&mut self, first: Input) -> Result<Next, AppError> {
-        self.keyed = true;
+    fn on_input(&mut self, first: TerminalInput) -> Result<LoopControl, AppError> {
+        self.key_pending = true;
         let mut next = Some(first);
         for _ in 0..BATCH {
             let Some(input) = next else {
                 break;
             };
             match input {
-                Input::Closed => return Ok(Next::End(Farewell::Hung)),
-                Input::Report(Report::Keyboard) => self.modes.keyboard_known()?,
-                Input::Report(Report::Background(red, green, blue)) => {
-                    let deep = self.screen.look().depth == crate::screen::Depth::True;
-                    self.app.background((red, green, blue), deep);
+                TerminalInput::Closed => return Ok(LoopControl::End(ExitReason::TerminalGone)),
+                TerminalInput::Report(TerminalReport::Keyboard) => self.modes.keyboard_known()?,
+                TerminalInput::Report(TerminalReport::Background(red, green, blue)) => {
+                    let deep = self.screen.look().depth == crate::screen::ColorDepth::True;
+                    self.app.on_background((red, green, blue), deep);
                 }
-                Input::Report(Report::Pastes) => {}
+                TerminalInput::Report(TerminalReport::Pastes) => {}
                 input => self.app.input(input, Instant::now()),
             }
-            // What a key opened must be seen before the next one counts.
-            if self.app.has_wishes() {
+            // What a key opened must be visible before the next key counts.
+            if self.app.has_requests() {
                 break;
             }
             next = self.inputs.try_next();
         }
-        Ok(Next::On)
+        Ok(LoopControl::Continue)
     }
 
-    fn signal(&mut self, signal: Signal) -> Result<Next, AppError> {
+    fn on_signal(&mut self, signal: ProcessSignal) -> Result<LoopControl, AppError> {
         match signal {
-            Signal::End(_) | Signal::Hangup => return Ok(Next::End(Farewell::Hung)),
-            Signal::Suspend => self.suspend()?,
-            Signal::Continue if std::mem::take(&mut self.stopped) => {}
-            Signal::Continue => {
+            ProcessSignal::End(_) | ProcessSignal::Hangup => {
+                return Ok(LoopControl::End(ExitReason::TerminalGone));
+            }
+            ProcessSignal::Suspend => self.suspend()?,
+            ProcessSignal::Continue if std::mem::take(&mut self.stopped) => {}
+            ProcessSignal::Continue => {
                 self.modes.resume()?;
                 self.screen.forget();
-                self.resized();
+                self.on_resize();
             }
-            Signal::Resize => self.resized(),
+            ProcessSignal::Resize => self.on_resize(),
         }
-        Ok(Next::On)
+        Ok(LoopControl::Continue)
     }
 
-    fn resized(&mut self) {
+    fn on_resize(&mut self) {
         self.screen.resized(Size::of_terminal());
         if self.full {
             self.app.replay(self.screen.size().width, usize::MAX);
         }
         if self.screen.needs_reflow() {
-            self.reflow = Some(Instant::now() + SETTLED);
+            self.reflow = Some(Instant::now() + RESIZE_SETTLE);
         }
         self.app.touch();
     }
 
     fn draw_if_due(&mut self) -> Result<(), AppError> {
-        // The signal may come long after the terminal has changed: what is written is for the size it has
-        // now, else rows of the frame would be left behind.
+        // The signal may arrive long after the terminal was resized: everything is written for the
+        // current size, otherwise rows of the frame would be left behind.
         if Size::of_terminal() != self.screen.size() {
-            self.resized();
+            self.on_resize();
         }
         let now = Instant::now();
         if self.reflow.is_some_and(|at| at <= now) {
@@ -301,7 +310,9 @@ impl Face {
                 return self.reprint(now);
             }
         }
-        let rests = self.drawn.is_none_or(|drawn| now >= drawn + self.pause());
+        let rests = self
+            .drawn
+            .is_none_or(|drawn| now >= drawn + self.frame_delay());
         if !self.app.is_dirty() || !rests {
             return Ok(());
         }
@@ -321,14 +332,14 @@ impl Face {
             }
         }
         self.drawn = Some(now);
-        self.keyed = false;
+        self.key_pending = false;
         Ok(())
     }
 
-    /// Everything anew, for this width and theme.
+    /// Prints everything again, for the current width and theme.
     fn reprint(&mut self, now: Instant) -> Result<(), AppError> {
         let Size { width, height } = self.screen.size();
-        // What is finished meanwhile is among the rows.
+        // Rows finished meanwhile are included.
         let drawing = self.app.draw(width, height, now);
         if self.full || drawing.overlay.is_some() {
             if !self.full {
@@ -345,45 +356,45 @@ impl Face {
         Ok(())
     }
 
-    /// What the state wants of the world.
-    async fn grant(&mut self) -> Result<Next, AppError> {
-        while let Some(wish) = self.app.next_wish() {
+    /// Performs a request of the state.
+    async fn perform(&mut self) -> Result<LoopControl, AppError> {
+        while let Some(wish) = self.app.next_request() {
             match wish {
-                Wish::Ask(ask) => self.outbox.push_back(ask),
-                Wish::Title(title) => self.screen.title(&title)?,
-                Wish::Call(text) => self.screen.notify(self.attention, "hermes", &text)?,
-                Wish::Drain => {
+                UiRequest::Send(ask) => self.outbox.push_back(ask),
+                UiRequest::Title(title) => self.screen.title(&title)?,
+                UiRequest::Notify(text) => self.screen.notify(self.attention, "hermes", &text)?,
+                UiRequest::TakeTypeAhead => {
                     let now = Instant::now();
                     for input in self.inputs.drain() {
                         self.app.input(input, now);
                     }
                 }
-                Wish::Edit(text) => {
-                    if let Next::End(farewell) = self.edit(text).await? {
-                        return Ok(Next::End(farewell));
+                UiRequest::Edit(text) => {
+                    if let LoopControl::End(farewell) = self.edit(text).await? {
+                        return Ok(LoopControl::End(farewell));
                     }
                 }
-                Wish::Copy(text) => {
+                UiRequest::Copy(text) => {
                     let copied = self.screen.copy(&text)?;
-                    self.app.copied(copied, Instant::now());
+                    self.app.on_copied(copied, Instant::now());
                 }
-                Wish::Suspend => self.suspend()?,
-                Wish::Clear => {
-                    let rows = vec![Row::default(); usize::from(self.screen.size().height)];
+                UiRequest::Suspend => self.suspend()?,
+                UiRequest::Clear => {
+                    let rows = vec![StyledRow::default(); usize::from(self.screen.size().height)];
                     self.screen.commit(&rows)?;
                 }
-                Wish::Redraw if self.reprints => self.reprint(Instant::now())?,
-                Wish::Redraw => {
+                UiRequest::Redraw if self.reprints => self.reprint(Instant::now())?,
+                UiRequest::Redraw => {
                     self.screen.redraw();
                     self.app.touch();
                 }
-                Wish::Leave => return Ok(Next::End(Farewell::Left)),
+                UiRequest::Leave => return Ok(LoopControl::End(ExitReason::UserLeft)),
             }
         }
-        Ok(Next::On)
+        Ok(LoopControl::Continue)
     }
 
-    /// The terminal is somebody else's for a while.
+    /// Releases the terminal for another program.
     fn yield_terminal(&mut self) -> Result<(), AppError> {
         self.inputs.pause();
         self.screen.release()?;
@@ -398,7 +409,7 @@ impl Face {
             self.screen.enter_overlay()?;
         }
         self.inputs.resume();
-        self.resized();
+        self.on_resize();
         Ok(())
     }
 
@@ -413,8 +424,8 @@ impl Face {
         Ok(())
     }
 
-    /// The person's editor; what happens meanwhile is heard and shown afterwards.
-    async fn edit(&mut self, text: String) -> Result<Next, AppError> {
+    /// Runs the person's editor; events that arrive meanwhile are processed and shown afterwards.
+    async fn edit(&mut self, text: String) -> Result<LoopControl, AppError> {
         self.yield_terminal()?;
         let mut edited = editor::start(text);
         let result = loop {
@@ -424,22 +435,22 @@ impl Face {
                     break result.unwrap_or_else(|_| Err("the editor's thread is gone".to_owned()));
                 }
                 signal = self.signals.next() => match signal {
-                    Signal::Hangup | Signal::End(TERM) => return Ok(Next::End(Farewell::Hung)),
-                    // Keys of the editor.
-                    Signal::End(_) | Signal::Suspend | Signal::Continue | Signal::Resize => {}
+                    ProcessSignal::Hangup | ProcessSignal::End(TERM) => return Ok(LoopControl::End(ExitReason::TerminalGone)),
+                    // These keys were meant for the editor.
+                    ProcessSignal::End(_) | ProcessSignal::Suspend | ProcessSignal::Continue | ProcessSignal::Resize => {}
                 },
                 news = self.port.news.recv() => match news {
-                    Some(news) => self.app.news(news, Instant::now()),
-                    None => return Ok(Next::End(Farewell::Ended)),
+                    Some(news) => self.app.on_port_event(news, Instant::now()),
+                    None => return Ok(LoopControl::End(ExitReason::Disconnected)),
                 },
             }
         };
         self.take_terminal()?;
-        self.app.edited(result);
-        Ok(Next::On)
+        self.app.on_edited(result);
+        Ok(LoopControl::Continue)
     }
 
-    /// The last of the transcript is printed, the frame is gone, the terminal is as it was.
+    /// Prints the end of the transcript, removes the frame and restores the terminal.
     fn close(mut self) {
         self.inputs.pause();
         let now = Instant::now();
@@ -448,7 +459,7 @@ impl Face {
             self.outbox.push_back(ask);
         }
         for ask in self.outbox.drain(..) {
-            // Whoever does not read any more knows that we are gone.
+            // The program may have stopped reading.
             let _ = self.port.asks.try_send(ask);
         }
         let drawing = self.app.draw(width, height, now);
@@ -472,14 +483,14 @@ async fn wait(until: Option<Instant>) {
     }
 }
 
-fn log(path: &std::path::Path) -> Option<File> {
+fn open_log(path: &std::path::Path) -> Option<File> {
     let opened = OpenOptions::new().create(true).append(true).open(path);
     opened
         .inspect_err(|error| tracing::warn!(?path, "stderr goes to the terminal: {error}"))
         .ok()
 }
 
-/// Whether symbols can be shown at all.
+/// Whether the locale supports symbols.
 pub(crate) fn is_utf8() -> bool {
     let said = ["LC_ALL", "LC_CTYPE", "LANG"]
         .iter()

@@ -1,5 +1,5 @@
-//! What the interface knows. It reads no clock and touches no terminal: keys and news come in, wishes
-//! and frames go out.
+//! The state of the interface. It reads no clock and performs no I/O: keys and events come in,
+//! requests and frames go out.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -9,66 +9,66 @@ use hermes_core::front_end::{BusyInput, TranscriptEntry};
 use hermes_core::message::Part;
 use hermes_core::model::Route;
 
-use super::options::Options;
-use super::overlay::Overlay;
-use super::queue::Queue;
+use super::options::AppOptions;
+use super::overlay::AppOverlay;
+use super::queue::MessageQueue;
 use super::transcript::Transcript;
-use crate::cells::{BannerCell, Cell, CellContext, NoticeCell, UserCell, from_entry};
-use crate::composer::{Arrived, Composer};
+use crate::cells::{BannerCell, CellContext, NoticeCell, TranscriptCell, UserCell, from_entry};
+use crate::composer::{Composer, ComposerResult};
 use crate::keys::Keymap;
 use crate::panel::PanelView;
 use crate::port::{Ask, Status};
-use crate::prompt::Prompts;
-use crate::row::Row;
+use crate::prompt::PromptQueue;
+use crate::row::StyledRow;
 use crate::theme::Theme;
 
-/// How long "again to exit" counts.
-pub(super) const AGAIN: Duration = Duration::from_secs(2);
-/// A turn of this length is worth a call when it ends and nobody looks.
-pub(super) const LONG: Duration = Duration::from_secs(10);
+/// How long the "press again to exit" state lasts.
+pub(super) const EXIT_CONFIRM_WINDOW: Duration = Duration::from_secs(2);
+/// When a turn of at least this length ends, the person is notified if the terminal is not focused.
+pub(super) const LONG_TURN: Duration = Duration::from_secs(10);
 
-/// What the terminal or the program is to do.
+/// A request to the terminal or the program.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Wish {
-    Ask(Ask),
+pub(crate) enum UiRequest {
+    Send(Ask),
     /// Of the window.
     Title(String),
-    /// Calls a person who looks elsewhere.
-    Call(String),
-    /// Hands this text to the person's editor.
+    /// Notifies a person who is looking elsewhere.
+    Notify(String),
+    /// Opens this text in the person's editor.
     Edit(String),
     Copy(String),
-    /// What was typed before a prompt came goes to the draft.
-    Drain,
+    /// Moves input typed before a prompt appeared to the draft.
+    TakeTypeAhead,
     Suspend,
-    /// The screen is emptied; the scrollback stays.
+    /// Clears the screen; the scrollback stays.
     Clear,
-    /// Everything is drawn anew.
+    /// Draws everything again.
     Redraw,
     Leave,
 }
 
 /// A running turn.
 #[derive(Clone, Debug)]
-pub(super) struct Turn {
+pub(super) struct RunningTurn {
     pub(super) since: Instant,
-    /// Its end was asked for.
+    /// Its end was requested.
     pub(super) stopping: bool,
-    /// Something that takes a while and is neither text nor a tool.
-    pub(super) pause: Option<Pause>,
-    /// No turn of the model: the conversation is being compressed because the person said so.
+    /// A longer operation that is neither text nor a tool.
+    pub(super) pause: Option<TurnPause>,
+    /// Not a turn of the model: the person requested compression of the conversation.
     pub(super) errand: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Pause {
+pub(super) enum TurnPause {
     Retrying { why: String, until: Instant },
     Compressing,
 }
 
-/// How things are shown.
+/// Display options.
 #[derive(Clone, Debug)]
-pub(super) struct Manner {
+pub(super) struct DisplayOptions {
     pub(super) reasoning: bool,
     pub(super) verbose: bool,
     pub(super) timestamps: bool,
@@ -79,74 +79,74 @@ pub(super) struct Manner {
     pub(super) hyperlinks: bool,
 }
 
-/// What the terminal can show.
+/// Capabilities of the terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Appearance {
     pub colour: bool,
     pub ascii: bool,
     pub hyperlinks: bool,
-    /// The time of day, for stamps.
+    /// The time of day, for timestamps.
     pub clock: fn() -> String,
 }
 
 pub struct App {
     pub(super) theme: Theme,
-    /// What `auto` means at this terminal.
-    pub(super) fitting: &'static str,
+    /// The theme that `auto` selects for this terminal.
+    pub(super) auto_theme: &'static str,
     pub(super) keys: Keymap,
-    pub(super) manner: Manner,
+    pub(super) display: DisplayOptions,
     pub(super) status: Status,
-    /// Money of the running turn; the session's own sum does not have it yet.
-    pub(super) spent: Option<f64>,
+    /// Cost of the running turn, which the session's total does not include yet.
+    pub(super) turn_cost: Option<f64>,
     pub(super) route: Option<Route>,
     pub(super) transcript: Transcript,
     pub(super) composer: Composer,
-    pub(super) prompts: Prompts,
-    pub(super) overlay: Option<Overlay>,
-    /// The panel that a page covers.
-    pub(super) beneath: Option<Box<PanelView>>,
-    pub(super) queue: Queue,
+    pub(super) prompts: PromptQueue,
+    pub(super) overlay: Option<AppOverlay>,
+    /// The panel that is covered by a page.
+    pub(super) covered_panel: Option<Box<PanelView>>,
+    pub(super) queue: MessageQueue,
     pub(super) busy: BusyInput,
-    pub(super) turn: Option<Turn>,
+    pub(super) turn: Option<RunningTurn>,
     /// A message was sent and its turn has not begun.
     pub(super) awaiting: bool,
-    /// Commands whose end was not told yet, and when the first began.
-    pub(super) errands: VecDeque<(String, Instant)>,
+    /// Commands that have not finished yet, and when the first began.
+    pub(super) running_commands: VecDeque<(String, Instant)>,
     pub(super) images: Vec<Part>,
-    /// Somebody asked something in this conversation.
+    /// Whether anything was asked in this conversation.
     pub(super) asked: bool,
     /// When a key was last pressed.
-    pub(super) typed: Option<Instant>,
-    /// Until when Ctrl+C leaves.
-    pub(super) leaving: Option<Instant>,
+    pub(super) last_key_at: Option<Instant>,
+    /// Until when Ctrl+C exits.
+    pub(super) exit_armed_until: Option<Instant>,
     /// When Esc was pressed with nothing to stop.
-    pub(super) escaped: Option<Instant>,
-    /// A word in the status line, and until when.
+    pub(super) escape_pressed_at: Option<Instant>,
+    /// A hint in the status line, and until when it is shown.
     pub(super) hint: Option<(String, Instant)>,
     pub(super) focused: bool,
     titled: String,
-    /// `tui.screen: full`: the end of what went to the scrollback.
-    pub(super) recent: VecDeque<Row>,
+    /// `tui.screen: full`: the last rows that went to the scrollback.
+    pub(super) recent: VecDeque<StyledRow>,
     /// The conversation has no message yet.
     fresh: bool,
     /// The frame differs from what was drawn.
     pub(super) dirty: bool,
-    pub(super) wishes: Vec<Wish>,
-    pub(super) options: Options,
+    pub(super) requests: Vec<UiRequest>,
+    pub(super) options: AppOptions,
     pub(super) clock: fn() -> String,
 }
 
 impl App {
-    pub fn new(mut options: Options, mut composer: Composer, look: Appearance) -> Self {
+    pub fn new(mut options: AppOptions, mut composer: Composer, look: Appearance) -> Self {
         let wishes = options.tui.keys.clone().unwrap_or_default();
         let (keys, bad) =
             Keymap::from_config(wishes.iter().map(|(name, keys)| (name, keys.as_slice())));
-        let manner = Manner {
+        let manner = DisplayOptions {
             reasoning: options.reasoning,
             verbose: options.verbose,
             timestamps: options.timestamps,
             status_line: true,
-            animated: options.tui.animates(),
+            animated: options.tui.is_animated(),
             ascii: options.tui.ascii.unwrap_or(look.ascii),
             colour: look.colour,
             hyperlinks: look.hyperlinks,
@@ -165,35 +165,35 @@ impl App {
         }
         composer.conversation(&options.status.session, fresh);
         let mut app = Self {
-            theme: dressed(found.unwrap_or_default(), &manner),
+            theme: with_appearance(found.unwrap_or_default(), &manner),
             keys,
-            manner,
+            display: manner,
             status: options.status.clone(),
-            spent: None,
+            turn_cost: None,
             route: None,
             transcript: Transcript::default(),
             composer,
-            prompts: Prompts::new(options.check_rule, options.approval_limit),
+            prompts: PromptQueue::new(options.check_rule, options.approval_limit),
             overlay: None,
-            queue: Queue::default(),
+            queue: MessageQueue::default(),
             busy,
             turn: None,
             awaiting: false,
-            errands: VecDeque::new(),
+            running_commands: VecDeque::new(),
             images: std::mem::take(&mut options.images),
             asked: false,
-            typed: None,
-            leaving: None,
-            escaped: None,
+            last_key_at: None,
+            exit_armed_until: None,
+            escape_pressed_at: None,
             hint: None,
             focused: true,
             titled: String::new(),
             recent: VecDeque::new(),
             fresh,
             dirty: true,
-            fitting: "terminal",
-            beneath: None,
-            wishes: Vec::new(),
+            auto_theme: "terminal",
+            covered_panel: None,
+            requests: Vec::new(),
             clock: look.clock,
             options,
         };
@@ -228,21 +228,21 @@ impl App {
     }
 
     pub(super) fn cx(&self) -> CellContext<'_> {
-        context(&self.theme, &self.manner, &self.status)
+        context(&self.theme, &self.display, &self.status)
     }
 
-    pub(super) fn dress(&mut self, theme: Theme) {
-        self.theme = dressed(theme, &self.manner);
+    pub(super) fn apply_theme(&mut self, theme: Theme) {
+        self.theme = with_appearance(theme, &self.display);
     }
 
-    /// What the program knows has changed.
-    pub(super) fn known(&mut self, status: Status) {
+    /// The program reported a new status.
+    pub(super) fn update_status(&mut self, status: Status) {
         if status.session != self.status.session {
             self.composer.conversation(&status.session, self.fresh);
         }
         self.status = status;
         if self.turn.is_none() {
-            self.spent = None;
+            self.turn_cost = None;
         }
         self.title();
     }
@@ -252,42 +252,42 @@ impl App {
         self.turn.is_some() || self.awaiting
     }
 
-    pub(super) fn wish(&mut self, wish: Wish) {
-        self.wishes.push(wish);
+    pub(super) fn request(&mut self, wish: UiRequest) {
+        self.requests.push(wish);
     }
 
     pub(super) fn ask(&mut self, ask: Ask) {
-        self.wish(Wish::Ask(ask));
+        self.request(UiRequest::Send(ask));
     }
 
     pub(super) fn command(&mut self, command: AgentCommand) {
         self.ask(Ask::Command(command));
     }
 
-    pub(crate) fn take_wishes(&mut self) -> Vec<Wish> {
-        std::mem::take(&mut self.wishes)
+    pub(crate) fn take_requests(&mut self) -> Vec<UiRequest> {
+        std::mem::take(&mut self.requests)
     }
 
-    pub(crate) fn next_wish(&mut self) -> Option<Wish> {
-        (!self.wishes.is_empty()).then(|| self.wishes.remove(0))
+    pub(crate) fn next_request(&mut self) -> Option<UiRequest> {
+        (!self.requests.is_empty()).then(|| self.requests.remove(0))
     }
 
-    pub(crate) fn has_wishes(&self) -> bool {
-        !self.wishes.is_empty()
+    pub(crate) fn has_requests(&self) -> bool {
+        !self.requests.is_empty()
     }
 
-    /// The next frame is drawn, whatever has changed.
+    /// Forces the next frame to be drawn.
     pub fn touch(&mut self) {
         self.dirty = true;
     }
 
-    /// A word for the person, for a moment.
+    /// Shows a short hint for a moment.
     pub(crate) fn tell(&mut self, text: &str, now: Instant) {
         self.hint(text, now);
     }
 
-    /// What the clipboard said to [`Wish::Copy`].
-    pub(crate) fn copied(&mut self, taken: bool, now: Instant) {
+    /// The result of [`UiRequest::Copy`].
+    pub(crate) fn on_copied(&mut self, taken: bool, now: Instant) {
         self.hint(
             if taken {
                 "copied"
@@ -298,20 +298,20 @@ impl App {
         );
     }
 
-    /// A thread of the composer has found something.
-    pub(crate) fn arrived(&mut self, arrived: Arrived, now: Instant) {
-        let outcome = self.composer.arrived(arrived);
-        self.composed(outcome, now);
+    /// A thread of the composer has a result.
+    pub(crate) fn on_composer_result(&mut self, arrived: ComposerResult, now: Instant) {
+        let outcome = self.composer.on_result(arrived);
+        self.on_composer_outcome(outcome, now);
     }
 
-    /// The terminal told its background: a theme that was made for it, where none was chosen.
-    pub fn background(&mut self, (red, green, blue): (u8, u8, u8), deep: bool) {
-        if !deep || !self.manner.colour {
+    /// The terminal reported its background: selects a matching theme if none was configured.
+    pub fn on_background(&mut self, (red, green, blue): (u8, u8, u8), deep: bool) {
+        if !deep || !self.display.colour {
             return;
         }
         let light = 299 * u32::from(red) + 587 * u32::from(green) + 114 * u32::from(blue);
         let name = if light > 127_000 { "light" } else { "dark" };
-        self.fitting = name;
+        self.auto_theme = name;
         let chosen = self
             .options
             .tui
@@ -322,23 +322,23 @@ impl App {
             return;
         }
         if let Some(theme) = Theme::named(name) {
-            self.dress(theme);
+            self.apply_theme(theme);
             self.dirty = true;
         }
     }
 
-    /// The person leaves: the draft is kept, nothing grows any more. What is still to be sent.
+    /// The person leaves: saves the draft and ends growing cells. Returns what is still to be sent.
     pub(crate) fn leave(&mut self) -> Vec<Ask> {
         self.composer.save_draft();
         self.composer.flush();
-        self.overlay_left();
+        self.overlay_on_exit();
         self.prompts.clear();
         self.overlay = None;
         let mut asks: Vec<Ask> = self
-            .take_wishes()
+            .take_requests()
             .into_iter()
             .filter_map(|wish| match wish {
-                Wish::Ask(ask) => Some(ask),
+                UiRequest::Send(ask) => Some(ask),
                 _ => None,
             })
             .collect();
@@ -346,20 +346,20 @@ impl App {
         asks
     }
 
-    pub(super) fn say(&mut self, cell: impl Cell + 'static) {
+    pub(super) fn say(&mut self, cell: impl TranscriptCell + 'static) {
         self.transcript.push(cell);
         self.dirty = true;
     }
 
-    /// A word in the status line for a moment.
+    /// Shows a hint in the status line for a moment.
     pub(super) fn hint(&mut self, text: impl Into<String>, now: Instant) {
-        self.hint = Some((text.into(), now + AGAIN));
+        self.hint = Some((text.into(), now + EXIT_CONFIRM_WINDOW));
         self.dirty = true;
     }
 
     /// A message of the person starts a turn.
     pub(super) fn submit(&mut self, text: String, shown: &str, images: Vec<Part>) {
-        self.asked(shown);
+        self.push_user_message(shown);
         let mut all = std::mem::take(&mut self.images);
         all.extend(images);
         self.awaiting = true;
@@ -370,17 +370,17 @@ impl App {
         }));
     }
 
-    /// The person's words in the transcript.
-    pub(super) fn asked(&mut self, text: &str) {
+    /// Shows the person's message in the transcript.
+    pub(super) fn push_user_message(&mut self, text: &str) {
         self.asked = true;
         let mut cell = UserCell::new(text);
-        if self.manner.timestamps {
+        if self.display.timestamps {
             cell = cell.at((self.clock)());
         }
         self.say(cell);
     }
 
-    /// The window's title: what, where, whether something runs.
+    /// The window's title: topic, directory, whether a turn runs.
     pub(super) fn title(&mut self) {
         let name = self
             .status
@@ -405,24 +405,24 @@ impl App {
         }
         if self.titled != title {
             self.titled.clone_from(&title);
-            self.wish(Wish::Title(title));
+            self.request(UiRequest::Title(title));
         }
     }
 
-    /// Calls for somebody who does not look. Where a way was chosen, always: not every terminal tells
-    /// whether it is looked at.
-    pub(super) fn call(&mut self, why: &str) {
+    /// Notifies a person who is not looking. If a method was configured, always: not every terminal
+    /// reports its focus.
+    pub(super) fn notify(&mut self, why: &str) {
         let chosen = matches!(
             self.options.tui.notifications.as_deref(),
             Some("bell" | "osc9")
         );
         if !self.focused || chosen {
-            self.wish(Wish::Call(format!("hermes: {why}")));
+            self.request(UiRequest::Notify(format!("hermes: {why}")));
         }
     }
 }
 
-fn dressed(theme: Theme, manner: &Manner) -> Theme {
+fn with_appearance(theme: Theme, manner: &DisplayOptions) -> Theme {
     let theme = if manner.colour {
         theme
     } else {
@@ -431,10 +431,10 @@ fn dressed(theme: Theme, manner: &Manner) -> Theme {
     if manner.ascii { theme.ascii() } else { theme }
 }
 
-/// How cells are shown now.
+/// The current context for rendering cells.
 pub(super) fn context<'a>(
     theme: &'a Theme,
-    manner: &Manner,
+    manner: &DisplayOptions,
     status: &'a Status,
 ) -> CellContext<'a> {
     CellContext {

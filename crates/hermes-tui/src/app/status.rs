@@ -1,4 +1,4 @@
-//! The banner and the status line: model, context, money, approvals, MCP, gateway.
+//! The banner and the status line: model, context, cost, approvals, MCP, gateway.
 
 use std::path::Path;
 use std::time::Instant;
@@ -9,18 +9,19 @@ use ratatui_core::text::{Line, Span};
 
 use super::state::App;
 use crate::port::Status;
-use crate::theme::Role;
+use crate::theme::StyleRole;
 use crate::width;
 
-/// From here on the window is nearly full.
+/// From this share on, the context window is nearly full.
 const NEARLY_FULL: u64 = 80;
 
-/// A fact of the status line. The lowest rank goes first where there is no room.
-struct Fact {
+/// A fact of the status line. The one with the lowest rank is dropped first if there is not enough
+/// space.
+struct StatusFact {
     text: String,
-    /// Said instead before it goes.
+    /// A shorter form, used before it is dropped.
     short: Option<String>,
-    role: Role,
+    role: StyleRole,
     rank: u8,
 }
 
@@ -49,7 +50,7 @@ pub fn banner(version: &str, status: &Status, dot: &str) -> String {
     }
     let branch = status.branch.as_ref();
     let branch = branch.map_or_else(String::new, |branch| format!(" ({branch})"));
-    parts.push(format!("{}{branch}", at_home(&status.cwd)));
+    parts.push(format!("{}{branch}", shorten_home(&status.cwd)));
     if let Some(profile) = &status.profile {
         parts.push(format!("profile {profile}"));
     }
@@ -61,7 +62,7 @@ pub fn banner(version: &str, status: &Status, dot: &str) -> String {
     parts.join(&format!(" {dot} "))
 }
 
-fn mcp(status: &Status) -> Option<Fact> {
+fn mcp(status: &Status) -> Option<StatusFact> {
     let mcp = status.mcp.filter(|mcp| mcp.configured > 0)?;
     let down = mcp.connected + mcp.starting < mcp.configured;
     let sign = match (down, mcp.starting) {
@@ -69,10 +70,14 @@ fn mcp(status: &Status) -> Option<Fact> {
         (false, 0) => "",
         (false, _) => " starting",
     };
-    Some(Fact {
+    Some(StatusFact {
         text: format!("mcp {}/{}{sign}", mcp.connected, mcp.configured),
         short: None,
-        role: if down { Role::Warning } else { Role::Dim },
+        role: if down {
+            StyleRole::Warning
+        } else {
+            StyleRole::Dim
+        },
         rank: if down { 7 } else { 3 },
     })
 }
@@ -82,9 +87,9 @@ impl App {
         banner(&self.options.version, &self.status, self.theme.glyphs().dot)
     }
 
-    fn facts(&self) -> Vec<Fact> {
+    fn facts(&self) -> Vec<StatusFact> {
         let status = &self.status;
-        let fact = |text: String, role, rank| Fact {
+        let fact = |text: String, role, rank| StatusFact {
             text,
             short: None,
             role,
@@ -92,30 +97,30 @@ impl App {
         };
         let mut facts = Vec::new();
         if status.model.is_empty() {
-            facts.push(fact("no model: /model".to_owned(), Role::Warning, 9));
+            facts.push(fact("no model: /model".to_owned(), StyleRole::Warning, 9));
         } else {
             let model = width::harmless(&status.model).into_owned();
             let name = model.rsplit('/').next().map(str::to_owned);
-            facts.push(Fact {
+            facts.push(StatusFact {
                 short: name.filter(|name| *name != model),
-                ..fact(model, Role::Text, 9)
+                ..fact(model, StyleRole::Text, 9)
             });
         }
         if status.chat_only {
             facts.push(fact(
                 format!("{} (chat only)", status.provider),
-                Role::Warning,
+                StyleRole::Warning,
                 7,
             ));
         }
         if let Some((used, size)) = status.context.filter(|(_, size)| *size > 0) {
             let percent = used * 100 / u64::from(size);
             let role = if percent >= NEARLY_FULL {
-                Role::Warning
+                StyleRole::Warning
             } else {
-                Role::Dim
+                StyleRole::Dim
             };
-            facts.push(Fact {
+            facts.push(StatusFact {
                 short: Some(format!("ctx {percent}%")),
                 ..fact(
                     format!("ctx {percent}% {}/{}", tokens(used), window(size.into())),
@@ -124,7 +129,7 @@ impl App {
                 )
             });
         }
-        facts.extend(self.money().map(|text| fact(text, Role::Dim, 5)));
+        facts.extend(self.cost_text().map(|text| fact(text, StyleRole::Dim, 5)));
         if !status.approvals.is_empty() {
             let off = status.approvals == "off";
             let text = if off {
@@ -133,32 +138,32 @@ impl App {
                 status.approvals.clone()
             };
             let (role, rank) = if off {
-                (Role::Warning, 8)
+                (StyleRole::Warning, 8)
             } else {
-                (Role::Dim, 6)
+                (StyleRole::Dim, 6)
             };
             facts.push(fact(text, role, rank));
         }
         facts.extend(mcp(&self.status));
         if let Some(gateway) = &status.gateway {
-            facts.push(fact(format!("gw: {gateway}"), Role::Dim, 2));
+            facts.push(fact(format!("gw: {gateway}"), StyleRole::Dim, 2));
         }
         if status.background > 0 {
-            facts.push(fact(format!("bg {}", status.background), Role::Dim, 4));
+            facts.push(fact(format!("bg {}", status.background), StyleRole::Dim, 4));
         }
         facts
     }
 
-    /// Of the session and of the running turn. Nothing is said where nothing is known.
-    fn money(&self) -> Option<String> {
-        let sum = match (self.status.cost, self.spent) {
+    /// Cost of the session including the running turn. Empty if unknown.
+    fn cost_text(&self) -> Option<String> {
+        let sum = match (self.status.cost, self.turn_cost) {
             (None, None) => return None,
             (before, now) => before.unwrap_or_default() + now.unwrap_or_default(),
         };
         (sum > 0.0).then(|| dollars(sum))
     }
 
-    /// What is worth knowing about keys now.
+    /// Key hints that are useful now.
     fn help(&self) -> &'static str {
         if self.prompts.is_open() {
             return "";
@@ -178,12 +183,12 @@ impl App {
         let glyphs = self.theme.glyphs();
         if let Some((hint, _)) = self.hint.as_ref().filter(|(_, until)| *until > now) {
             let text = width::truncate_with(hint, room.saturating_sub(2), glyphs.ellipsis);
-            let line = Line::styled(format!("  {text}"), self.theme.style(Role::Warning));
+            let line = Line::styled(format!("  {text}"), self.theme.style(StyleRole::Warning));
             return width::truncate_line(&line, room, glyphs.ellipsis);
         }
         let help = self.help();
         let mut facts = self.facts();
-        let wide = |facts: &[Fact]| -> usize {
+        let wide = |facts: &[StatusFact]| -> usize {
             let text: usize = facts.iter().map(|fact| width::width(&fact.text)).sum();
             2 + text + 3 * facts.len().saturating_sub(1)
         };
@@ -194,21 +199,21 @@ impl App {
         let mut spans = vec![Span::raw("  ")];
         for (index, fact) in facts.iter().enumerate() {
             if index > 0 {
-                spans.push(Span::styled(" | ", self.theme.style(Role::Border)));
+                spans.push(Span::styled(" | ", self.theme.style(StyleRole::Border)));
             }
             spans.push(Span::styled(fact.text.clone(), self.theme.style(fact.role)));
         }
         let used = wide(&facts);
         if used + tail <= room {
             spans.push(Span::raw(" ".repeat(room - used - help.len())));
-            spans.push(Span::styled(help, self.theme.style(Role::Dim)));
+            spans.push(Span::styled(help, self.theme.style(StyleRole::Dim)));
         }
         width::truncate_line(&Line::from(spans), room, glyphs.ellipsis)
     }
 }
 
-/// Makes the least important fact shorter, or takes it away.
-fn shrink(facts: &mut Vec<Fact>) {
+/// Shortens the least important fact, or drops it.
+fn shrink(facts: &mut Vec<StatusFact>) {
     if let Some(long) = facts.iter_mut().find(|fact| fact.short.is_some()) {
         if let Some(short) = long.short.take() {
             long.text = short;
@@ -221,8 +226,8 @@ fn shrink(facts: &mut Vec<Fact>) {
     }
 }
 
-/// `~/proj` for what lies in the person's home.
-fn at_home(path: &Path) -> String {
+/// Shortens paths in the person's home directory to `~/proj`.
+fn shorten_home(path: &Path) -> String {
     let home = std::env::home_dir();
     let below = home
         .as_deref()

@@ -1,6 +1,6 @@
-//! Everything that was shown, in order: finished cells, and those that still grow.
+//! Everything that was shown, in order: finished cells, and cells that still grow.
 //!
-//! It only grows. What the model is sent may be compressed or rewound; what a person has seen stays.
+//! It only grows. The model's context may be compressed or rewound; what a person has seen stays.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -10,31 +10,31 @@ use hermes_core::tool::ToolErrorKind;
 use ratatui_core::text::Line;
 
 use crate::cells::{
-    AssistantStream, Cell, CellContext, CellKind, NoticeCell, ReasoningCell, ToolCell,
+    AssistantStream, CellContext, CellKind, NoticeCell, ReasoningCell, ToolCell, TranscriptCell,
 };
-use crate::row::{Flow, Row};
+use crate::row::{RowFlow, StyledRow};
 use crate::width;
 
-/// Lines of a thought that are shown while it goes on.
+/// Lines of reasoning shown while it is streamed.
 const THOUGHT_LINES: usize = 4;
 
 #[derive(Default)]
 pub(crate) struct Transcript {
-    /// Finished, and given out for the scrollback.
-    cells: Vec<Box<dyn Cell>>,
-    /// What comes after them. The first that is not finished holds back the others, so that the order
-    /// of the scrollback is the order of what happened.
-    live: VecDeque<Live>,
-    /// Text of the answer has come since the turn or its step began.
+    /// Finished and printed to the scrollback.
+    cells: Vec<Box<dyn TranscriptCell>>,
+    /// Cells after those. The first unfinished one holds back the others, so that the scrollback
+    /// keeps the order of events.
+    live: VecDeque<LiveCell>,
+    /// Text of the answer has arrived since the turn or its step began.
     streamed: bool,
-    /// Counts what happened to it.
+    /// Incremented by every change.
     revision: u64,
 }
 
-enum Live {
+enum LiveCell {
     Text {
         stream: Box<AssistantStream>,
-        /// Some of it is in the scrollback.
+        /// Part of it is in the scrollback.
         begun: bool,
         done: bool,
     },
@@ -48,18 +48,18 @@ enum Live {
         cell: Box<ToolCell>,
         since: Instant,
         done: bool,
-        /// The person started it, not the model.
+        /// Started by the person, not the model.
         own: bool,
-        /// The approval that it waits for, and since when.
+        /// The approval it is waiting for, and since when.
         asks: Option<(String, Instant)>,
-        /// How long it waited for approvals so far.
+        /// How long it has waited for approvals so far.
         waited: Duration,
     },
-    Done(Box<dyn Cell>),
+    Done(Box<dyn TranscriptCell>),
 }
 
-impl Live {
-    /// A command of the person holds back nothing: its rows come when it ends.
+impl LiveCell {
+    /// A command of the person holds back nothing: its rows are printed when it ends.
     fn runs_beside(&self) -> bool {
         matches!(
             self,
@@ -81,28 +81,28 @@ impl Live {
     }
 }
 
-/// What goes on, for the line with the running sign.
+/// The current activity, for the spinner line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub(crate) enum Activity {
     Nothing,
     Thinking,
     Writing,
-    /// The words of the tool, and how many others run beside it.
+    /// The text of the tool, and how many others run at the same time.
     Tool(String, usize),
 }
 
 impl Transcript {
-    /// Something that is finished as it comes.
-    pub(crate) fn push(&mut self, cell: impl Cell + 'static) {
+    /// Adds a finished cell.
+    pub(crate) fn push(&mut self, cell: impl TranscriptCell + 'static) {
         self.push_boxed(Box::new(cell));
     }
 
-    /// Before the tools that run: what was decided about them.
-    pub(crate) fn push_before_tools(&mut self, cell: impl Cell + 'static) {
-        let running = |live: &Live| {
+    /// Adds a cell before the running tools: decisions about them.
+    pub(crate) fn push_before_tools(&mut self, cell: impl TranscriptCell + 'static) {
+        let running = |live: &LiveCell| {
             matches!(
                 live,
-                Live::Tool {
+                LiveCell::Tool {
                     done: false,
                     own: false,
                     ..
@@ -112,19 +112,19 @@ impl Transcript {
         let at = self.live.iter().position(running);
         let at = at.unwrap_or(self.live.len());
         self.revision += 1;
-        self.live.insert(at, Live::Done(Box::new(cell)));
+        self.live.insert(at, LiveCell::Done(Box::new(cell)));
     }
 
-    pub(crate) fn push_boxed(&mut self, cell: Box<dyn Cell>) {
+    pub(crate) fn push_boxed(&mut self, cell: Box<dyn TranscriptCell>) {
         self.revision += 1;
-        self.live.push_back(Live::Done(cell));
+        self.live.push_back(LiveCell::Done(cell));
     }
 
     pub(crate) fn text(&mut self, text: &str, now: Instant) {
         self.revision += 1;
         self.streamed = true;
         let open = self.live.iter_mut().rev().find_map(|live| match live {
-            Live::Text {
+            LiveCell::Text {
                 stream,
                 done: false,
                 ..
@@ -138,7 +138,7 @@ impl Transcript {
         self.end_step(now);
         let mut stream = AssistantStream::default();
         stream.push(text);
-        self.live.push_back(Live::Text {
+        self.live.push_back(LiveCell::Text {
             stream: Box::new(stream),
             begun: false,
             done: false,
@@ -148,7 +148,7 @@ impl Transcript {
     pub(crate) fn thought(&mut self, text: &str, now: Instant) {
         self.revision += 1;
         let open = self.live.iter_mut().rev().find_map(|live| match live {
-            Live::Thought {
+            LiveCell::Thought {
                 cell, done: false, ..
             } => Some(cell),
             _ => None,
@@ -158,14 +158,14 @@ impl Transcript {
             return;
         }
         self.end_step(now);
-        self.live.push_back(Live::Thought {
+        self.live.push_back(LiveCell::Thought {
             cell: ReasoningCell::new(text),
             since: now,
             done: false,
         });
     }
 
-    /// `own`: the person's, beside the turn.
+    /// `own`: started by the person, independent of the turn.
     pub(crate) fn tool_started(
         &mut self,
         id: &str,
@@ -178,7 +178,7 @@ impl Transcript {
         }
         self.revision += 1;
         let cell = ToolCell::started(name, arguments);
-        self.live.push_back(Live::Tool {
+        self.live.push_back(LiveCell::Tool {
             id: id.to_owned(),
             cell: Box::new(if own { cell.by_person() } else { cell }),
             since: now,
@@ -189,11 +189,11 @@ impl Transcript {
         });
     }
 
-    /// A tool that runs wants to do something that a person must allow first.
-    pub(crate) fn tool_asks(&mut self, request: &ApprovalRequest, now: Instant) {
+    /// A running tool needs an approval.
+    pub(crate) fn tool_awaits_approval(&mut self, request: &ApprovalRequest, now: Instant) {
         self.revision += 1;
         let mut running = self.live.iter_mut().filter_map(|live| match live {
-            Live::Tool {
+            LiveCell::Tool {
                 cell,
                 done: false,
                 own: false,
@@ -204,21 +204,21 @@ impl Transcript {
         });
         let exact = |(cell, _): &(&mut Box<ToolCell>, _)| cell.is_about(&request.action);
         if let Some((cell, asks)) = running.find(exact) {
-            cell.waits(true);
+            cell.awaits_approval(true);
             *asks = Some((request.id.clone(), now));
         }
     }
 
-    /// It was answered, or nobody wants to know any more.
-    pub(crate) fn tool_answered(&mut self, request: &str, now: Instant) {
+    /// The approval was answered or withdrawn.
+    pub(crate) fn tool_approval_resolved(&mut self, request: &str, now: Instant) {
         self.revision += 1;
         for live in &mut self.live {
-            if let Live::Tool {
+            if let LiveCell::Tool {
                 cell, asks, waited, ..
             } = live
                 && let Some((_, since)) = asks.take_if(|(id, _)| id == request)
             {
-                cell.waits(false);
+                cell.awaits_approval(false);
                 *waited += now.saturating_duration_since(since);
             }
         }
@@ -227,7 +227,7 @@ impl Transcript {
     fn tool(&mut self, wanted: &str) -> Option<(&mut ToolCell, &mut bool, Duration)> {
         self.revision += 1;
         self.live.iter_mut().find_map(|live| match live {
-            Live::Tool {
+            LiveCell::Tool {
                 id,
                 cell,
                 done,
@@ -253,31 +253,31 @@ impl Transcript {
         took: Duration,
     ) {
         if let Some((cell, done, waited)) = self.tool(id) {
-            // A person's time is not the tool's.
+            // Waiting for a person does not count as time of the tool.
             cell.finish(error, preview, took.saturating_sub(waited));
             *done = true;
             return;
         }
-        // Its beginning was never told.
+        // Its start was never reported.
         let mut cell = ToolCell::started(name, "");
         cell.finish(error, preview, took);
         self.push(cell);
     }
 
-    /// The text of this step is not the answer. What nobody can take back from the scrollback is
-    /// completed and followed by a word about it.
+    /// The text of this step is not the answer. Text that is already in the scrollback is completed
+    /// and followed by a note.
     pub(crate) fn discard(&mut self, why: &str) {
         self.streamed = false;
         let mut seen = false;
         self.live.retain_mut(|live| match live {
-            Live::Text {
+            LiveCell::Text {
                 begun: true, done, ..
             } if !*done => {
                 *done = true;
                 seen = true;
                 true
             }
-            Live::Text { done: false, .. } | Live::Thought { done: false, .. } => false,
+            LiveCell::Text { done: false, .. } | LiveCell::Thought { done: false, .. } => false,
             _ => true,
         });
         let text = if seen {
@@ -288,12 +288,12 @@ impl Transcript {
         self.push(NoticeCell::warning(text));
     }
 
-    /// No more text comes to what has come so far.
+    /// Ends the text of the current step.
     pub(crate) fn end_step(&mut self, now: Instant) {
         for live in &mut self.live {
             match live {
-                Live::Text { done, .. } => *done = true,
-                Live::Thought { cell, since, done } if !*done => {
+                LiveCell::Text { done, .. } => *done = true,
+                LiveCell::Thought { cell, since, done } if !*done => {
                     let took = now.saturating_duration_since(*since);
                     *cell = std::mem::take(cell).took(took);
                     *done = true;
@@ -308,11 +308,11 @@ impl Transcript {
         self.streamed = false;
     }
 
-    /// The turn is over: nothing grows any more. `false`: its text was never shown.
+    /// The turn is over: ends all growing cells. `false`: its text was never shown.
     pub(crate) fn end(&mut self, now: Instant) -> bool {
         self.end_step(now);
         for live in &mut self.live {
-            if let Live::Tool {
+            if let LiveCell::Tool {
                 done, own: false, ..
             } = live
             {
@@ -322,26 +322,26 @@ impl Transcript {
         std::mem::take(&mut self.streamed)
     }
 
-    pub(crate) fn doing(&self) -> Doing {
+    pub(crate) fn activity(&self) -> Activity {
         let mut tools = self.live.iter().filter_map(|live| match live {
-            Live::Tool {
+            LiveCell::Tool {
                 cell, done: false, ..
             } => Some(cell),
             _ => None,
         });
         if let Some(first) = tools.next() {
-            return Doing::Tool(first.doing(), tools.count());
+            return Activity::Tool(first.activity_text(), tools.count());
         }
         let open = self.live.iter().rev().find_map(|live| match live {
-            Live::Thought { done: false, .. } => Some(Doing::Thinking),
-            Live::Text { done: false, .. } => Some(Doing::Writing),
+            LiveCell::Thought { done: false, .. } => Some(Activity::Thinking),
+            LiveCell::Text { done: false, .. } => Some(Activity::Writing),
             _ => None,
         });
-        open.unwrap_or(Doing::Nothing)
+        open.unwrap_or(Activity::Nothing)
     }
 
     /// Rows for the scrollback, each once.
-    pub(crate) fn take_rows(&mut self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    pub(crate) fn take_rows(&mut self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         let mut rows = Vec::new();
         while let Some(index) = self.live.iter().position(|live| !live.runs_beside())
             && let Some(first) = self.live.get_mut(index)
@@ -349,64 +349,64 @@ impl Transcript {
             let apart = self.cells.last().map(|cell| cell.kind());
             let apart = apart.is_some_and(|before| first.kind().apart_from(before));
             match first {
-                Live::Text {
+                LiveCell::Text {
                     stream,
                     begun,
                     done: false,
                 } => {
                     let new = stream.take_finished(width, cx);
                     if !new.is_empty() {
-                        rows.extend((apart && !*begun).then(Row::default));
+                        rows.extend((apart && !*begun).then(StyledRow::default));
                         *begun = true;
                     }
                     rows.extend(new);
                     break;
                 }
-                Live::Thought { done: false, .. } | Live::Tool { done: false, .. } => break,
+                LiveCell::Thought { done: false, .. } | LiveCell::Tool { done: false, .. } => break,
                 _ => {}
             }
             match self.live.remove(index) {
-                Some(Live::Text { stream, begun, .. }) => {
+                Some(LiveCell::Text { stream, begun, .. }) => {
                     if stream.is_empty() && !begun {
                         continue;
                     }
                     let (rest, cell) = stream.finish(width, cx);
-                    rows.extend((apart && !begun && !rest.is_empty()).then(Row::default));
+                    rows.extend((apart && !begun && !rest.is_empty()).then(StyledRow::default));
                     rows.extend(rest);
                     self.cells.push(Box::new(cell));
                 }
-                Some(Live::Thought { cell, .. }) if cell.is_empty() => {}
-                Some(Live::Thought { cell, .. }) => {
-                    self.give(Box::new(cell), apart, width, cx, &mut rows);
+                Some(LiveCell::Thought { cell, .. }) if cell.is_empty() => {}
+                Some(LiveCell::Thought { cell, .. }) => {
+                    self.emit(Box::new(cell), apart, width, cx, &mut rows);
                 }
-                Some(Live::Tool { cell, .. }) => self.give(cell, apart, width, cx, &mut rows),
-                Some(Live::Done(cell)) => self.give(cell, apart, width, cx, &mut rows),
+                Some(LiveCell::Tool { cell, .. }) => self.emit(cell, apart, width, cx, &mut rows),
+                Some(LiveCell::Done(cell)) => self.emit(cell, apart, width, cx, &mut rows),
                 None => {}
             }
         }
         rows
     }
 
-    fn give(
+    fn emit(
         &mut self,
-        cell: Box<dyn Cell>,
+        cell: Box<dyn TranscriptCell>,
         apart: bool,
         width: u16,
         cx: &CellContext<'_>,
-        rows: &mut Vec<Row>,
+        rows: &mut Vec<StyledRow>,
     ) {
         let new = cell.rows(width, cx);
-        rows.extend((apart && !new.is_empty()).then(Row::default));
+        rows.extend((apart && !new.is_empty()).then(StyledRow::default));
         rows.extend(new);
         self.cells.push(cell);
     }
 
-    /// What is in the scrollback, once more for another width: the last rows, `most` or a few more.
-    pub(crate) fn replay(&self, width: u16, most: usize, cx: &CellContext<'_>) -> Vec<Row> {
-        let mut parts: Vec<Vec<Row>> = Vec::new();
+    /// The scrollback again for another width: the last rows, `most` or a few more.
+    pub(crate) fn replay(&self, width: u16, most: usize, cx: &CellContext<'_>) -> Vec<StyledRow> {
+        let mut parts: Vec<Vec<StyledRow>> = Vec::new();
         let mut count = 0;
         let begun = self.live.iter().find_map(|live| match live {
-            Live::Text {
+            LiveCell::Text {
                 stream,
                 begun: true,
                 ..
@@ -417,7 +417,7 @@ impl Transcript {
             let mut rows = stream.given(width, cx);
             let apart = self.cells.last();
             if apart.is_some_and(|before| CellKind::Assistant.apart_from(before.kind())) {
-                rows.insert(0, Row::default());
+                rows.insert(0, StyledRow::default());
             }
             count += rows.len();
             parts.push(rows);
@@ -432,27 +432,27 @@ impl Transcript {
                 .and_then(|before| self.cells.get(before));
             let apart = before.is_some_and(|before| cell.kind().apart_from(before.kind()));
             if apart && !rows.is_empty() {
-                rows.insert(0, Row::default());
+                rows.insert(0, StyledRow::default());
             }
             count += rows.len();
             parts.push(rows);
         }
-        let mut rows: Vec<Row> = parts.into_iter().rev().flatten().collect();
+        let mut rows: Vec<StyledRow> = parts.into_iter().rev().flatten().collect();
         let over = rows.len().saturating_sub(most);
         rows.drain(..over);
         rows
     }
 
-    /// Everything, with nothing shortened.
-    pub(crate) fn whole(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    /// The complete transcript, with nothing shortened.
+    pub(crate) fn whole(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         let mut rows = Vec::new();
         let mut before: Option<CellKind> = None;
-        let mut add = |kind: CellKind, new: Vec<Row>| {
+        let mut add = |kind: CellKind, new: Vec<StyledRow>| {
             if new.is_empty() {
                 return;
             }
             let apart = before.is_some_and(|before| kind.apart_from(before));
-            rows.extend(apart.then(Row::default));
+            rows.extend(apart.then(StyledRow::default));
             rows.extend(new);
             before = Some(kind);
         };
@@ -461,22 +461,22 @@ impl Transcript {
         }
         for live in &self.live {
             let new = match live {
-                Live::Text { stream, .. } => {
+                LiveCell::Text { stream, .. } => {
                     let mut rows = stream.given(width, cx);
                     let tail = stream.tail(width, usize::MAX, cx);
-                    rows.extend(tail.into_iter().map(Row::new));
+                    rows.extend(tail.into_iter().map(StyledRow::new));
                     rows
                 }
-                Live::Thought { cell, .. } => cell.whole(width, cx),
-                Live::Tool { cell, .. } => cell.whole(width, cx),
-                Live::Done(cell) => cell.whole(width, cx),
+                LiveCell::Thought { cell, .. } => cell.whole(width, cx),
+                LiveCell::Tool { cell, .. } => cell.whole(width, cx),
+                LiveCell::Done(cell) => cell.whole(width, cx),
             };
             add(live.kind(), new);
         }
         rows
     }
 
-    /// What is not in the scrollback yet: the last `most` lines of it.
+    /// The last `most` lines that are not in the scrollback yet.
     pub(crate) fn live_lines(
         &self,
         width: u16,
@@ -488,26 +488,26 @@ impl Transcript {
         let mut before = self.cells.last().map(|cell| cell.kind());
         for live in &self.live {
             let new = match live {
-                Live::Text { stream, .. } => stream.tail(width, most, cx),
-                Live::Thought { cell, .. } => {
+                LiveCell::Text { stream, .. } => stream.tail(width, most, cx),
+                LiveCell::Thought { cell, .. } => {
                     let rows = if cx.reasoning {
                         cell.rows(width, cx)
                     } else {
                         Vec::new()
                     };
                     let skip = rows.len().saturating_sub(THOUGHT_LINES);
-                    fitting(rows.into_iter().skip(skip), width)
+                    clip_rows(rows.into_iter().skip(skip), width)
                 }
-                Live::Tool {
+                LiveCell::Tool {
                     cell, done: true, ..
-                } => fitting(cell.rows(width, cx), width),
-                Live::Tool { cell, since, .. } => {
+                } => clip_rows(cell.rows(width, cx), width),
+                LiveCell::Tool { cell, since, .. } => {
                     cell.live(width, now.saturating_duration_since(*since), tick, cx)
                 }
-                Live::Done(cell) => fitting(cell.rows(width, cx), width),
+                LiveCell::Done(cell) => clip_rows(cell.rows(width, cx), width),
             };
-            // A text that goes on in the scrollback stands below its own rows.
-            let begun = matches!(live, Live::Text { begun: true, .. });
+            // A text that began in the scrollback continues directly below its own rows.
+            let begun = matches!(live, LiveCell::Text { begun: true, .. });
             let apart = before.is_some_and(|kind| live.kind().apart_from(kind)) && !begun;
             if !new.is_empty() {
                 lines.extend(apart.then(Line::default));
@@ -520,23 +520,23 @@ impl Transcript {
         lines
     }
 
-    /// Differs when the transcript does.
+    /// Changes whenever the transcript does.
     pub(crate) fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Whether anything was said at all.
+    /// Whether anything was shown at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.cells.is_empty() && self.live.is_empty()
     }
 }
 
-/// Rows as lines of a frame: what the terminal would break is cut.
-fn fitting(rows: impl IntoIterator<Item = Row>, columns: u16) -> Vec<Line<'static>> {
+/// Rows as lines of a frame: lines that the terminal would wrap are cut.
+fn clip_rows(rows: impl IntoIterator<Item = StyledRow>, columns: u16) -> Vec<Line<'static>> {
     rows.into_iter()
         .map(|row| match row.flow {
-            Flow::Broken => row.line,
-            Flow::Unbroken => width::truncate_line(&row.line, usize::from(columns), "…"),
+            RowFlow::Broken => row.line,
+            RowFlow::Unbroken => width::truncate_line(&row.line, usize::from(columns), "…"),
         })
         .collect()
 }

@@ -1,10 +1,10 @@
-//! What the model says.
+//! Messages of the model.
 
 use ratatui_core::text::Line;
 
-use super::{Cell, CellContext, CellKind};
+use super::{CellContext, CellKind, TranscriptCell};
 use crate::markdown::{self, MarkdownStream};
-use crate::row::Row;
+use crate::row::StyledRow;
 
 #[derive(Clone, Debug)]
 pub struct AssistantCell {
@@ -22,17 +22,17 @@ impl AssistantCell {
     }
 }
 
-impl Cell for AssistantCell {
+impl TranscriptCell for AssistantCell {
     fn kind(&self) -> CellKind {
         CellKind::Assistant
     }
 
-    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         markdown::render_bulleted(&self.text, width, cx)
     }
 }
 
-/// An [`AssistantCell`] that grows: what it gives out is, in the end, what the cell's rows are.
+/// An [`AssistantCell`] that grows: the rows it emits are the rows of the finished cell.
 #[derive(Debug)]
 pub struct AssistantStream {
     markdown: MarkdownStream,
@@ -51,28 +51,28 @@ impl AssistantStream {
         self.markdown.push(text);
     }
 
-    /// Nothing but blanks has come.
+    /// Only whitespace has arrived.
     pub fn is_empty(&self) -> bool {
         self.markdown.text().trim().is_empty()
     }
 
     /// Rows for the scrollback, each once.
-    pub fn take_finished(&mut self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    pub fn take_finished(&mut self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         self.markdown.take_finished(width, cx)
     }
 
-    /// The last lines of what is still open, for the frame.
+    /// The last lines of the unfinished part, for the frame.
     pub fn tail(&self, width: u16, max: usize, cx: &CellContext<'_>) -> Vec<Line<'static>> {
         self.markdown.tail(width, max, cx)
     }
 
-    /// What was given out so far, again, for another width.
-    pub fn given(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    /// The rows emitted so far, again, for another width.
+    pub fn given(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         self.markdown.given(width, cx)
     }
 
-    /// The rows that are still to come, and the cell for all of it.
-    pub fn finish(mut self, width: u16, cx: &CellContext<'_>) -> (Vec<Row>, AssistantCell) {
+    /// The remaining rows, and the cell with the whole text.
+    pub fn finish(mut self, width: u16, cx: &CellContext<'_>) -> (Vec<StyledRow>, AssistantCell) {
         let rows = self.markdown.finish(width, cx);
         (rows, AssistantCell::new(self.markdown.text()))
     }

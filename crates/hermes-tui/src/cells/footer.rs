@@ -1,4 +1,4 @@
-//! What a turn took.
+//! Statistics of a turn.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use hermes_core::figures::{count, dollars, tokens, took};
 use hermes_core::usage::Cost;
 use ratatui_core::text::{Line, Span};
 
-use super::{Cell, CellContext, CellKind};
-use crate::row::Row;
-use crate::theme::Role;
+use super::{CellContext, CellKind, TranscriptCell};
+use crate::row::StyledRow;
+use crate::theme::StyleRole;
 use crate::width::{self, Indent};
 
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ impl FooterCell {
     }
 }
 
-/// What a turn took, fact by fact: the same words in the full interface and in the line chat.
+/// The statistics of a turn as separate facts, the same in the full interface and in the line chat.
 pub fn turn_facts(summary: &TurnSummary) -> Vec<String> {
     let usage = &summary.usage;
     let mut facts = Vec::new();
@@ -46,7 +46,7 @@ pub fn turn_facts(summary: &TurnSummary) -> Vec<String> {
             tokens(usage.output)
         ));
     }
-    // What is not known is not shown as nothing.
+    // Unknown values are omitted instead of shown as zero.
     match summary.cost {
         Cost::Actual { usd } => facts.push(dollars(usd)),
         Cost::Estimated { usd, .. } => facts.push(format!("{} est", dollars(usd))),
@@ -55,19 +55,19 @@ pub fn turn_facts(summary: &TurnSummary) -> Vec<String> {
     facts
 }
 
-impl Cell for FooterCell {
+impl TranscriptCell for FooterCell {
     fn kind(&self) -> CellKind {
         CellKind::Footer
     }
 
-    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         let facts = turn_facts(&self.summary);
         if facts.is_empty() {
             return Vec::new();
         }
         let text = facts.join(&format!(" {} ", cx.theme.glyphs().dot));
-        let line = Line::from(Span::styled(text, cx.theme.style(Role::Dim)));
+        let line = Line::from(Span::styled(text, cx.theme.style(StyleRole::Dim)));
         let blanks = Indent::hanging(Span::raw("  "));
-        width::wrap_row(&Row::new(line), usize::from(width), &blanks)
+        width::wrap_row(&StyledRow::new(line), usize::from(width), &blanks)
     }
 }

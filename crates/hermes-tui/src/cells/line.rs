@@ -1,18 +1,18 @@
-//! What cells have in common: a head with something on its right side, a block of output.
+//! Shared parts of cells: a head with facts on its right side, a block of output.
 
 use hermes_core::figures::count;
 use ratatui_core::style::Style;
 use ratatui_core::text::{Line, Span};
 
 use super::CellContext;
-use crate::row::{Flow, Row};
-use crate::theme::Role;
+use crate::row::{RowFlow, StyledRow};
+use crate::theme::StyleRole;
 use crate::width::{self, Indent};
 
-/// What stands on the right side is no further right than this.
-const EDGE: usize = 100;
+/// Facts on the right side are no further right than this.
+const MAX_RIGHT_COLUMN: usize = 100;
 
-/// Text of others on one line.
+/// Untrusted text as one line.
 pub(crate) fn one_line(text: &str) -> String {
     let text = width::harmless(text);
     if text.contains(['\n', '\t']) {
@@ -23,47 +23,47 @@ pub(crate) fn one_line(text: &str) -> String {
 }
 
 /// The first row of a cell.
-pub(super) struct Head {
-    pub sign: Span<'static>,
+pub(super) struct CellHead {
+    pub glyph: Span<'static>,
     pub title: Vec<Span<'static>>,
-    /// On the right side.
+    /// Shown on the right side.
     pub facts: Vec<Span<'static>>,
-    /// Copied as one: the terminal breaks it.
+    /// Copied as one line: the terminal wraps it.
     pub exact: bool,
 }
 
-impl Head {
-    pub(super) fn rows(self, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+impl CellHead {
+    pub(super) fn rows(self, columns: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         let columns = usize::from(columns);
         let facts = self.facts(cx);
         let title = Line::from(self.title);
-        let sign = Span::styled(format!("{} ", self.sign.content), self.sign.style);
+        let sign = Span::styled(format!("{} ", self.glyph.content), self.glyph.style);
         let hang = width::width(&sign.content);
         let used = hang + width::line_width(&title);
         let wide = width::line_width(&facts);
         let mut rows = if self.exact && used > columns {
-            let mut row = Row::unbroken(title);
+            let mut row = StyledRow::unbroken(title);
             row.prefix([sign]);
             vec![row]
         } else {
-            width::wrap_row(&Row::new(title), columns, &Indent::hanging(sign))
+            width::wrap_row(&StyledRow::new(title), columns, &Indent::hanging(sign))
         };
         if wide == 0 {
             return rows;
         }
-        let last = rows.last_mut().filter(|row| row.flow == Flow::Broken);
+        let last = rows.last_mut().filter(|row| row.flow == RowFlow::Broken);
         let used = last
             .as_ref()
             .map_or(columns, |row| width::line_width(&row.line));
         match last {
             Some(row) if used + 2 + wide <= columns => {
-                let edge = columns.min(EDGE).max(used + 2 + wide);
+                let edge = columns.min(MAX_RIGHT_COLUMN).max(used + 2 + wide);
                 row.push(Span::raw(" ".repeat(edge - used - wide)));
                 row.line.spans.extend(facts.spans);
             }
             _ => {
                 let blanks = Indent::hanging(Span::raw(" ".repeat(hang)));
-                rows.extend(width::wrap_row(&Row::new(facts), columns, &blanks));
+                rows.extend(width::wrap_row(&StyledRow::new(facts), columns, &blanks));
             }
         }
         rows
@@ -74,7 +74,7 @@ impl Head {
         for fact in &self.facts {
             if !spans.is_empty() {
                 let dot = format!(" {} ", cx.theme.glyphs().dot);
-                spans.push(Span::styled(dot, cx.theme.style(Role::Dim)));
+                spans.push(Span::styled(dot, cx.theme.style(StyleRole::Dim)));
             }
             spans.push(fact.clone());
         }
@@ -84,44 +84,48 @@ impl Head {
 
 /// Which lines of a block are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum BlockPart {
     First(usize),
     Last(usize),
     All,
 }
 
-/// Lines behind a bar, each on one row; all of them are broken instead of cut.
+/// Lines behind a bar, each on one row; with [`BlockPart::All`] they are wrapped instead of cut.
 pub(super) fn block(
     lines: &[Line<'static>],
-    part: Part,
+    part: BlockPart,
     columns: u16,
     cx: &CellContext<'_>,
-) -> Vec<Row> {
+) -> Vec<StyledRow> {
     let columns = usize::from(columns);
-    let style = cx.theme.style(Role::Border);
+    let style = cx.theme.style(StyleRole::Border);
     let bar = Span::styled(format!("  {} ", cx.theme.glyphs().bar), style);
     let indent = Indent::new(vec![bar.clone()], vec![bar.clone()]);
     let lines = trimmed(lines);
     let (shown, hidden) = match part {
-        Part::All => (lines, 0),
-        Part::First(most) => (
+        BlockPart::All => (lines, 0),
+        BlockPart::First(most) => (
             &lines[..most.min(lines.len())],
             lines.len().saturating_sub(most),
         ),
-        Part::Last(most) => {
+        BlockPart::Last(most) => {
             let hidden = lines.len().saturating_sub(most);
             (&lines[hidden..], hidden)
         }
     };
     let mut rows = Vec::new();
     for line in shown {
-        if part == Part::All {
-            rows.extend(width::wrap_row(&Row::new(line.clone()), columns, &indent));
+        if part == BlockPart::All {
+            rows.extend(width::wrap_row(
+                &StyledRow::new(line.clone()),
+                columns,
+                &indent,
+            ));
         } else {
             let mut whole = line.clone();
             whole.spans.insert(0, bar.clone());
             let mark = cx.theme.glyphs().ellipsis;
-            rows.push(Row::new(width::truncate_line(&whole, columns, mark)));
+            rows.push(StyledRow::new(width::truncate_line(&whole, columns, mark)));
         }
     }
     for row in &mut rows {
@@ -134,13 +138,13 @@ pub(super) fn block(
 }
 
 /// `+ 31 lines (^T)`
-pub(super) fn more(hidden: usize, columns: usize, cx: &CellContext<'_>) -> Row {
+pub(super) fn more(hidden: usize, columns: usize, cx: &CellContext<'_>) -> StyledRow {
     let text = format!("  + {} ({})", count(hidden, "line"), cx.transcript_key);
     let text = width::truncate_with(&text, columns, cx.theme.glyphs().ellipsis).into_owned();
-    Row::new(Line::styled(text, cx.theme.style(Role::Dim)))
+    StyledRow::new(Line::styled(text, cx.theme.style(StyleRole::Dim)))
 }
 
-/// Without empty lines at both ends.
+/// Without leading and trailing empty lines.
 fn trimmed<'a>(lines: &'a [Line<'static>]) -> &'a [Line<'static>] {
     let blank = |line: &Line<'_>| line.spans.iter().all(|span| span.content.trim().is_empty());
     let first = lines.iter().position(|line| !blank(line));
@@ -157,8 +161,13 @@ pub(super) fn trim_end(line: &mut Line<'static>) {
     }
 }
 
-/// Paragraphs of plain text below a sign.
-pub(super) fn paragraphs(text: &str, style: Style, columns: u16, sign: &Span<'static>) -> Vec<Row> {
+/// Paragraphs of plain text below a glyph.
+pub(super) fn paragraphs(
+    text: &str,
+    style: Style,
+    columns: u16,
+    sign: &Span<'static>,
+) -> Vec<StyledRow> {
     let blanks = Span::raw(" ".repeat(width::width(&sign.content)));
     let text = width::harmless(text.trim_end());
     let mut rows = Vec::new();
@@ -170,7 +179,7 @@ pub(super) fn paragraphs(text: &str, style: Style, columns: u16, sign: &Span<'st
         };
         let indent = Indent::new(vec![first], vec![blanks.clone()]);
         let line = Span::styled(width::expand_tabs(line, 0).into_owned(), style);
-        let line = Row::new(Line::from(line));
+        let line = StyledRow::new(Line::from(line));
         rows.extend(width::wrap_row(&line, usize::from(columns), &indent));
     }
     for row in &mut rows {

@@ -1,14 +1,14 @@
-//! What a transcript is made of.
+//! The cells of the transcript.
 //!
-//! A cell knows what happened and renders it for a width, as often as it is asked: the transcript is
-//! drawn again from its cells after a resize. Nothing here reads a clock.
+//! A cell holds what happened and renders it for a width, any number of times: after a resize the
+//! transcript is drawn again from its cells. Nothing here reads a clock.
 
 mod assistant;
+mod command_output;
 mod footer;
 pub(crate) mod line;
 mod notice;
 mod reasoning;
-mod said;
 mod shell;
 #[cfg(test)]
 pub(crate) mod snap;
@@ -22,15 +22,15 @@ use std::path::Path;
 use hermes_core::event::AgentEvent;
 use hermes_core::front_end::TranscriptEntry;
 
-use crate::row::Row;
+use crate::row::StyledRow;
 use crate::theme::Theme;
 
 pub use assistant::{AssistantCell, AssistantStream};
+pub use command_output::{CommandOutputCell, body};
 pub use footer::{FooterCell, turn_facts};
 pub(crate) use line::one_line;
 pub use notice::{BannerCell, NoticeCell, OmittedCell};
 pub use reasoning::ReasoningCell;
-pub use said::{SaidCell, body};
 pub use shell::ShellCell;
 pub use tool::ToolCell;
 pub use user::UserCell;
@@ -39,15 +39,15 @@ pub use user::UserCell;
 #[derive(Clone, Copy, Debug)]
 pub struct CellContext<'a> {
     pub theme: &'a Theme,
-    /// Results of tools, whole.
+    /// Show complete tool results.
     pub verbose: bool,
-    /// Reasoning, whole.
+    /// Show complete reasoning.
     pub reasoning: bool,
     /// Links become links of the terminal (OSC 8) in place of `text (url)`.
     pub hyperlinks: bool,
-    /// Paths below are shown relative to it.
+    /// Paths below it are shown relative to it.
     pub cwd: Option<&'a Path>,
-    /// The key that shows what was left out.
+    /// The key that shows what was omitted.
     pub transcript_key: &'a str,
 }
 
@@ -64,20 +64,20 @@ impl<'a> CellContext<'a> {
     }
 }
 
-/// A finished thing in the transcript.
-pub trait Cell: Send {
+/// A finished entry of the transcript.
+pub trait TranscriptCell: Send {
     fn kind(&self) -> CellKind;
 
     /// For the scrollback. Rows that are not [`crate::row::Flow::Unbroken`] fit the width.
-    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row>;
+    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow>;
 
     /// For the transcript of Ctrl+T: nothing is shortened.
-    fn whole(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    fn whole(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         self.rows(width, cx)
     }
 }
 
-/// What stands beside what.
+/// Decides the spacing between neighbouring cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellKind {
     Banner,
@@ -90,7 +90,7 @@ pub enum CellKind {
 }
 
 impl CellKind {
-    /// Whether an empty row stands between a cell and the one before it.
+    /// Whether an empty row separates a cell from the previous one.
     pub fn apart_from(self, before: Self) -> bool {
         !matches!(
             (before, self),
@@ -102,8 +102,8 @@ impl CellKind {
     }
 }
 
-/// Of a stored conversation.
-pub fn from_entry(entry: TranscriptEntry) -> Box<dyn Cell> {
+/// Builds a cell from an entry of a stored conversation.
+pub fn from_entry(entry: TranscriptEntry) -> Box<dyn TranscriptCell> {
     match entry {
         TranscriptEntry::User(text) => Box::new(UserCell::new(text)),
         TranscriptEntry::Assistant(text) => Box::new(AssistantCell::new(text)),
@@ -118,20 +118,20 @@ pub fn from_entry(entry: TranscriptEntry) -> Box<dyn Cell> {
     }
 }
 
-/// Of events that are one cell by themselves: notices, a change of the route, a compaction, a
-/// message on the way, what ended a turn. Texts, reasoning and tools have cells that grow.
-pub fn from_event(event: &AgentEvent) -> Vec<Box<dyn Cell>> {
-    let mut cells: Vec<Box<dyn Cell>> = Vec::new();
+/// Builds a cell from events that are one cell each: notices, a change of the route, a compaction,
+/// a steering message, the end of a turn. Text, reasoning and tools have cells that grow.
+pub fn from_event(event: &AgentEvent) -> Vec<Box<dyn TranscriptCell>> {
+    let mut cells: Vec<Box<dyn TranscriptCell>> = Vec::new();
     match event {
         AgentEvent::Steered { text } => cells.push(Box::new(UserCell::steered(text.clone()))),
         AgentEvent::TurnFinished { summary } => {
-            if let Some(notice) = NoticeCell::of_exit(&summary.exit) {
+            if let Some(notice) = NoticeCell::from_exit(&summary.exit) {
                 cells.push(Box::new(notice));
             }
             cells.push(Box::new(FooterCell::new(summary)));
         }
         other => {
-            if let Some(notice) = NoticeCell::of_event(other) {
+            if let Some(notice) = NoticeCell::from_event(other) {
                 cells.push(Box::new(notice));
             }
         }

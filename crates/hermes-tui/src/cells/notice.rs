@@ -1,4 +1,4 @@
-//! What the program has to say.
+//! Notices of the program.
 
 mod words;
 
@@ -6,9 +6,9 @@ use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit};
 use ratatui_core::text::{Line, Span};
 
 use super::line::{paragraphs, trim_end};
-use super::{Cell, CellContext, CellKind};
-use crate::row::Row;
-use crate::theme::Role;
+use super::{CellContext, CellKind, TranscriptCell};
+use crate::row::StyledRow;
+use crate::theme::StyleRole;
 use crate::width::{self, Indent};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +35,7 @@ impl NoticeCell {
         Self::new(NoticeLevel::Warning, text)
     }
 
-    /// One card: the cause first, then what to do.
+    /// An error: the cause first, then the fix.
     pub fn error(cause: impl Into<String>, fix: Option<String>) -> Self {
         Self {
             fix,
@@ -43,35 +43,40 @@ impl NoticeCell {
         }
     }
 
-    /// Of events that somebody is told about: notices, attempts, another route, a compaction.
-    pub fn of_event(event: &AgentEvent) -> Option<Self> {
-        words::of_event(event)
+    /// For events that are reported to the person: notices, retries, another route, a compaction.
+    pub fn from_event(event: &AgentEvent) -> Option<Self> {
+        words::event_text(event)
     }
 
-    /// Why a turn ended, where it did not end with an answer.
-    pub fn of_exit(exit: &TurnExit) -> Option<Self> {
-        words::of_exit(exit)
+    /// Why a turn ended, if it did not end with an answer.
+    pub fn from_exit(exit: &TurnExit) -> Option<Self> {
+        words::exit_text(exit)
     }
 }
 
-impl Cell for NoticeCell {
+impl TranscriptCell for NoticeCell {
     fn kind(&self) -> CellKind {
         CellKind::Notice
     }
 
-    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         let theme = cx.theme;
         let glyphs = theme.glyphs();
         let (sign, role, body) = match self.level {
-            NoticeLevel::Info => (glyphs.info, Role::Dim, Role::Dim),
-            NoticeLevel::Warning => (glyphs.warning, Role::Warning, Role::Text),
-            NoticeLevel::Error => (glyphs.bad, Role::Error, Role::Text),
+            NoticeLevel::Info => (glyphs.info, StyleRole::Dim, StyleRole::Dim),
+            NoticeLevel::Warning => (glyphs.warning, StyleRole::Warning, StyleRole::Text),
+            NoticeLevel::Error => (glyphs.bad, StyleRole::Error, StyleRole::Text),
         };
         let sign = Span::styled(format!("{sign} "), theme.style(role));
         let mut rows = paragraphs(&self.text, theme.style(body), width, &sign);
         if let Some(fix) = &self.fix {
-            let label = Span::styled("  fix: ", theme.style(Role::Dim));
-            rows.extend(paragraphs(fix, theme.style(Role::Accent), width, &label));
+            let label = Span::styled("  fix: ", theme.style(StyleRole::Dim));
+            rows.extend(paragraphs(
+                fix,
+                theme.style(StyleRole::Accent),
+                width,
+                &label,
+            ));
         }
         rows
     }
@@ -94,12 +99,12 @@ impl BannerCell {
     }
 }
 
-impl Cell for BannerCell {
+impl TranscriptCell for BannerCell {
     fn kind(&self) -> CellKind {
         CellKind::Banner
     }
 
-    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         let theme = cx.theme;
         let columns = usize::from(width);
         let mut rows = Vec::new();
@@ -109,21 +114,21 @@ impl Cell for BannerCell {
             for (at, fact) in line.split(" · ").enumerate() {
                 if at > 0 {
                     let dot = format!(" {} ", theme.glyphs().dot);
-                    spans.push(Span::styled(dot, theme.style(Role::Dim)));
+                    spans.push(Span::styled(dot, theme.style(StyleRole::Dim)));
                 }
-                // The name of the program and the model are what people look for.
+                // People look for the name of the program and the model.
                 let role = match (index, at) {
-                    (0, 0) => Role::Heading,
-                    (0, 1) => Role::Strong,
-                    _ => Role::Dim,
+                    (0, 0) => StyleRole::Heading,
+                    (0, 1) => StyleRole::Strong,
+                    _ => StyleRole::Dim,
                 };
                 let fact = width::expand_tabs(fact, 0).into_owned();
                 spans.push(Span::styled(fact, theme.style(role)));
             }
-            let line = Row::new(Line::from(spans));
+            let line = StyledRow::new(Line::from(spans));
             rows.extend(width::wrap_row(&line, columns, &Indent::none()));
         }
-        let hint = Span::styled(self.hint.clone(), theme.style(Role::Dim));
+        let hint = Span::styled(self.hint.clone(), theme.style(StyleRole::Dim));
         if let [row] = &mut rows[..] {
             let used = width::line_width(&row.line) + width::width(&self.hint);
             if !self.hint.is_empty() && used + 2 <= columns {
@@ -150,21 +155,21 @@ impl OmittedCell {
     }
 }
 
-impl Cell for OmittedCell {
+impl TranscriptCell for OmittedCell {
     fn kind(&self) -> CellKind {
         CellKind::Notice
     }
 
-    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         let rule = cx.theme.glyphs().rule.repeat(2);
         let text = match self.count {
             1 => format!("{rule} 1 earlier message is not shown {rule}"),
             count => format!("{rule} {count} earlier messages are not shown {rule}"),
         };
         let text = width::truncate_with(&text, usize::from(width), cx.theme.glyphs().ellipsis);
-        vec![Row::new(Line::styled(
+        vec![StyledRow::new(Line::styled(
             text.into_owned(),
-            cx.theme.style(Role::Dim),
+            cx.theme.style(StyleRole::Dim),
         ))]
     }
 }

@@ -1,14 +1,14 @@
-//! What the model thought.
+//! Reasoning of the model.
 
 use std::time::Duration;
 
 use hermes_core::figures::{tokens, took};
 use ratatui_core::text::Span;
 
-use super::line::{Head, paragraphs};
-use super::{Cell, CellContext, CellKind};
-use crate::row::Row;
-use crate::theme::Role;
+use super::line::{CellHead, paragraphs};
+use super::{CellContext, CellKind, TranscriptCell};
+use crate::row::StyledRow;
+use crate::theme::StyleRole;
 
 #[derive(Clone, Debug, Default)]
 pub struct ReasoningCell {
@@ -46,12 +46,12 @@ impl ReasoningCell {
     }
 }
 
-impl Cell for ReasoningCell {
+impl TranscriptCell for ReasoningCell {
     fn kind(&self) -> CellKind {
         CellKind::Reasoning
     }
 
-    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         if cx.reasoning || cx.verbose {
             return self.whole(width, cx);
         }
@@ -61,12 +61,12 @@ impl Cell for ReasoningCell {
         self.head(width, cx)
     }
 
-    fn whole(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    fn whole(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         if self.is_empty() {
             return Vec::new();
         }
         let mut rows = self.head(width, cx);
-        let style = cx.theme.style(Role::Reasoning);
+        let style = cx.theme.style(StyleRole::Reasoning);
         let text = self.text.trim();
         rows.extend(paragraphs(text, style, width, &Span::raw("  ")));
         rows
@@ -75,9 +75,9 @@ impl Cell for ReasoningCell {
 
 impl ReasoningCell {
     /// `• Thought for 4.2s · 1.2k tokens`
-    fn head(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    fn head(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         let theme = cx.theme;
-        let dim = theme.style(Role::Dim);
+        let dim = theme.style(StyleRole::Dim);
         let mut title = "Thought".to_owned();
         if let Some(time) = self.took.and_then(took) {
             title = format!("{title} for {time}");
@@ -86,10 +86,10 @@ impl ReasoningCell {
             Some(count) => format!("{} tokens", tokens(count)),
             None => format!("{} characters", tokens(self.text.chars().count() as u64)),
         };
-        let head = Head {
-            sign: Span::styled(theme.glyphs().bullet, dim),
+        let head = CellHead {
+            glyph: Span::styled(theme.glyphs().bullet, dim),
             title: vec![
-                Span::styled(title, theme.style(Role::Reasoning)),
+                Span::styled(title, theme.style(StyleRole::Reasoning)),
                 Span::styled(format!(" {} {amount}", theme.glyphs().dot), dim),
             ],
             facts: Vec::new(),

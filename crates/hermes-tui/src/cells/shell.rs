@@ -1,18 +1,18 @@
-//! `!command`: what the person ran.
+//! `!command`: a command run by the person.
 
 use std::time::Duration;
 
 use hermes_core::figures::took;
 use ratatui_core::text::{Line, Span};
 
-use super::line::{Head, Part, block};
-use super::{Cell, CellContext, CellKind};
+use super::line::{BlockPart, CellHead, block};
+use super::{CellContext, CellKind, TranscriptCell};
 use crate::ansi;
-use crate::row::Row;
-use crate::theme::Role;
+use crate::row::StyledRow;
+use crate::theme::StyleRole;
 use crate::width;
 
-/// The person asked for it: more of it is shown than of what a tool printed.
+/// More output is shown than for a tool, because the person asked for it.
 const SHOWN: usize = 40;
 
 #[derive(Clone, Debug)]
@@ -41,55 +41,55 @@ impl ShellCell {
     }
 }
 
-impl Cell for ShellCell {
+impl TranscriptCell for ShellCell {
     fn kind(&self) -> CellKind {
         CellKind::User
     }
 
-    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
-        self.paint(Part::Last(SHOWN), width, cx)
+    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
+        self.paint(BlockPart::Last(SHOWN), width, cx)
     }
 
-    fn whole(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
-        self.paint(Part::All, width, cx)
+    fn whole(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
+        self.paint(BlockPart::All, width, cx)
     }
 }
 
 impl ShellCell {
-    fn paint(&self, part: Part, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    fn paint(&self, part: BlockPart, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         let theme = cx.theme;
         let mut facts = Vec::new();
         let failed = self.code.filter(|code| *code != 0);
         if let Some(code) = failed {
-            // A negative one stands for a program that did not end by itself.
+            // A negative code means that the program did not exit by itself.
             let words = if code < 0 {
                 "stopped".to_owned()
             } else {
                 format!("exit {code}")
             };
-            facts.push(Span::styled(words, theme.style(Role::Error)));
+            facts.push(Span::styled(words, theme.style(StyleRole::Error)));
         }
         if let Some(time) = self.took.and_then(took) {
-            facts.push(Span::styled(time, theme.style(Role::Dim)));
+            facts.push(Span::styled(time, theme.style(StyleRole::Dim)));
         }
         let command = width::harmless(self.command.trim());
         let mut lines = command.lines();
         let first = width::expand_tabs(lines.next().unwrap_or_default(), 2).into_owned();
         let role = if failed.is_some() {
-            Role::Error
+            StyleRole::Error
         } else {
-            Role::Accent
+            StyleRole::Accent
         };
-        let head = Head {
-            sign: Span::styled("!", theme.style(role)),
-            title: vec![Span::styled(first, theme.style(Role::Strong))],
+        let head = CellHead {
+            glyph: Span::styled("!", theme.style(role)),
+            title: vec![Span::styled(first, theme.style(StyleRole::Strong))],
             facts,
             exact: true,
         };
         let mut rows = head.rows(width, cx);
         rows.extend(lines.map(|line| {
             let text = format!("  {}", width::expand_tabs(line, 2));
-            Row::unbroken(Line::styled(text, theme.style(Role::Strong)))
+            StyledRow::unbroken(Line::styled(text, theme.style(StyleRole::Strong)))
         }));
         let output = ansi::lines(&self.output, theme);
         rows.extend(block(&output, part, width, cx));

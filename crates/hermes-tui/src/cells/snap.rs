@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use ratatui_core::style::{Color, Modifier, Style};
 
 use super::CellContext;
-use crate::row::{Flow, Row};
+use crate::row::{RowFlow, StyledRow};
 use crate::theme::Theme;
 use crate::width;
 
@@ -18,7 +18,7 @@ pub(crate) const WIDTHS: [u16; 3] = [40, 80, 120];
 
 /// Everything at every width in every theme. The words of light and dark are the same, so they are
 /// written once.
-pub(crate) fn gallery(rows: impl Fn(u16, &CellContext<'_>) -> Vec<Row>) -> String {
+pub(crate) fn gallery(rows: impl Fn(u16, &CellContext<'_>) -> Vec<StyledRow>) -> String {
     let [light, dark, ascii] = themes();
     let mut out = String::new();
     for columns in WIDTHS {
@@ -38,14 +38,14 @@ pub(crate) fn gallery(rows: impl Fn(u16, &CellContext<'_>) -> Vec<Row>) -> Strin
 }
 
 /// No row is wider than its place, except where the terminal is to break it.
-pub(crate) fn fits(rows: &[Row], columns: u16) {
+pub(crate) fn fits(rows: &[StyledRow], columns: u16) {
     for row in rows {
         let text = row.line.to_string();
         assert!(
             !text.contains(|ch: char| ch.is_control()),
             "control character in {text:?}"
         );
-        if row.flow == Flow::Broken {
+        if row.flow == RowFlow::Broken {
             let wide = width::line_width(&row.line);
             assert!(wide <= usize::from(columns), "{wide} > {columns}: {text:?}");
         }
@@ -53,12 +53,12 @@ pub(crate) fn fits(rows: &[Row], columns: u16) {
 }
 
 /// `|` begins a row, `:` one that the terminal may break.
-pub(crate) fn text(rows: &[Row]) -> String {
+pub(crate) fn text(rows: &[StyledRow]) -> String {
     let mut out = String::new();
     for row in rows {
         out.push(match row.flow {
-            Flow::Broken => '|',
-            Flow::Unbroken => ':',
+            RowFlow::Broken => '|',
+            RowFlow::Unbroken => ':',
         });
         out.push_str(&row.line.to_string());
         for link in &row.links {
@@ -70,7 +70,7 @@ pub(crate) fn text(rows: &[Row]) -> String {
 }
 
 /// For each row the styles of its parts with their columns, and what the letters mean.
-fn styles(rows: &[Row]) -> String {
+fn styles(rows: &[StyledRow]) -> String {
     let mut known: Vec<Style> = Vec::new();
     let mut out = String::new();
     for row in rows {

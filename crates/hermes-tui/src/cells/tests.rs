@@ -13,19 +13,19 @@ use proptest::prelude::*;
 
 use super::snap::{fits, gallery, text};
 use super::{
-    AssistantStream, BannerCell, Cell, CellContext, CellKind, NoticeCell, OmittedCell,
-    ReasoningCell, SaidCell, ShellCell, ToolCell, UserCell, from_entry, from_event,
+    AssistantStream, BannerCell, CellContext, CellKind, CommandOutputCell, NoticeCell, OmittedCell,
+    ReasoningCell, ShellCell, ToolCell, TranscriptCell, UserCell, from_entry, from_event,
 };
-use crate::row::Row;
+use crate::row::StyledRow;
 use crate::theme::Theme;
 
 /// Cells below each other, with the empty rows that belong between them.
-fn below(cells: &[Box<dyn Cell>], width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+fn below(cells: &[Box<dyn TranscriptCell>], width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
     let mut rows = Vec::new();
     let mut before: Option<CellKind> = None;
     for cell in cells {
         if before.is_some_and(|before| cell.kind().apart_from(before)) {
-            rows.push(Row::default());
+            rows.push(StyledRow::default());
         }
         rows.extend(cell.rows(width, cx));
         before = Some(cell.kind());
@@ -33,7 +33,7 @@ fn below(cells: &[Box<dyn Cell>], width: u16, cx: &CellContext<'_>) -> Vec<Row> 
     rows
 }
 
-fn boxed(cell: impl Cell + 'static) -> Box<dyn Cell> {
+fn boxed(cell: impl TranscriptCell + 'static) -> Box<dyn TranscriptCell> {
     Box::new(cell)
 }
 
@@ -68,7 +68,7 @@ fn route(provider: &str, model: &str) -> Route {
     }
 }
 
-fn conversation() -> Vec<Box<dyn Cell>> {
+fn conversation() -> Vec<Box<dyn TranscriptCell>> {
     let mut cells = vec![
         boxed(BannerCell::new(
             "hermes 0.1 · qwen3:8b (ollama, local) · ~/proj (main) · 19 tools, mcp 2/3 !",
@@ -144,14 +144,14 @@ fn running() {
         let mut rows = Vec::new();
         for (cell, seconds) in samples::running() {
             let lines = cell.live(width, Duration::from_secs(seconds), 3, cx);
-            rows.extend(lines.into_iter().map(Row::new));
+            rows.extend(lines.into_iter().map(StyledRow::new));
         }
         rows
     }));
 }
 
 #[expect(clippy::too_many_lines, reason = "a list of samples")]
-fn notices() -> Vec<Box<dyn Cell>> {
+fn notices() -> Vec<Box<dyn TranscriptCell>> {
     let events = [
         AgentEvent::Notice {
             level: NoticeLevel::Info,
@@ -184,7 +184,7 @@ fn notices() -> Vec<Box<dyn Cell>> {
             why: "the stream broke off".into(),
         },
     ];
-    let mut cells: Vec<Box<dyn Cell>> = events.iter().flat_map(from_event).collect();
+    let mut cells: Vec<Box<dyn TranscriptCell>> = events.iter().flat_map(from_event).collect();
     cells.push(boxed(NoticeCell::error(
         "401 from openrouter: key rejected (OPENROUTER_API_KEY, set in ~/.hermes/.env)",
         Some("/model  or  hermes auth add openrouter".into()),
@@ -216,7 +216,7 @@ fn notices() -> Vec<Box<dyn Cell>> {
             message: "The same call failed five times in a row.".into(),
         },
     ];
-    cells.extend(exits.iter().filter_map(NoticeCell::of_exit).map(boxed));
+    cells.extend(exits.iter().filter_map(NoticeCell::from_exit).map(boxed));
     for (kind, words) in [
         (
             TextKind::Plain,
@@ -240,7 +240,7 @@ fn notices() -> Vec<Box<dyn Cell>> {
             "It failed.\nA second line of the cause, which is a long one and has to be broken.",
         ),
     ] {
-        cells.push(boxed(SaidCell::new(ShownText {
+        cells.push(boxed(CommandOutputCell::new(ShownText {
             kind,
             text: words.into(),
         })));
@@ -306,7 +306,7 @@ fn what_goes_on_is_said_in_words() {
         ("unknown", "not json", "unknown not json"),
         ("terminal", "", "Running ?"),
     ] {
-        assert_eq!(ToolCell::started(name, arguments).doing(), words);
+        assert_eq!(ToolCell::started(name, arguments).activity_text(), words);
     }
 }
 
@@ -347,7 +347,7 @@ proptest! {
         let mut cell = ToolCell::started(name, &arguments);
         cell.progress(&result);
         cell.progress("[1/2] x");
-        let live: Vec<Row> = cell.live(width, Duration::from_secs(7), 99, &cx).into_iter().map(Row::new).collect();
+        let live: Vec<StyledRow> = cell.live(width, Duration::from_secs(7), 99, &cx).into_iter().map(StyledRow::new).collect();
         fits(&live, width);
         cell.finish(error, &result, Duration::from_millis(70));
         fits(&cell.rows(width, &cx), width);
@@ -359,13 +359,13 @@ proptest! {
     fn any_words_fit(words in "\\PC{0,80}|[\\x00-\\x9f]{0,40}|(日本語|👩‍👩‍👧‍👦|\u{202e}|[a-z]{1,30}|\n){0,12}", width in 20..90u16) {
         let theme = Theme::default();
         let cx = CellContext { reasoning: true, ..CellContext::new(&theme) };
-        let cells: Vec<Box<dyn Cell>> = vec![
+        let cells: Vec<Box<dyn TranscriptCell>> = vec![
             boxed(UserCell::steered(words.clone())),
             boxed(ReasoningCell::new(words.clone())),
             boxed(NoticeCell::error(words.clone(), Some(words.clone()))),
             boxed(BannerCell::new(words.clone(), "/help")),
             boxed(ShellCell::new(words.clone(), words.clone())),
-            boxed(SaidCell::new(ShownText { kind: TextKind::Plain, text: words.clone() })),
+            boxed(CommandOutputCell::new(ShownText { kind: TextKind::Plain, text: words.clone() })),
             from_entry(TranscriptEntry::Assistant(words)),
         ];
         for cell in cells {

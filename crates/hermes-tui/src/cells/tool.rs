@@ -1,4 +1,4 @@
-//! What a tool does and did.
+//! Tool calls, running and finished.
 
 mod body;
 mod facts;
@@ -8,62 +8,62 @@ mod tree;
 
 use std::time::Duration;
 
-use facts::Facts;
 use hermes_core::figures::took;
 use hermes_core::tool::ToolErrorKind;
 use ratatui_core::text::{Line, Span};
 
-use super::line::{Head, Part, block};
-use super::{Cell, CellContext, CellKind, ShellCell};
+use super::line::{BlockPart, CellHead, block};
+use super::{CellContext, CellKind, ShellCell, TranscriptCell};
 use crate::ansi;
-use crate::row::{Flow, Row};
-use crate::theme::{Role, Theme};
+use crate::row::{RowFlow, StyledRow};
+use crate::theme::{StyleRole, Theme};
 use crate::width;
+use facts::ToolFacts;
 
-/// Lines of output while it runs.
-const LIVE: usize = 5;
-/// Reports of progress that are kept.
-const KEPT: usize = 200;
+/// Lines of output shown while it runs.
+const LIVE_OUTPUT_LINES: usize = 5;
+/// Progress reports that are kept.
+const MAX_PROGRESS: usize = 200;
 /// Lines of a command in the transcript.
-const COMMAND: usize = 4;
+const MAX_COMMAND_LINES: usize = 4;
 /// Lines of a command while it runs.
-const LIVE_ROWS: usize = 3;
+const LIVE_COMMAND_LINES: usize = 3;
 
 #[derive(Clone, Debug)]
 pub struct ToolCell {
-    facts: Facts,
+    facts: ToolFacts,
     error: Option<ToolErrorKind>,
     done: bool,
     took: Option<Duration>,
-    /// What it reported; of the terminal the last report, which is the end of its output.
+    /// Progress reports; for the terminal only the last one, which is the end of its output.
     progress: Vec<String>,
-    /// `!command`: the person ran it.
+    /// `!command`: run by the person.
     person: bool,
-    /// Nothing happens before somebody allows it.
-    waits: bool,
+    /// Waiting for an approval.
+    awaits_approval: bool,
 }
 
 impl ToolCell {
     pub fn started(name: &str, arguments: &str) -> Self {
         Self {
-            facts: Facts::new(name, arguments),
+            facts: ToolFacts::new(name, arguments),
             error: None,
             done: false,
             took: None,
             progress: Vec::new(),
             person: false,
-            waits: false,
+            awaits_approval: false,
         }
     }
 
-    /// A command that the person ran: more of its output is shown.
+    /// A command run by the person: more of its output is shown.
     #[must_use]
     pub fn by_person(mut self) -> Self {
         self.person = true;
         self
     }
 
-    /// Of a stored conversation.
+    /// From a stored conversation.
     pub fn stored(name: &str, arguments: &str, result: &str, failed: bool) -> Self {
         let mut cell = Self::started(name, arguments);
         cell.facts.finish(result, failed);
@@ -74,7 +74,7 @@ impl ToolCell {
     pub fn progress(&mut self, text: &str) {
         if self.facts.prints() {
             self.progress.clear();
-        } else if self.progress.len() >= KEPT {
+        } else if self.progress.len() >= MAX_PROGRESS {
             self.progress.remove(0);
         }
         self.progress.push(text.to_owned());
@@ -87,12 +87,12 @@ impl ToolCell {
         self.took = Some(took);
     }
 
-    /// Whether somebody must allow it first.
-    pub fn waits(&mut self, waits: bool) {
-        self.waits = waits;
+    /// Whether it is waiting for an approval.
+    pub fn awaits_approval(&mut self, waits: bool) {
+        self.awaits_approval = waits;
     }
 
-    /// Whether an approval of `action` is one of this call: what it does is known of commands.
+    /// Whether an approval of `action` belongs to this call: the action is known only for commands.
     pub fn is_about(&self, action: &str) -> bool {
         self.facts
             .arg("command")
@@ -103,15 +103,15 @@ impl ToolCell {
         &self.facts.name
     }
 
-    /// `Running cargo clippy`, for the line of what goes on.
-    pub fn doing(&self) -> String {
-        let title = title::of(&self.facts, false, None, Theme::default().glyphs());
+    /// `Running cargo clippy`, for the activity line.
+    pub fn activity_text(&self) -> String {
+        let title = title::tool_title(&self.facts, false, None, Theme::default().glyphs());
         super::one_line(&format!("{} {}", title.verb, title.object))
             .trim_end()
             .to_owned()
     }
 
-    /// For the frame while it runs; `tick` moves the running sign.
+    /// The frame while it runs; `tick` advances the spinner.
     pub fn live(
         &self,
         columns: u16,
@@ -122,30 +122,35 @@ impl ToolCell {
         let theme = cx.theme;
         let frames = theme.glyphs().spinner;
         let sign = frames.get(tick % frames.len().max(1)).unwrap_or(&"");
-        let head = Head {
-            sign: Span::styled(*sign, theme.style(Role::Accent)),
-            title: self.title(false, LIVE_ROWS * usize::from(columns), cx),
-            // Whole seconds: nothing is drawn in between.
+        let head = CellHead {
+            glyph: Span::styled(*sign, theme.style(StyleRole::Accent)),
+            title: self.title(false, LIVE_COMMAND_LINES * usize::from(columns), cx),
+            // Whole seconds, so that nothing is drawn in between.
             facts: took(Duration::from_secs(elapsed.as_secs()))
-                .map(|time| Span::styled(time, theme.style(Role::Dim)))
+                .map(|time| Span::styled(time, theme.style(StyleRole::Dim)))
                 .into_iter()
                 .collect(),
             exact: false,
         };
         let mut rows = head.rows(columns, cx);
-        rows.truncate(LIVE_ROWS);
+        rows.truncate(LIVE_COMMAND_LINES);
         if self.facts.name == "delegate_task" {
             rows.extend(tree::running(&self.facts, &self.progress, columns, cx));
         } else {
             let lines = ansi::lines(&self.progress.join("\n"), theme);
-            let last = lines.len().saturating_sub(LIVE);
-            rows.extend(block(&lines[last..], Part::Last(LIVE), columns, cx));
+            let last = lines.len().saturating_sub(LIVE_OUTPUT_LINES);
+            rows.extend(block(
+                &lines[last..],
+                BlockPart::Last(LIVE_OUTPUT_LINES),
+                columns,
+                cx,
+            ));
         }
         let mark = theme.glyphs().ellipsis;
         rows.into_iter()
             .map(|row| match row.flow {
-                Flow::Broken => row.line,
-                Flow::Unbroken => width::truncate_line(&row.line, usize::from(columns), mark),
+                RowFlow::Broken => row.line,
+                RowFlow::Unbroken => width::truncate_line(&row.line, usize::from(columns), mark),
             })
             .collect()
     }
@@ -158,17 +163,17 @@ impl ToolCell {
         ShellCell::new(command, output).ended(code, self.took)
     }
 
-    /// `room`: columns that a command may take.
+    /// `room`: columns available for a command.
     fn title(&self, done: bool, room: usize, cx: &CellContext<'_>) -> Vec<Span<'static>> {
         let theme = cx.theme;
-        let mut title = title::of(&self.facts, done, cx.cwd, theme.glyphs());
-        if self.waits && !done {
+        let mut title = title::tool_title(&self.facts, done, cx.cwd, theme.glyphs());
+        if self.awaits_approval && !done {
             title.is_not_begun("Waiting for approval:");
         } else if self.error == Some(ToolErrorKind::Denied) {
             title.is_not_begun("Denied:");
         }
         let room = room.saturating_sub(width::width(&title.verb) + 4).max(20);
-        let mut spans = vec![Span::styled(title.verb, theme.style(Role::Tool))];
+        let mut spans = vec![Span::styled(title.verb, theme.style(StyleRole::Tool))];
         let object = if title.exact {
             width::harmless(title.object.lines().next().unwrap_or_default()).into_owned()
         } else {
@@ -178,79 +183,92 @@ impl ToolCell {
             let object = width::expand_tabs(&object, 0);
             let mark = format!("{} ({})", theme.glyphs().ellipsis, cx.transcript_key);
             let object = width::truncate_with(&object, room, &mark).into_owned();
-            spans.push(Span::styled(format!(" {object}"), theme.style(Role::Text)));
+            spans.push(Span::styled(
+                format!(" {object}"),
+                theme.style(StyleRole::Text),
+            ));
         }
         if !title.note.is_empty() {
             let note = format!(" ({})", super::one_line(&title.note));
-            spans.push(Span::styled(note, theme.style(Role::Dim)));
+            spans.push(Span::styled(note, theme.style(StyleRole::Dim)));
         }
         if let Some(counts) = title.counts {
-            spans.push(Span::styled(" (", theme.style(Role::Dim)));
+            spans.push(Span::styled(" (", theme.style(StyleRole::Dim)));
             spans.extend(crate::diff::count_spans(counts, cx));
-            spans.push(Span::styled(")", theme.style(Role::Dim)));
+            spans.push(Span::styled(")", theme.style(StyleRole::Dim)));
         }
         spans
     }
 
-    fn head(&self, columns: u16, part: Part, cx: &CellContext<'_>) -> Vec<Row> {
+    fn head(&self, columns: u16, part: BlockPart, cx: &CellContext<'_>) -> Vec<StyledRow> {
         let theme = cx.theme;
         let failed = self.facts.failed;
-        // A negative one stands for a program that did not end by itself.
+        // A negative code means that the program did not exit by itself.
         let code = self.facts.exit_code().filter(|code| *code > 0);
         let (sign, role) = match (failed, code) {
-            (true, None) => (theme.glyphs().bad, Role::Error),
-            (_, Some(_)) => (theme.glyphs().bullet, Role::Error),
-            (false, None) => (theme.glyphs().bullet, Role::Success),
+            (true, None) => (theme.glyphs().bad, StyleRole::Error),
+            (_, Some(_)) => (theme.glyphs().bullet, StyleRole::Error),
+            (false, None) => (theme.glyphs().bullet, StyleRole::Success),
         };
         let mut facts = Vec::new();
-        // The title says so.
+        // The title shows it.
         let denied = self.error == Some(ToolErrorKind::Denied);
         if let Some(words) = self.error.filter(|_| !denied).and_then(kind_words) {
-            facts.push(Span::styled(words, theme.style(Role::Error)));
+            facts.push(Span::styled(words, theme.style(StyleRole::Error)));
         }
         if let Some(code) = code {
-            let style = theme.style(Role::Error);
+            let style = theme.style(StyleRole::Error);
             facts.push(Span::styled(format!("exit {code}"), style));
         }
         if let Some(time) = self.took.filter(|_| !denied).and_then(took) {
-            facts.push(Span::styled(time, theme.style(Role::Dim)));
+            facts.push(Span::styled(time, theme.style(StyleRole::Dim)));
         }
-        let title = title::of(&self.facts, true, cx.cwd, theme.glyphs());
-        let room = if part == Part::All {
+        let title = title::tool_title(&self.facts, true, cx.cwd, theme.glyphs());
+        let room = if part == BlockPart::All {
             usize::MAX
         } else {
-            COMMAND * usize::from(columns)
+            MAX_COMMAND_LINES * usize::from(columns)
         };
-        let head = Head {
-            sign: Span::styled(sign, theme.style(role)),
+        let head = CellHead {
+            glyph: Span::styled(sign, theme.style(role)),
             title: self.title(true, room, cx),
             facts,
             exact: title.exact,
         };
         let mut rows = head.rows(columns, cx);
         if title.exact {
-            rows.extend(rest_of(&title.object, part, usize::from(columns), cx));
+            rows.extend(lines_after_first(
+                &title.object,
+                part,
+                usize::from(columns),
+                cx,
+            ));
         }
         rows
     }
 }
 
-/// The lines of a command below its first, as they are.
-fn rest_of(command: &str, part: Part, columns: usize, cx: &CellContext<'_>) -> Vec<Row> {
+/// The lines of a command after its first, unchanged.
+fn lines_after_first(
+    command: &str,
+    part: BlockPart,
+    columns: usize,
+    cx: &CellContext<'_>,
+) -> Vec<StyledRow> {
     let command = width::harmless(command);
-    let most = if part == Part::All {
+    let most = if part == BlockPart::All {
         usize::MAX
     } else {
-        COMMAND
+        MAX_COMMAND_LINES
     };
     let rest: Vec<&str> = command.lines().skip(1).collect();
-    let mut rows: Vec<Row> = rest
+    let mut rows: Vec<StyledRow> = rest
         .iter()
         .take(most)
         .map(|line| {
             let text = format!("    {}", width::expand_tabs(line, 4));
-            let span = Span::styled(text.trim_end().to_owned(), cx.theme.style(Role::Text));
-            Row::unbroken(Line::from(span))
+            let span = Span::styled(text.trim_end().to_owned(), cx.theme.style(StyleRole::Text));
+            StyledRow::unbroken(Line::from(span))
         })
         .collect();
     if rest.len() > most {
@@ -272,7 +290,7 @@ fn kind_words(kind: ToolErrorKind) -> Option<&'static str> {
     })
 }
 
-impl Cell for ToolCell {
+impl TranscriptCell for ToolCell {
     fn kind(&self) -> CellKind {
         if self.person {
             CellKind::User
@@ -281,23 +299,23 @@ impl Cell for ToolCell {
         }
     }
 
-    fn rows(&self, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    fn rows(&self, columns: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         if self.person {
             return self.shell().rows(columns, cx);
         }
         if cx.verbose {
             return self.whole(columns, cx);
         }
-        let mut rows = self.head(columns, Part::Last(body::SHOWN), cx);
+        let mut rows = self.head(columns, BlockPart::Last(body::OUTPUT_LINES), cx);
         rows.extend(body::short(&self.facts, &self.progress, columns, cx));
         rows
     }
 
-    fn whole(&self, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    fn whole(&self, columns: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         if self.person {
             return self.shell().whole(columns, cx);
         }
-        let mut rows = self.head(columns, Part::All, cx);
+        let mut rows = self.head(columns, BlockPart::All, cx);
         rows.extend(body::whole(&self.facts, &self.progress, columns, cx));
         rows
     }

@@ -1,18 +1,18 @@
-//! What the person said.
+//! Messages of the person.
 
 use ratatui_core::text::Span;
 
 use super::line::{paragraphs, trim_end};
-use super::{Cell, CellContext, CellKind};
-use crate::row::Row;
-use crate::theme::Role;
+use super::{CellContext, CellKind, TranscriptCell};
+use crate::row::StyledRow;
+use crate::theme::StyleRole;
 use crate::width;
 
 #[derive(Clone, Debug)]
 pub struct UserCell {
     text: String,
     steered: bool,
-    /// It was a command, not a message.
+    /// A command, not a message.
     command: bool,
     stamp: Option<String>,
 }
@@ -27,7 +27,7 @@ impl UserCell {
         }
     }
 
-    /// A line that was for the program and not for the model.
+    /// A line for the program, not for the model.
     pub fn command(text: impl Into<String>) -> Self {
         Self {
             command: true,
@@ -51,16 +51,20 @@ impl UserCell {
     }
 }
 
-impl Cell for UserCell {
+impl TranscriptCell for UserCell {
     fn kind(&self) -> CellKind {
         CellKind::User
     }
 
-    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    fn rows(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         let theme = cx.theme;
         let sign = format!("{} ", theme.glyphs().prompt);
-        let sign = Span::styled(sign, theme.style(Role::User));
-        let role = if self.command { Role::Dim } else { Role::User };
+        let sign = Span::styled(sign, theme.style(StyleRole::User));
+        let role = if self.command {
+            StyleRole::Dim
+        } else {
+            StyleRole::User
+        };
         let mut rows = paragraphs(&self.text, theme.style(role), width, &sign);
         let mut notes = Vec::new();
         if self.steered {
@@ -71,7 +75,7 @@ impl Cell for UserCell {
             let note = format!("  {}", notes.join(" "));
             let room = usize::from(width).saturating_sub(width::line_width(&first.line));
             if width::width(&note) <= room {
-                first.push(Span::styled(note, theme.style(Role::Dim)));
+                first.push(Span::styled(note, theme.style(StyleRole::Dim)));
             }
         }
         for row in &mut rows {

@@ -1,16 +1,16 @@
-//! What keys do in the composer.
+//! Key actions of the composer.
 
 use super::clipboard;
-use super::complete::Enter;
+use super::complete::EnterAction;
 use super::editor::Motion;
-use super::layout::Layout;
-use super::search::Search;
-use super::{Arrival, Arrived, Composer, ComposerOutcome, SubmissionKind, send};
-use crate::keys::{Action, Code, Key};
+use super::layout::TextLayout;
+use super::search::HistorySearch;
+use super::{Composer, ComposerOutcome, ComposerResult, SubmissionKind, ThreadResult, send};
+use crate::keys::{KeyAction, KeyCode, KeyPress};
 
 impl Composer {
-    /// A key and what it means by the keymap. Plain characters are always text.
-    pub fn key(&mut self, key: Key, action: Option<Action>) -> ComposerOutcome {
+    /// Handles a key and the action the keymap assigns to it. Plain characters are always text.
+    pub fn key(&mut self, key: KeyPress, action: Option<KeyAction>) -> ComposerOutcome {
         if self.search.is_some() {
             return self.search_key(key, action);
         }
@@ -29,54 +29,54 @@ impl Composer {
         }
     }
 
-    /// Does what a key would do, also for the palette.
-    pub fn act(&mut self, action: Action) -> ComposerOutcome {
+    /// Performs an action, also for the palette.
+    pub fn act(&mut self, action: KeyAction) -> ComposerOutcome {
         match action {
-            Action::Submit => self.enter(),
-            Action::Newline => self.insert("\n"),
-            Action::Cancel if !self.editor.is_empty() => {
+            KeyAction::Submit => self.enter(),
+            KeyAction::Newline => self.insert("\n"),
+            KeyAction::Cancel if !self.editor.is_empty() => {
                 self.clear();
                 ComposerOutcome::Redraw
             }
-            Action::Exit if !self.editor.is_empty() => self.deleted(Motion::Right),
-            Action::Editor => self.hand_over(),
-            Action::HistorySearch => {
+            KeyAction::Exit if !self.editor.is_empty() => self.deleted(Motion::Right),
+            KeyAction::Editor => self.hand_over(),
+            KeyAction::HistorySearch => {
                 self.completion.close(&self.editor);
-                self.search = Some(Search::new(&self.recall));
+                self.search = Some(HistorySearch::new(&self.recall));
                 ComposerOutcome::Redraw
             }
-            Action::Paste => self.ask_clipboard(),
-            Action::Up => self.vertical(false),
-            Action::Down => self.vertical(true),
-            Action::HistoryPrevious => self.older(),
-            Action::HistoryNext => self.newer(),
-            Action::Left => self.moved(Motion::Left),
-            Action::Right => self.moved(Motion::Right),
-            Action::WordLeft => self.moved(Motion::WordLeft),
-            Action::WordRight => self.moved(Motion::WordRight),
-            Action::LineStart => self.moved(Motion::LineStart),
-            Action::LineEnd => self.moved(Motion::LineEnd),
-            Action::TextStart => self.moved(Motion::Start),
-            Action::TextEnd => self.moved(Motion::End),
-            Action::DeleteBack => self.deleted(Motion::Left),
-            Action::DeleteForward => self.deleted(Motion::Right),
-            Action::KillWordBack => self.killed(Motion::WordLeft),
-            Action::KillWordForward => self.killed(Motion::WordRight),
-            Action::KillToStart => self.killed(Motion::LineStart),
-            Action::KillToEnd => self.killed(Motion::LineEnd),
-            Action::Yank => {
+            KeyAction::Paste => self.ask_clipboard(),
+            KeyAction::Up => self.vertical(false),
+            KeyAction::Down => self.vertical(true),
+            KeyAction::HistoryPrevious => self.older(),
+            KeyAction::HistoryNext => self.newer(),
+            KeyAction::Left => self.moved(Motion::Left),
+            KeyAction::Right => self.moved(Motion::Right),
+            KeyAction::WordLeft => self.moved(Motion::WordLeft),
+            KeyAction::WordRight => self.moved(Motion::WordRight),
+            KeyAction::LineStart => self.moved(Motion::LineStart),
+            KeyAction::LineEnd => self.moved(Motion::LineEnd),
+            KeyAction::TextStart => self.moved(Motion::Start),
+            KeyAction::TextEnd => self.moved(Motion::End),
+            KeyAction::DeleteBack => self.deleted(Motion::Left),
+            KeyAction::DeleteForward => self.deleted(Motion::Right),
+            KeyAction::KillWordBack => self.killed(Motion::WordLeft),
+            KeyAction::KillWordForward => self.killed(Motion::WordRight),
+            KeyAction::KillToStart => self.killed(Motion::LineStart),
+            KeyAction::KillToEnd => self.killed(Motion::LineEnd),
+            KeyAction::Yank => {
                 let done = self.editor.yank();
                 self.done(done)
             }
-            Action::YankOlder => {
+            KeyAction::YankOlder => {
                 let done = self.editor.yank_pop();
                 self.done(done)
             }
-            Action::Undo => {
+            KeyAction::Undo => {
                 let done = self.editor.undo();
                 self.done(done)
             }
-            Action::Redo => {
+            KeyAction::Redo => {
                 let done = self.editor.redo();
                 self.done(done)
             }
@@ -84,7 +84,7 @@ impl Composer {
         }
     }
 
-    /// After a change of the text or the caret: the popup follows.
+    /// After a change of the text or the caret: updates the popup.
     pub(super) fn changed(&mut self) -> ComposerOutcome {
         self.column = None;
         let ask = self
@@ -96,7 +96,7 @@ impl Composer {
         }
     }
 
-    /// After a text that was not typed: no popup opens over it.
+    /// After text that was not typed: keeps the popup closed.
     pub(super) fn settle(&mut self) {
         self.column = None;
         self.completion.close(&self.editor);
@@ -130,8 +130,8 @@ impl Composer {
         self.done(done)
     }
 
-    fn popup_key(&mut self, key: Key, action: Option<Action>) -> Option<ComposerOutcome> {
-        if key == Key::plain(Code::Tab) {
+    fn popup_key(&mut self, key: KeyPress, action: Option<KeyAction>) -> Option<ComposerOutcome> {
+        if key == KeyPress::plain(KeyCode::Tab) {
             let taken = self.completion.take(&mut self.editor);
             return Some(if taken {
                 self.changed()
@@ -140,9 +140,9 @@ impl Composer {
             });
         }
         match action? {
-            Action::Up => self.completion.step(false),
-            Action::Down => self.completion.step(true),
-            Action::Interrupt => self.completion.close(&self.editor),
+            KeyAction::Up => self.completion.step(false),
+            KeyAction::Down => self.completion.step(true),
+            KeyAction::Interrupt => self.completion.close(&self.editor),
             _ => return None,
         }
         Some(ComposerOutcome::Redraw)
@@ -150,9 +150,9 @@ impl Composer {
 
     fn enter(&mut self) -> ComposerOutcome {
         match self.completion.enter(&mut self.editor) {
-            Enter::Taken => return self.changed(),
-            Enter::TakenAndSend => return self.submit(),
-            Enter::Send => {}
+            EnterAction::Taken => return self.changed(),
+            EnterAction::TakenAndSend => return self.submit(),
+            EnterAction::Send => {}
         }
         let caret = self.editor.caret();
         let text = self.editor.text().as_str();
@@ -163,7 +163,7 @@ impl Composer {
         self.submit()
     }
 
-    /// Sends what is written, also where another key than Enter says so. What cannot be sent stays.
+    /// Sends the text, for Enter or another key bound to it. If it cannot be sent, it stays.
     pub fn submit(&mut self) -> ComposerOutcome {
         let shell = self.editor.shell();
         let submission = match send::submission(self.editor.text(), shell) {
@@ -175,12 +175,12 @@ impl Composer {
         }
         let entry = self.editor.reset();
         self.recall.remember(entry.clone());
-        self.keeper
+        self.storage
             .sent(entry, submission.kind == SubmissionKind::Message);
         if submission.kind == SubmissionKind::Slash {
             let name = submission.text[1..].split(char::is_whitespace).next();
             if let Some(name) = name.and_then(|name| self.completion.used(name)) {
-                self.keeper.used(name);
+                self.storage.used(name);
             }
         }
         self.drafted = self.editor.revision();
@@ -205,8 +205,8 @@ impl Composer {
             .name("composer-clipboard".to_owned())
             .spawn(move || {
                 let content = clipboard::read(&clipboard::READERS);
-                // The composer is gone: nobody wants it.
-                let _ = arrivals.blocking_send(Arrived(Arrival::Clipboard(content)));
+                // The composer is gone and nothing waits for the result.
+                let _ = arrivals.blocking_send(ComposerResult(ThreadResult::Clipboard(content)));
             });
         match thread {
             Ok(_) => {
@@ -217,13 +217,13 @@ impl Composer {
         }
     }
 
-    /// Up and down by lines of the screen; beyond the first and last one, the history.
+    /// Up and down by screen lines; beyond the first and last line, through the history.
     fn vertical(&mut self, down: bool) -> ComposerOutcome {
         let (text, caret) = (self.editor.text(), self.editor.caret());
         let walking = self.recall.walking(self.editor.revision())
             && (caret == text.len() || caret == self.editor.begin());
         let width = self.seen_width.get();
-        let layout = Layout::new(text, self.editor.begin(), caret, width);
+        let layout = TextLayout::new(text, self.editor.begin(), caret, width);
         let (line, column) = layout.locate(text, caret);
         let target = if down {
             (line + 1 < layout.len()).then_some(line + 1)
@@ -254,7 +254,7 @@ impl Composer {
         self.recalled(found)
     }
 
-    fn recalled(&mut self, found: Option<super::text::Rich>) -> ComposerOutcome {
+    fn recalled(&mut self, found: Option<super::text::RichText>) -> ComposerOutcome {
         let Some(text) = found else {
             return ComposerOutcome::Unused;
         };
@@ -264,7 +264,7 @@ impl Composer {
         ComposerOutcome::Redraw
     }
 
-    fn search_key(&mut self, key: Key, action: Option<Action>) -> ComposerOutcome {
+    fn search_key(&mut self, key: KeyPress, action: Option<KeyAction>) -> ComposerOutcome {
         let Some(search) = &mut self.search else {
             return ComposerOutcome::Unused;
         };
@@ -273,23 +273,27 @@ impl Composer {
             return ComposerOutcome::Redraw;
         }
         match action {
-            Some(Action::HistorySearch | Action::Up | Action::HistoryPrevious) => search.older(),
-            Some(Action::Down | Action::HistoryNext) => search.newer(),
-            Some(Action::DeleteBack) => search.pop(&self.recall),
-            Some(Action::KillToStart | Action::KillWordBack) => search.clear(&self.recall),
-            // Ctrl+G ends a search in every shell.
-            Some(Action::Interrupt | Action::Cancel | Action::Editor) => self.search = None,
-            Some(Action::Submit) => self.take_hit(),
-            _ if key.code == Code::Tab => self.take_hit(),
+            Some(KeyAction::HistorySearch | KeyAction::Up | KeyAction::HistoryPrevious) => {
+                search.older()
+            }
+            Some(KeyAction::Down | KeyAction::HistoryNext) => search.newer(),
+            Some(KeyAction::DeleteBack) => search.pop(&self.recall),
+            Some(KeyAction::KillToStart | KeyAction::KillWordBack) => search.clear(&self.recall),
+            // Ctrl+G ends a search, as in shells.
+            Some(KeyAction::Interrupt | KeyAction::Cancel | KeyAction::Editor) => {
+                self.search = None
+            }
+            Some(KeyAction::Submit) => self.take_hit(),
+            _ if key.code == KeyCode::Tab => self.take_hit(),
             Some(
-                Action::Left
-                | Action::Right
-                | Action::WordLeft
-                | Action::WordRight
-                | Action::LineStart
-                | Action::LineEnd
-                | Action::TextStart
-                | Action::TextEnd,
+                KeyAction::Left
+                | KeyAction::Right
+                | KeyAction::WordLeft
+                | KeyAction::WordRight
+                | KeyAction::LineStart
+                | KeyAction::LineEnd
+                | KeyAction::TextStart
+                | KeyAction::TextEnd,
             ) => {
                 self.take_hit();
                 return match action {

@@ -1,4 +1,4 @@
-//! Things that stand in a text as one: a long paste, an image.
+//! Objects that appear in a text as a single unit: a long paste, an image.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use hermes_core::message::Part;
 
 /// Pastes up to this many characters …
 pub const INLINE_CHARS: usize = 1_000;
-/// … and lines stand in the text as they are.
+/// … and lines are inserted as plain text.
 pub const INLINE_LINES: usize = 5;
 
-/// Something that moves and goes as one and stands for more than it shows.
+/// A unit that is moved and deleted as one and stands for more than it shows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Chip {
     Paste(Paste),
@@ -22,7 +22,7 @@ pub enum Chip {
 /// A paste too long to be shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Paste {
-    /// `None`: an old entry of the history whose text was too long to keep.
+    /// `None`: an old history entry whose text was too long to store.
     pub body: Option<Arc<str>>,
     pub chars: usize,
     pub lines: usize,
@@ -35,15 +35,15 @@ pub struct Picture {
     pub width: u32,
     pub height: u32,
     pub bytes: usize,
-    /// The file it came from; from the clipboard there is none.
+    /// Its source file; none for an image from the clipboard.
     pub path: Option<PathBuf>,
-    /// `None`: known by its path only; read when it is sent.
+    /// `None`: known only by its path; read when it is sent.
     pub data: Option<Arc<[u8]>>,
 }
 
 /// Why a chip cannot be sent.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum Missing {
+pub enum ChipError {
     #[error("the pasted text of {0} was not kept: paste it again, or delete it")]
     Paste(String),
     #[error("the image of {label} is gone: {why}; add it again, or delete it")]
@@ -72,7 +72,7 @@ impl Chip {
         }))
     }
 
-    /// What the text shows.
+    /// The label shown in the text.
     pub fn label(&self) -> String {
         match self {
             Self::Paste(paste) if paste.lines > 1 => format!("[pasted {} lines]", paste.lines),
@@ -81,23 +81,23 @@ impl Chip {
         }
     }
 
-    /// The text it stands for; `None` where it stands for an image.
-    pub(super) fn text(&self) -> Result<Option<&str>, Missing> {
+    /// The text it stands for; `None` for an image.
+    pub(super) fn text(&self) -> Result<Option<&str>, ChipError> {
         match self {
             Self::Paste(Paste {
                 body: Some(body), ..
             }) => Ok(Some(body)),
-            Self::Paste(_) => Err(Missing::Paste(self.label())),
+            Self::Paste(_) => Err(ChipError::Paste(self.label())),
             Self::Image(_) => Ok(None),
         }
     }
 
     /// The image it stands for.
-    pub(super) fn part(&self) -> Result<Option<Part>, Missing> {
+    pub(super) fn part(&self) -> Result<Option<Part>, ChipError> {
         let Self::Image(picture) = self else {
             return Ok(None);
         };
-        let missing = |why: String| Missing::Image {
+        let missing = |why: String| ChipError::Image {
             label: self.label(),
             why,
         };
@@ -126,7 +126,7 @@ impl fmt::Display for Picture {
     }
 }
 
-/// Lines as a person counts them: a line break at the end begins none.
+/// Number of lines; a trailing line break does not begin a new one.
 pub(super) fn lines(text: &str) -> usize {
     text.lines().count().max(1)
 }

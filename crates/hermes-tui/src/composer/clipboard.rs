@@ -1,4 +1,4 @@
-//! What the desktop's clipboard holds, asked of the programs that people have for it.
+//! Reads the desktop clipboard through common helper programs.
 
 use std::io::Read as _;
 use std::process::{Command, Stdio};
@@ -9,67 +9,68 @@ use hermes_core::image::MAX_BYTES;
 
 use super::chip::Chip;
 
-/// A program that answers no sooner has nothing to say.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a helper program may take.
+const READ_TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
-pub(super) enum Content {
+pub(super) enum ClipboardContent {
     Image(Chip),
     Text(String),
 }
 
-/// A program and how it is asked.
-pub(super) struct Reader {
+/// A helper program and its arguments.
+pub(super) struct ClipboardProgram {
     pub(super) program: &'static str,
     pub(super) image: &'static [&'static str],
     pub(super) text: Option<(&'static str, &'static [&'static str])>,
 }
 
-pub(super) const READERS: [Reader; 3] = [
-    Reader {
+pub(super) const READERS: [ClipboardProgram; 3] = [
+    ClipboardProgram {
         program: "wl-paste",
         image: &["--no-newline", "--type", "image/png"],
         text: Some(("wl-paste", &["--no-newline"])),
     },
-    Reader {
+    ClipboardProgram {
         program: "xclip",
         image: &["-selection", "clipboard", "-target", "image/png", "-out"],
         text: Some(("xclip", &["-selection", "clipboard", "-out"])),
     },
-    Reader {
+    ClipboardProgram {
         program: "pngpaste",
         image: &["-"],
         text: Some(("pbpaste", &[])),
     },
 ];
 
-enum Answer {
-    /// The program is not here.
+enum ProgramOutput {
+    /// The program is not installed.
     Absent,
     Nothing,
     Bytes(Vec<u8>),
 }
 
-/// An image, else a text; or what to tell the person. Blocks: for a thread of its own.
-pub(super) fn read(readers: &[Reader]) -> Result<Content, String> {
+/// Reads an image, else a text; or returns a message for the person. Blocks: call it on its own
+/// thread.
+pub(super) fn read(readers: &[ClipboardProgram]) -> Result<ClipboardContent, String> {
     let mut present = false;
     for reader in readers {
-        match ask(reader.program, reader.image) {
-            Answer::Absent => {}
-            Answer::Nothing => present = true,
-            Answer::Bytes(bytes) => {
+        match run_program(reader.program, reader.image) {
+            ProgramOutput::Absent => {}
+            ProgramOutput::Nothing => present = true,
+            ProgramOutput::Bytes(bytes) => {
                 present = true;
                 if let Ok(chip) = Chip::image(bytes.into(), None) {
-                    return Ok(Content::Image(chip));
+                    return Ok(ClipboardContent::Image(chip));
                 }
             }
         }
         if let Some((program, args)) = reader.text
-            && let Answer::Bytes(bytes) = ask(program, args)
+            && let ProgramOutput::Bytes(bytes) = run_program(program, args)
             && let Ok(text) = String::from_utf8(bytes)
             && !text.is_empty()
         {
-            return Ok(Content::Text(text));
+            return Ok(ClipboardContent::Text(text));
         }
     }
     Err(if present {
@@ -81,7 +82,7 @@ pub(super) fn read(readers: &[Reader]) -> Result<Content, String> {
     })
 }
 
-fn ask(program: &str, args: &[&str]) -> Answer {
+fn run_program(program: &str, args: &[&str]) -> ProgramOutput {
     let child = Command::new(program)
         .args(args)
         .stdin(Stdio::null())
@@ -89,26 +90,26 @@ fn ask(program: &str, args: &[&str]) -> Answer {
         .stderr(Stdio::null())
         .spawn();
     let Ok(mut child) = child else {
-        return Answer::Absent;
+        return ProgramOutput::Absent;
     };
     let (sender, receiver) = mpsc::sync_channel(1);
     if let Some(stdout) = child.stdout.take() {
-        // Reading has no time limit of its own; it ends with the program.
+        // Reading has no timeout of its own; it ends with the program.
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
             let whole = stdout.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes);
-            // Nobody waits any more: fine.
+            // The receiver may be gone.
             let _ = sender.send(whole.is_ok().then_some(bytes));
         });
     }
-    let bytes = receiver.recv_timeout(PATIENCE).ok().flatten();
+    let bytes = receiver.recv_timeout(READ_TIMEOUT).ok().flatten();
     if bytes.is_none() || bytes.as_ref().is_some_and(|bytes| bytes.len() > MAX_BYTES) {
-        // It may be gone already.
+        // It may have exited already.
         let _ = child.kill();
     }
     let good = child.wait().is_ok_and(|status| status.success());
     match bytes {
-        Some(bytes) if good && !bytes.is_empty() => Answer::Bytes(bytes),
-        _ => Answer::Nothing,
+        Some(bytes) if good && !bytes.is_empty() => ProgramOutput::Bytes(bytes),
+        _ => ProgramOutput::Nothing,
     }
 }

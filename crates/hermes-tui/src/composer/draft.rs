@@ -1,5 +1,5 @@
-//! Drafts: a few slots per project, each held by the process that writes in it. A slot that nobody
-//! holds belongs to a process that is gone, however it went.
+//! Drafts: a few slots per project, each locked by the process that writes to it. An unlocked slot
+//! belongs to a process that has ended, for whatever reason.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,50 +10,50 @@ use std::time::SystemTime;
 use hermes_config::fs::{FileLock, create_private_dir, write_atomic};
 use serde::{Deserialize, Serialize};
 
-use super::keep::hash;
-use super::stored::{Bodies, Stored};
-use super::text::Rich;
+use super::storage::hash;
+use super::stored::{BodyStore, StoredText};
+use super::text::RichText;
 
 /// Drafts of a project.
 const SLOTS: usize = 8;
-/// Bodies above this get a file of their own, which is written once.
-const INLINE: usize = 32 << 10;
+/// Larger paste bodies get a file of their own, which is written once.
+const MAX_INLINE_BYTES: usize = 32 << 10;
 
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct SavedDraft {
     pub(super) session: String,
     pub(super) fresh: bool,
-    pub(super) text: Rich,
+    pub(super) text: RichText,
 }
 
 #[derive(Serialize, Deserialize)]
-struct File {
+struct StoredDraft {
     session: String,
-    /// The session had nothing in it yet: its draft belongs to the next fresh one.
+    /// The session was still empty: its draft is restored in the next empty one.
     fresh: bool,
-    draft: Stored,
+    draft: StoredText,
 }
 
 /// The drafts of a project.
 #[derive(Debug)]
-pub(super) struct Slots {
+pub(super) struct DraftSlots {
     dir: PathBuf,
 }
 
-/// A slot of ours, as long as this lives.
+/// A slot owned by this process until dropped.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct DraftSlot {
     path: PathBuf,
     _lock: FileLock,
 }
 
-impl Slot {
+impl DraftSlot {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 }
 
-impl Slots {
+impl DraftSlots {
     pub(super) fn new(dir: PathBuf) -> Self {
         Self { dir }
     }
@@ -62,14 +62,14 @@ impl Slots {
         self.dir.join(format!("{slot}.json"))
     }
 
-    fn hold(&self, slot: usize) -> Option<Slot> {
+    fn hold(&self, slot: usize) -> Option<DraftSlot> {
         let path = self.path(slot);
         let lock = FileLock::try_acquire(&path.with_extension("lock")).ok()?;
-        Some(Slot { path, _lock: lock })
+        Some(DraftSlot { path, _lock: lock })
     }
 
-    /// A slot that nobody holds: an empty one, or the one whose draft is oldest.
-    pub(super) fn free(&self) -> Option<Slot> {
+    /// An unlocked slot: an empty one, or the one with the oldest draft.
+    pub(super) fn free(&self) -> Option<DraftSlot> {
         if let Err(error) = create_private_dir(&self.dir) {
             tracing::warn!(dir = %self.dir.display(), %error, "drafts are not kept");
             return None;
@@ -84,8 +84,9 @@ impl Slots {
         slots.into_iter().find_map(|slot| self.hold(slot))
     }
 
-    /// The draft of a process that is gone: of this session, or of a fresh one where this is fresh.
-    pub(super) fn take_over(&self, session: &str, fresh: bool) -> Option<(Slot, Rich)> {
+    /// Takes over the draft of a process that has ended: of this session, or of an empty session if
+    /// this one is empty.
+    pub(super) fn take_over(&self, session: &str, fresh: bool) -> Option<(DraftSlot, RichText)> {
         let mut found: Vec<(bool, SystemTime, usize)> = Vec::new();
         for slot in 0..SLOTS {
             let path = self.path(slot);
@@ -101,15 +102,15 @@ impl Slots {
         found.sort();
         found.into_iter().rev().find_map(|(_, _, slot)| {
             let slot = self.hold(slot)?;
-            // Read again, now that nobody else can take it.
+            // Read again, now that no other process can take it.
             let file = read(&slot.path)?;
-            let text = file.draft.rich(&Beside::of(&slot.path));
+            let text = file.draft.into_rich(&BodyFiles::for_draft(&slot.path));
             (!text.is_empty()).then_some((slot, text))
         })
     }
 }
 
-fn read(path: &Path) -> Option<File> {
+fn read(path: &Path) -> Option<StoredDraft> {
     let bytes = fs::read(path).ok()?;
     match serde_json::from_slice(&bytes) {
         Ok(file) => Some(file),
@@ -120,13 +121,13 @@ fn read(path: &Path) -> Option<File> {
     }
 }
 
-impl Draft {
+impl SavedDraft {
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
-        let mut beside = Beside::of(path);
-        let file = File {
+        let mut beside = BodyFiles::for_draft(path);
+        let file = StoredDraft {
             session: self.session.clone(),
             fresh: self.fresh,
-            draft: Stored::of(&self.text, INLINE, &mut beside),
+            draft: StoredText::from_rich(&self.text, MAX_INLINE_BYTES, &mut beside),
         };
         let text = serde_json::to_string(&file).map_err(io::Error::other)?;
         write_atomic(path, text.as_bytes(), 0o600)?;
@@ -139,20 +140,20 @@ impl Draft {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        Beside::of(path).sweep();
+        BodyFiles::for_draft(path).sweep();
         Ok(())
     }
 }
 
-/// Files beside a draft with its long bodies, named by what is in them.
-struct Beside {
+/// Files next to a draft with its long bodies, named by their content.
+struct BodyFiles {
     dir: PathBuf,
     prefix: String,
     used: HashSet<String>,
 }
 
-impl Beside {
-    fn of(draft: &Path) -> Self {
+impl BodyFiles {
+    fn for_draft(draft: &Path) -> Self {
         let slot = draft.file_stem().unwrap_or_default().to_string_lossy();
         Self {
             dir: draft.parent().unwrap_or(Path::new(".")).to_path_buf(),
@@ -161,7 +162,7 @@ impl Beside {
         }
     }
 
-    /// Removes what the draft does not name any more.
+    /// Removes files that the draft no longer refers to.
     fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.dir) else {
             return;
@@ -178,7 +179,7 @@ impl Beside {
     }
 }
 
-impl Bodies for Beside {
+impl BodyStore for BodyFiles {
     fn keep(&mut self, body: &[u8]) -> Option<String> {
         let name = format!("{}{:016x}-{}.body", self.prefix, hash(body), body.len());
         let path = self.dir.join(&name);
@@ -192,7 +193,7 @@ impl Bodies for Beside {
     }
 
     fn load(&self, name: &str) -> Option<Vec<u8>> {
-        // A name of ours, not a way elsewhere.
+        // Only a plain file name is accepted, not a path.
         let ours = name.starts_with(&self.prefix) && !name.contains('/');
         ours.then(|| fs::read(self.dir.join(name)).ok()).flatten()
     }

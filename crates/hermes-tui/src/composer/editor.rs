@@ -1,36 +1,35 @@
-//! The editor: a text, a caret, what was killed and what can be taken back. It knows nothing of keys
-//! or of how wide the screen is.
+//! The editor: text, caret, kill ring and undo. It knows nothing about keys or the screen width.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::chip::Chip;
-use super::text::Rich;
-use super::undo::{Change, Kind, Undo};
+use super::text::RichText;
+use super::undo::{EditKind, TextChange, UndoStack};
 
-/// Texts that were killed.
+/// Size of the kill ring.
 const KILLS: usize = 30;
 
 #[derive(Debug, Default)]
-pub(super) struct Editor {
-    text: Rich,
+pub(super) struct TextEditor {
+    text: RichText,
     caret: usize,
-    undo: Undo,
-    kills: VecDeque<Rich>,
-    last: Last,
-    /// Changes with every change of the text.
+    undo: UndoStack,
+    kills: VecDeque<RichText>,
+    last: LastEdit,
+    /// Incremented by every change of the text.
     revision: u64,
 }
 
-/// What was done last, as far as the next thing depends on it.
+/// The last action, as far as the next one depends on it.
 #[derive(Clone, Debug, Default, PartialEq)]
-enum Last {
+enum LastEdit {
     #[default]
     Other,
-    /// The next kill joins it.
+    /// The next kill is joined to it.
     Kill,
-    /// Where the yanked text stands and which kill it was.
+    /// Where the yanked text is and which kill it was.
     Yank(Range<usize>, usize),
 }
 
@@ -46,8 +45,8 @@ pub(super) enum Motion {
     End,
 }
 
-impl Editor {
-    pub(super) fn text(&self) -> &Rich {
+impl TextEditor {
+    pub(super) fn text(&self) -> &RichText {
         &self.text
     }
 
@@ -63,20 +62,20 @@ impl Editor {
         self.text.is_empty()
     }
 
-    /// `!command`: the sign is shown apart, and the caret stays behind it.
+    /// `!command`: the `!` is shown separately, and the caret stays behind it.
     pub(super) fn shell(&self) -> bool {
         self.text.as_str().starts_with('!') && self.text.next(0) == 1
     }
 
-    /// Where what is shown as text begins.
+    /// Where the displayed text begins.
     pub(super) fn begin(&self) -> usize {
         usize::from(self.shell())
     }
 
-    /// Puts the caret to `at`, or to the next place where it may stand.
+    /// Moves the caret to `at`, or to the next valid position.
     pub(super) fn place(&mut self, at: usize) {
         self.caret = self.text.snap(at).max(self.begin());
-        self.last = Last::Other;
+        self.last = LastEdit::Other;
         self.undo.seal();
     }
 
@@ -94,21 +93,21 @@ impl Editor {
         }
     }
 
-    /// Whether the caret went anywhere.
+    /// Returns whether the caret moved.
     pub(super) fn go(&mut self, motion: Motion) -> bool {
         let before = self.caret;
         self.place(self.target(motion));
         self.caret != before
     }
 
-    fn change(&mut self, kind: Kind, range: Range<usize>, inserted: Rich) -> Rich {
+    fn change(&mut self, kind: EditKind, range: Range<usize>, inserted: RichText) -> RichText {
         let caret = self.caret;
         let removed = self.text.remove(range.clone());
         self.text.insert(range.start, &inserted);
         let end = range.start + inserted.len();
         self.undo.record(
             kind,
-            Change {
+            TextChange {
                 at: range.start,
                 removed: removed.clone(),
                 inserted,
@@ -116,46 +115,50 @@ impl Editor {
             },
         );
         self.revision += 1;
-        self.last = Last::Other;
+        self.last = LastEdit::Other;
         self.caret = self.text.snap(end).max(self.begin());
         removed
     }
 
     pub(super) fn insert(&mut self, text: &str) {
         if !text.is_empty() {
-            self.change(Kind::Typing, self.caret..self.caret, Rich::plain(text));
+            self.change(
+                EditKind::Typing,
+                self.caret..self.caret,
+                RichText::plain(text),
+            );
         }
     }
 
-    /// Something that is taken back at once: a paste, a chip.
-    pub(super) fn insert_whole(&mut self, piece: Rich) {
+    /// Inserts something that is undone as one step: a paste, a chip.
+    pub(super) fn insert_whole(&mut self, piece: RichText) {
         if !piece.is_empty() {
-            self.change(Kind::Single, self.caret..self.caret, piece);
+            self.change(EditKind::Single, self.caret..self.caret, piece);
         }
     }
 
     pub(super) fn insert_chip(&mut self, chip: Chip) {
-        self.insert_whole(Rich::chip(Arc::new(chip)));
+        self.insert_whole(RichText::chip(Arc::new(chip)));
     }
 
     pub(super) fn replace(&mut self, range: Range<usize>, text: &str) {
-        self.change(Kind::Single, range, Rich::plain(text));
+        self.change(EditKind::Single, range, RichText::plain(text));
     }
 
-    /// Another text altogether; the old one can be brought back.
-    pub(super) fn set(&mut self, text: Rich) {
+    /// Replaces the whole text; undo restores it.
+    pub(super) fn set(&mut self, text: RichText) {
         if text != self.text {
-            self.change(Kind::Single, 0..self.text.len(), text);
+            self.change(EditKind::Single, 0..self.text.len(), text);
         }
         self.place(self.text.len());
     }
 
-    /// Begins anew: nothing can be taken back. What was killed stays.
-    pub(super) fn reset(&mut self) -> Rich {
-        self.undo = Undo::default();
+    /// Starts over: clears undo, keeps the kill ring.
+    pub(super) fn reset(&mut self) -> RichText {
+        self.undo = UndoStack::default();
         self.caret = 0;
         self.revision += 1;
-        self.last = Last::Other;
+        self.last = LastEdit::Other;
         std::mem::take(&mut self.text)
     }
 
@@ -163,18 +166,18 @@ impl Editor {
         let Some(range) = self.reach(motion) else {
             return false;
         };
-        self.change(Kind::Deleting, range, Rich::default());
+        self.change(EditKind::Deleting, range, RichText::default());
         true
     }
 
     /// Deletes and keeps it for [`Self::yank`].
     pub(super) fn kill(&mut self, motion: Motion) -> bool {
-        let joins = self.last == Last::Kill;
+        let joins = self.last == LastEdit::Kill;
         let Some(range) = self.reach(motion) else {
             return false;
         };
         let forward = range.start == self.caret;
-        let killed = self.change(Kind::Single, range, Rich::default());
+        let killed = self.change(EditKind::Single, range, RichText::default());
         match self.kills.front_mut() {
             Some(kill) if joins && forward => kill.push(&killed),
             Some(kill) if joins => {
@@ -185,11 +188,11 @@ impl Editor {
             _ => self.kills.push_front(killed),
         }
         self.kills.truncate(KILLS);
-        self.last = Last::Kill;
+        self.last = LastEdit::Kill;
         true
     }
 
-    /// What a motion passes over. At the end of a line, the line break.
+    /// The range that a motion covers. At the end of a line, the line break.
     fn reach(&self, motion: Motion) -> Option<Range<usize>> {
         let at = self.caret;
         let mut to = self.target(motion);
@@ -200,7 +203,7 @@ impl Editor {
                 _ => at,
             };
         }
-        // Behind the sign of a command everything else is gone first.
+        // The `!` of a command is deleted only after everything behind it.
         if matches!(motion, Motion::WordLeft | Motion::LineStart) && at > self.begin() {
             to = to.max(self.begin());
         }
@@ -215,9 +218,9 @@ impl Editor {
         true
     }
 
-    /// Right after a yank: the kill before that one instead.
+    /// Directly after a yank: replaces it with the previous kill.
     pub(super) fn yank_pop(&mut self) -> bool {
-        let Last::Yank(range, index) = self.last.clone() else {
+        let LastEdit::Yank(range, index) = self.last.clone() else {
             return false;
         };
         let index = (index + 1) % self.kills.len().max(1);
@@ -228,11 +231,11 @@ impl Editor {
         true
     }
 
-    fn put(&mut self, range: Range<usize>, kill: Rich, index: usize) {
+    fn put(&mut self, range: Range<usize>, kill: RichText, index: usize) {
         let start = range.start;
         let end = start + kill.len();
-        self.change(Kind::Single, range, kill);
-        self.last = Last::Yank(start..end, index);
+        self.change(EditKind::Single, range, kill);
+        self.last = LastEdit::Yank(start..end, index);
     }
 
     pub(super) fn undo(&mut self) -> bool {

@@ -1,4 +1,4 @@
-//! What was sent before, in a file per project: one JSON value on each line, appended under a lock.
+//! Sent messages, in a file per project: one JSON value per line, appended under a lock.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
@@ -8,21 +8,21 @@ use std::time::Duration;
 
 use hermes_config::fs::{FileLock, create_private_dir, write_atomic};
 
-use super::recall::ENTRIES;
-use super::stored::{NoBodies, Stored};
-use super::text::Rich;
+use super::recall::MAX_ENTRIES;
+use super::stored::{NoBodies, StoredText};
+use super::text::RichText;
 
-/// A file that has grown larger is cut to its end.
+/// A larger file is truncated to its end.
 const MAX_FILE: u64 = 4 << 20;
-/// What is left of it, and what is read of another program's.
-const KEPT: u64 = 2 << 20;
-/// Pastes above this leave a chip without a body.
+/// How much is kept, and how much is read of another program's file.
+const KEPT_BYTES: u64 = 2 << 20;
+/// Larger pastes are stored as a chip without a body.
 const MAX_BODY: usize = 16 << 10;
-/// Texts above this are not worth a line.
+/// Longer texts are not stored.
 const MAX_LINE: usize = 256 << 10;
-/// Entries taken over from another program.
-const SEEDS: usize = 200;
-/// Another process writes a line in far less.
+/// Maximum number of entries imported from another program.
+const MAX_SEED_ENTRIES: usize = 200;
+/// Another process writes a line much faster.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// The history file of a project.
@@ -42,8 +42,8 @@ impl History {
         self.path.exists()
     }
 
-    /// The entries, the latest last. A line that cannot be read is passed over.
-    pub(super) fn load(&self) -> Vec<Rich> {
+    /// The entries, oldest first. Unreadable lines are skipped.
+    pub(super) fn load(&self) -> Vec<RichText> {
         let lines = match tail(&self.path, MAX_FILE) {
             Ok(lines) => lines,
             Err(error) => {
@@ -53,20 +53,20 @@ impl History {
                 return Vec::new();
             }
         };
-        let skip = lines.len().saturating_sub(ENTRIES);
+        let skip = lines.len().saturating_sub(MAX_ENTRIES);
         lines[skip..]
             .iter()
-            .filter_map(|line| serde_json::from_str::<Stored>(line).ok())
-            .map(|stored| stored.rich(&NoBodies))
+            .filter_map(|line| serde_json::from_str::<StoredText>(line).ok())
+            .map(|stored| stored.into_rich(&NoBodies))
             .filter(|entry| !entry.is_empty())
             .collect()
     }
 
     /// Adds entries at the end.
-    pub(super) fn append(&self, entries: &[Rich]) -> io::Result<()> {
+    pub(super) fn append(&self, entries: &[RichText]) -> io::Result<()> {
         let mut lines = String::new();
         for entry in entries {
-            let stored = Stored::of(entry, MAX_BODY, &mut NoBodies);
+            let stored = StoredText::from_rich(entry, MAX_BODY, &mut NoBodies);
             let line = serde_json::to_string(&stored).map_err(io::Error::other)?;
             if line.len() <= MAX_LINE {
                 lines.push_str(&line);
@@ -88,7 +88,8 @@ impl History {
             .mode(0o600)
             .open(&self.path)?;
         let size = file.metadata()?.len();
-        // A process that was killed while it wrote left half a line: it must not swallow this one.
+        // A process that was killed while writing left half a line, which must not swallow this
+        // one.
         if size > 0 {
             let mut last = [0];
             file.seek(SeekFrom::End(-1))?;
@@ -99,8 +100,8 @@ impl History {
         }
         file.write_all(lines.as_bytes())?;
         if size + lines.len() as u64 > MAX_FILE {
-            let kept = tail(&self.path, KEPT)?;
-            let skip = kept.len().saturating_sub(ENTRIES);
+            let kept = tail(&self.path, KEPT_BYTES)?;
+            let skip = kept.len().saturating_sub(MAX_ENTRIES);
             write_atomic(
                 &self.path,
                 (kept[skip..].join("\n") + "\n").as_bytes(),
@@ -127,12 +128,12 @@ fn tail(path: &Path, max: u64) -> io::Result<Vec<String>> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// Entries of the line chat's history or of the original's, told apart by how they look.
-pub(super) fn seeds(paths: &[PathBuf]) -> Vec<Rich> {
+/// Entries of the line chat's history or of the original's, distinguished by their format.
+pub(super) fn seeds(paths: &[PathBuf]) -> Vec<RichText> {
     let mut entries = Vec::new();
     for path in paths {
         let regular = fs::metadata(path).is_ok_and(|meta| meta.is_file());
-        let Some(lines) = regular.then(|| tail(path, KEPT).ok()).flatten() else {
+        let Some(lines) = regular.then(|| tail(path, KEPT_BYTES).ok()).flatten() else {
             continue;
         };
         if lines.iter().any(|line| line.starts_with('+')) {
@@ -141,15 +142,15 @@ pub(super) fn seeds(paths: &[PathBuf]) -> Vec<Rich> {
             entries.extend(escaped(&lines));
         }
     }
-    let skip = entries.len().saturating_sub(SEEDS);
+    let skip = entries.len().saturating_sub(MAX_SEED_ENTRIES);
     entries[skip..]
         .iter()
         .filter(|entry| !entry.trim().is_empty())
-        .map(|entry| Rich::plain(entry))
+        .map(|entry| RichText::plain(entry))
         .collect()
 }
 
-/// A comment with the time, then the lines of the entry, each behind a plus.
+/// A comment with the time, then the lines of the entry, each after a plus sign.
 fn stamped(lines: &[String]) -> Vec<String> {
     let mut entries: Vec<String> = Vec::new();
     let mut open = false;

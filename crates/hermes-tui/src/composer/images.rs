@@ -1,4 +1,4 @@
-//! Images that are dropped on the terminal: it types their paths.
+//! Images dropped on the terminal, which types their paths.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -10,13 +10,13 @@ use hermes_core::image::{self, ImageError, MAX_BYTES};
 use super::chip::Chip;
 use super::complete::resolve;
 
-/// A longer paste is no list of paths.
+/// A longer paste is not a list of paths.
 const MAX_PASTE: usize = 16 << 10;
-/// Images of one drop.
+/// Maximum images per drop.
 const MAX_FILES: usize = 20;
 
-/// An image, or its path and why it is none that can be sent.
-pub(super) type Dropped = Result<Chip, (PathBuf, String)>;
+/// An image, or its path and why it cannot be sent.
+pub(super) type DroppedImage = Result<Chip, (PathBuf, String)>;
 
 /// Reads an image file of a size that can be sent.
 pub(super) fn read(path: &Path) -> Result<Arc<[u8]>, String> {
@@ -44,8 +44,8 @@ pub(super) fn load(path: &Path) -> Result<Chip, String> {
     Chip::image(bytes, Some(path.to_path_buf())).map_err(|error| error.to_string())
 }
 
-/// The images of a paste that is nothing but paths of images.
-pub(super) fn dropped(text: &str, project: &Path) -> Option<Vec<Dropped>> {
+/// The images of a paste that consists only of image paths.
+pub(super) fn dropped(text: &str, project: &Path) -> Option<Vec<DroppedImage>> {
     let text = text.trim();
     if text.is_empty() || text.len() > MAX_PASTE {
         return None;
@@ -65,7 +65,7 @@ pub(super) fn dropped(text: &str, project: &Path) -> Option<Vec<Dropped>> {
 }
 
 fn is_image(path: &Path) -> bool {
-    // Asked before it is opened: opening a pipe waits.
+    // Checked before it is opened, because opening a pipe blocks.
     let regular = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
     let mut head = [0; 16];
     regular
@@ -74,8 +74,8 @@ fn is_image(path: &Path) -> bool {
             .is_ok_and(|count| image::sniff(&head[..count]).is_some())
 }
 
-/// A word as a path. Only whole paths count: a terminal drops no others, and a name in a text is a
-/// word of that text.
+/// A word as a path. Only absolute paths count: terminals drop no others, and a bare name in a text
+/// is just a word.
 fn path(word: &str, project: &Path) -> Option<PathBuf> {
     if let Some(rest) = word.strip_prefix("file://") {
         let rest = rest.strip_prefix("localhost").unwrap_or(rest);
@@ -105,7 +105,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Words as a shell reads them: quotes, and backslashes before blanks. `None`: a quote stays open.
+/// Splits words like a shell: quotes, and backslashes before spaces. `None`: unclosed quote.
 fn words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

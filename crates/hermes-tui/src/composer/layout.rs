@@ -1,32 +1,32 @@
-//! The text broken into lines of the screen, and where the caret stands on them.
+//! The text wrapped into screen lines, and the position of the caret.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::text::{MARK, Rich};
+use super::text::{MARK, RichText};
 use crate::width;
 
-/// A tab on the screen.
-const TAB: &str = "    ";
+/// Display width of a tab.
+const TAB_WIDTH: &str = "    ";
 
 /// One line of the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Span {
-    /// Without a line break at its end; with a blank that hangs over the edge.
+pub(super) struct ScreenLine {
+    /// Without the line break at its end; with a space that overhangs the edge.
     pub(super) range: Range<usize>,
-    /// The next line belongs to the same line of the text.
+    /// The next screen line belongs to the same line of the text.
     pub(super) soft: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
-    pub(super) spans: Vec<Span>,
+pub(super) struct TextLayout {
+    pub(super) spans: Vec<ScreenLine>,
     width: usize,
 }
 
-/// How a grapheme or chip looks in `width` columns, and how many it takes.
-pub(super) fn shown<'a>(
-    text: &'a Rich,
+/// How a grapheme or chip is displayed in `width` columns, and how many it takes.
+pub(super) fn displayed_unit<'a>(
+    text: &'a RichText,
     at: usize,
     unit: &'a str,
     width: usize,
@@ -43,15 +43,15 @@ pub(super) fn shown<'a>(
         }
         (Cow::Owned(label), columns)
     } else if unit == "\t" {
-        (Cow::Borrowed(TAB), TAB.len())
+        (Cow::Borrowed(TAB_WIDTH), TAB_WIDTH.len())
     } else {
         let mut shown = width::harmless(unit);
         if shown.is_empty() {
-            // The caret steps over it, so it is seen.
+            // The caret steps over it, so it must be visible.
             shown = width::visible(unit);
         }
         match width::width(&shown) {
-            // A mark without a letter gets one, as in tables of characters.
+            // A combining mark without a base gets a placeholder, as in character tables.
             0 => (Cow::Owned(format!("◌{shown}")), 1),
             columns => (shown, columns),
         }
@@ -62,22 +62,22 @@ pub(super) fn shown<'a>(
     (shown, columns)
 }
 
-impl Layout {
-    /// Breaks the text from `begin` on into lines of `width` columns, with room for the caret.
-    pub(super) fn new(text: &Rich, begin: usize, caret: usize, width: usize) -> Self {
+impl TextLayout {
+    /// Wraps the text from `begin` on into lines of `width` columns, with space for the caret.
+    pub(super) fn new(text: &RichText, begin: usize, caret: usize, width: usize) -> Self {
         let width = width.max(1);
         let mut spans = Vec::new();
         let mut start = begin;
         loop {
             let end = text.line_end(start);
             break_line(text, start..end, caret, width, &mut spans);
-            // A caret behind the last column has nowhere to stand: the next line is its.
+            // A caret behind the last column is shown on the next line.
             if caret == end
                 && let Some(last) = spans.last_mut()
                 && columns(text, last.range.clone(), width) >= width
             {
                 last.soft = true;
-                spans.push(Span {
+                spans.push(ScreenLine {
                     range: end..end,
                     soft: false,
                 });
@@ -95,7 +95,7 @@ impl Layout {
     }
 
     /// The line and column of a caret.
-    pub(super) fn locate(&self, text: &Rich, caret: usize) -> (usize, usize) {
+    pub(super) fn locate(&self, text: &RichText, caret: usize) -> (usize, usize) {
         let line = self
             .spans
             .partition_point(|span| span.range.start <= caret)
@@ -108,17 +108,17 @@ impl Layout {
         (line, column.min(self.width - 1))
     }
 
-    /// Where a caret stands that is put to a line and column: at the last place not behind it.
-    pub(super) fn offset(&self, text: &Rich, line: usize, column: usize) -> usize {
+    /// The text position for a line and column: the last valid one that is not behind it.
+    pub(super) fn offset(&self, text: &RichText, line: usize, column: usize) -> usize {
         let Some(span) = self.spans.get(line) else {
             return text.len();
         };
         let mut columns = 0;
         let mut last = span.range.start;
         for (at, unit) in text.units(span.range.clone()) {
-            columns += shown(text, at, unit, self.width).1;
+            columns += displayed_unit(text, at, unit, self.width).1;
             let end = at + unit.len();
-            // The end of a soft line is the begin of the next one.
+            // The end of a soft-wrapped line is the beginning of the next one.
             if columns > column || (span.soft && end == span.range.end) {
                 break;
             }
@@ -128,24 +128,30 @@ impl Layout {
     }
 }
 
-/// Whether a line may be broken before or behind it: everywhere where words have no blanks between.
+/// Whether a line may be broken before or behind it: anywhere in scripts without spaces.
 fn breaks(unit: &str, columns: usize) -> bool {
     unit.starts_with(MARK) || (columns == 2 && !unit.is_ascii())
 }
 
-/// Signs that do not begin a line.
+/// Characters that must not begin a line.
 const CLOSING: &str =
     "、。，．・：；！？）〕］｝〉》」』】ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ";
 
-fn break_line(text: &Rich, line: Range<usize>, caret: usize, width: usize, spans: &mut Vec<Span>) {
+fn break_line(
+    text: &RichText,
+    line: Range<usize>,
+    caret: usize,
+    width: usize,
+    spans: &mut Vec<ScreenLine>,
+) {
     let mut start = line.start;
     let mut columns = 0;
-    // Where the line may be broken, and the columns up to there.
+    // Where the line may be broken, and its width up to there.
     let mut chance: Option<(usize, usize)> = None;
     let mut earlier: Option<(usize, usize)> = None;
     let mut hanging = false;
     for (at, unit) in text.units(line.clone()) {
-        let (_, taken) = shown(text, at, unit, width);
+        let (_, taken) = displayed_unit(text, at, unit, width);
         let blank = unit.starts_with([' ', '\t']);
         if CLOSING.contains(unit) {
             chance = earlier.filter(|(cut, _)| *cut > start);
@@ -153,7 +159,7 @@ fn break_line(text: &Rich, line: Range<usize>, caret: usize, width: usize, spans
             chance = Some((at, columns));
         }
         if hanging || columns + taken > width {
-            // Unless the caret stands before it, which has to be seen.
+            // Unless the caret is in front of it, which must be visible.
             if blank && taken == 1 && !hanging && columns == width && at != caret {
                 hanging = true;
                 chance = None;
@@ -164,7 +170,7 @@ fn break_line(text: &Rich, line: Range<usize>, caret: usize, width: usize, spans
                 Some((cut, before)) if !blank => (cut, before),
                 _ => (at, columns),
             };
-            spans.push(Span {
+            spans.push(ScreenLine {
                 range: start..cut,
                 soft: true,
             });
@@ -172,7 +178,7 @@ fn break_line(text: &Rich, line: Range<usize>, caret: usize, width: usize, spans
             columns = if hanging { 0 } else { columns - before };
             hanging = false;
             if columns + taken > width {
-                spans.push(Span {
+                spans.push(ScreenLine {
                     range: start..at,
                     soft: true,
                 });
@@ -186,14 +192,14 @@ fn break_line(text: &Rich, line: Range<usize>, caret: usize, width: usize, spans
             chance = Some((at + unit.len(), columns));
         }
     }
-    spans.push(Span {
+    spans.push(ScreenLine {
         range: start..line.end,
         soft: false,
     });
 }
 
-fn columns(text: &Rich, range: Range<usize>, width: usize) -> usize {
+fn columns(text: &RichText, range: Range<usize>, width: usize) -> usize {
     text.units(range)
-        .map(|(at, unit)| shown(text, at, unit, width).1)
+        .map(|(at, unit)| displayed_unit(text, at, unit, width).1)
         .sum()
 }

@@ -1,8 +1,8 @@
 //! The input box: an editor with chips, history, completion and drafts.
 //!
-//! It draws nothing itself ([`Composer::view`] says what is to be seen), reads no clock and waits for
-//! nothing: what takes time runs on threads of its own and comes back as [`Arrived`] over the channel
-//! that [`Composer::new`] hands out.
+//! It draws nothing itself ([`Composer::view`] returns what to draw), reads no clock and never
+//! blocks: slow work runs on threads and comes back as [`ComposerResult`] over the channel that
+//! [`Composer::new`] returns.
 
 mod act;
 mod chip;
@@ -12,11 +12,11 @@ mod draft;
 mod editor;
 mod history;
 mod images;
-mod keep;
 mod layout;
 mod recall;
 mod search;
 mod send;
+mod storage;
 mod stored;
 mod text;
 mod undo;
@@ -34,60 +34,60 @@ use tokio::sync::mpsc;
 
 use crate::port::{Ask, Candidate};
 
-pub use chip::{Chip, INLINE_CHARS, INLINE_LINES, Missing, Paste, Picture};
+pub use chip::{Chip, ChipError, INLINE_CHARS, INLINE_LINES, Paste, Picture};
 pub use complete::Command;
 
-use complete::Completion;
-use editor::Editor;
-use keep::Keeper;
-use recall::Recall;
-use search::Search;
-use text::Rich;
+use complete::Completer;
+use editor::TextEditor;
+use recall::HistoryRecall;
+use search::HistorySearch;
+use storage::ComposerStorage;
+use text::RichText;
 
-/// A text above this is folded into a chip wherever it comes from, so that every key stays quick.
+/// Longer texts are folded into a chip, wherever they come from, so that every key stays fast.
 const FOLD_BYTES: usize = 32 << 10;
-/// What may come as keys before a paste is known to be one.
+/// Characters that may arrive as keys before a paste is recognised.
 const FIRST_LETTERS: usize = 8;
-/// Results of threads that may wait for the screen.
+/// Capacity of the channel for thread results.
 const ARRIVALS: usize = 64;
 
 /// What a composer is started with.
 #[derive(Clone, Debug, Default)]
-pub struct Setup {
-    /// Where history, drafts and the use of commands are kept; `None`: they are not.
+pub struct ComposerSetup {
+    /// Directory of history, drafts and command usage; `None`: they are not saved.
     pub keep: Option<PathBuf>,
-    /// The directory the conversation is about: its files, its history.
+    /// The directory of the conversation: its files, its history.
     pub project: PathBuf,
-    /// History files of the line chat and of the original: read when the project has none yet.
+    /// History files of the line chat and of the original, imported if the project has none yet.
     pub seeds: Vec<PathBuf>,
-    /// What can be completed after a slash.
+    /// Commands for completion after a slash.
     pub commands: Vec<Command>,
-    /// Said where nothing is written.
+    /// Shown while the text is empty.
     pub placeholder: String,
 }
 
-/// What follows from a key. All but [`Self::Unused`] and [`Self::Nothing`] change what is seen.
+/// The effect of a key. All but [`Self::Unused`] and [`Self::Nothing`] change the display.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ComposerOutcome {
-    /// The composer has no use for the key: it may mean something to whoever asks.
+    /// The composer does not use the key: the caller may.
     Unused,
     Nothing,
     Redraw,
     Submit(Submission),
-    /// The text, for the person's editor; [`Composer::edited`] takes it back.
+    /// Open the text in the person's editor; [`Composer::edited`] takes the result.
     Edit(String),
-    /// For the program; the answer is given to [`Composer::candidates`].
+    /// For the program; the answer is passed to [`Composer::candidates`].
     Ask(Ask),
-    /// Something the person should read.
+    /// A message for the person.
     Notice(String),
 }
 
 /// What is sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Submission {
-    /// Everything: chips stand for nothing any more. Without the `!` of a command.
+    /// The full text with chips expanded. Without the `!` of a command.
     pub text: String,
-    /// As it was seen, with the labels of chips.
+    /// As displayed, with the labels of chips.
     pub shown: String,
     pub images: Vec<Part>,
     pub kind: SubmissionKind,
@@ -102,48 +102,50 @@ pub enum SubmissionKind {
     Shell,
 }
 
-/// Something a thread of the composer found out; for [`Composer::arrived`].
+/// A result of a composer thread, for [`Composer::on_result`].
 #[derive(Debug)]
-pub struct Arrived(Arrival);
+pub struct ComposerResult(ThreadResult);
 
 #[derive(Debug)]
-enum Arrival {
-    Files(complete::Found),
-    Clipboard(Result<clipboard::Content, String>),
+enum ThreadResult {
+    Files(complete::FoundPaths),
+    Clipboard(Result<clipboard::ClipboardContent, String>),
 }
 
 /// The input box.
 pub struct Composer {
-    editor: Editor,
-    completion: Completion,
-    recall: Recall,
-    search: Option<Search>,
-    keeper: Keeper,
+    editor: TextEditor,
+    completion: Completer,
+    recall: HistoryRecall,
+    search: Option<HistorySearch>,
+    storage: ComposerStorage,
     project: PathBuf,
     placeholder: String,
-    arrivals: mpsc::Sender<Arrived>,
-    /// Of the text, as it was seen last: up and down go by lines on the screen.
+    arrivals: mpsc::Sender<ComposerResult>,
+    /// Width of the last view: up and down move by screen lines.
     seen_width: Cell<usize>,
-    /// The first line that is seen.
+    /// The first visible line.
     scroll: Cell<usize>,
-    /// The column that up and down keep to.
+    /// The column that up and down keep.
     column: Option<usize>,
     drafted: u64,
-    /// The clipboard was asked for and has not answered.
+    /// The clipboard was requested and has not answered.
     pasting: bool,
 }
 
 impl Composer {
-    /// The composer and where its threads report: give what comes to [`Composer::arrived`].
-    pub fn new(setup: Setup) -> (Self, mpsc::Receiver<Arrived>) {
+    /// The composer and the channel of its threads: pass received results to
+    /// [`Composer::on_result`].
+    pub fn new(setup: ComposerSetup) -> (Self, mpsc::Receiver<ComposerResult>) {
         let (arrivals, arrived) = mpsc::channel(ARRIVALS);
-        let (keeper, kept) = Keeper::open(setup.keep.as_deref(), &setup.project, &setup.seeds);
+        let (storage, kept) =
+            ComposerStorage::open(setup.keep.as_deref(), &setup.project, &setup.seeds);
         let composer = Self {
-            editor: Editor::default(),
-            completion: Completion::new(setup.commands, kept.used),
-            recall: Recall::new(kept.history),
+            editor: TextEditor::default(),
+            completion: Completer::new(setup.commands, kept.used),
+            recall: HistoryRecall::new(kept.history),
             search: None,
-            keeper,
+            storage,
             project: setup.project,
             placeholder: setup.placeholder,
             arrivals,
@@ -156,17 +158,17 @@ impl Composer {
         (composer, arrived)
     }
 
-    /// The names after a slash have changed (skills came or went).
+    /// The commands have changed (skills were added or removed).
     pub fn set_commands(&mut self, commands: Vec<Command>) {
         self.completion.set_commands(commands);
     }
 
-    /// Which conversation drafts belong to. Brings back the draft of an earlier process that ended
-    /// without sending it, if nothing is written yet: that of this session, or, in a `fresh` one,
-    /// that of another fresh one of the project. Says whether it did.
+    /// Sets the conversation that drafts belong to. If the text is empty, restores the draft of an
+    /// earlier process that ended without sending it: that of this session or, in a `fresh` one,
+    /// that of another fresh session of the project. Returns whether it did.
     pub fn conversation(&mut self, session: &str, fresh: bool) -> bool {
         let wants = self.editor.is_empty();
-        match self.keeper.conversation(session, fresh, wants) {
+        match self.storage.conversation(session, fresh, wants) {
             Some(draft) => {
                 self.editor.set(draft);
                 self.drafted = self.editor.revision();
@@ -180,32 +182,32 @@ impl Composer {
         self.editor.is_empty() && self.search.is_none()
     }
 
-    /// What is written, as it is seen.
+    /// The text as displayed.
     pub fn shown(&self) -> String {
         self.editor.text().shown()
     }
 
-    /// Whether a popup or a search is open: Esc belongs to it.
+    /// Whether a popup or a search is open, which Esc closes.
     pub fn is_open(&self) -> bool {
         self.search.is_some() || self.completion.is_open()
     }
 
-    /// Replaces the text; what stood there can be brought back (undo, history).
+    /// Replaces the text; the old one can be restored (undo, history).
     pub fn set_text(&mut self, text: &str) {
         self.put_aside();
         self.editor.set(folded(text));
         self.settle();
     }
 
-    /// What the person's editor made of [`ComposerOutcome::Edit`]. Images whose label is still there
-    /// stay.
+    /// Takes the result of [`ComposerOutcome::Edit`]. Images whose label is still in the text are
+    /// kept.
     pub fn edited(&mut self, text: &str) {
         let rich = send::relabel(text.trim_end_matches('\n'), self.editor.text());
         self.editor.set(rich);
         self.settle();
     }
 
-    /// Puts a message back that was taken for sending (it could not be sent, or is edited again).
+    /// Restores a message that was taken for sending (it could not be sent, or is edited again).
     pub fn restore(&mut self, submission: &Submission) {
         match self.recall.find(&submission.shown, &submission.text) {
             Some(rich) => {
@@ -236,7 +238,7 @@ impl Composer {
         }
     }
 
-    /// A paste as the terminal tells of it, or as the burst detector found it.
+    /// A paste reported by the terminal or found by the paste detector.
     pub fn paste(&mut self, text: &str) -> ComposerOutcome {
         if let Some(search) = &mut self.search {
             search.paste(text, &self.recall);
@@ -249,7 +251,7 @@ impl Composer {
             self.editor.replace(range, "");
             return self.pictures(dropped);
         }
-        let text = Rich::plain(text);
+        let text = RichText::plain(text);
         let long = text.as_str().chars().nth(INLINE_CHARS).is_some()
             || chip::lines(text.as_str()) > INLINE_LINES;
         if long {
@@ -260,8 +262,8 @@ impl Composer {
         self.changed()
     }
 
-    /// Where a terminal does not mark pastes, the first letters of a path came as keys.
-    fn dropped_in_parts(&self, text: &str) -> Option<(Range<usize>, Vec<images::Dropped>)> {
+    /// If a terminal does not mark pastes, the first letters of a dropped path arrive as keys.
+    fn dropped_in_parts(&self, text: &str) -> Option<(Range<usize>, Vec<images::DroppedImage>)> {
         let caret = self.editor.caret();
         let before = &self.editor.text().as_str()[..caret];
         let blank = |c: char| c.is_whitespace() || c == text::MARK;
@@ -273,7 +275,7 @@ impl Composer {
         Some((caret - word.len()..caret, dropped))
     }
 
-    fn pictures(&mut self, dropped: Vec<images::Dropped>) -> ComposerOutcome {
+    fn pictures(&mut self, dropped: Vec<images::DroppedImage>) -> ComposerOutcome {
         let mut notices = Vec::new();
         for image in dropped {
             match image {
@@ -295,65 +297,66 @@ impl Composer {
         }
     }
 
-    /// An image that is there already (`--image`).
+    /// Attaches an image that is already loaded (`--image`).
     pub fn attach(&mut self, chip: Chip) {
         self.editor.insert_chip(chip);
         self.editor.insert(" ");
         self.settle();
     }
 
-    /// What a thread found out.
-    pub fn arrived(&mut self, arrived: Arrived) -> ComposerOutcome {
+    /// Takes the result of a thread.
+    pub fn on_result(&mut self, arrived: ComposerResult) -> ComposerOutcome {
         match arrived.0 {
-            Arrival::Files(found) => {
+            ThreadResult::Files(found) => {
                 if self.completion.found(found, &self.editor) {
                     ComposerOutcome::Redraw
                 } else {
                     ComposerOutcome::Nothing
                 }
             }
-            Arrival::Clipboard(content) => {
+            ThreadResult::Clipboard(content) => {
                 self.pasting = false;
                 match content {
-                    Ok(clipboard::Content::Image(chip)) => {
+                    Ok(clipboard::ClipboardContent::Image(chip)) => {
                         self.attach(chip);
                         ComposerOutcome::Redraw
                     }
-                    Ok(clipboard::Content::Text(text)) => self.paste(&text),
+                    Ok(clipboard::ClipboardContent::Text(text)) => self.paste(&text),
                     Err(why) => ComposerOutcome::Notice(why),
                 }
             }
         }
     }
 
-    /// The answer to [`ComposerOutcome::Ask`]. Says whether it changes what is seen.
+    /// Takes the answer to [`ComposerOutcome::Ask`]. Returns whether the display changes.
     pub fn candidates(&mut self, ticket: u64, candidates: Vec<Candidate>) -> bool {
         self.completion.candidates(ticket, candidates, &self.editor)
     }
 
-    /// The draft differs from what was saved last: call [`Composer::save_draft`] when it has been so
-    /// for a moment.
+    /// The draft differs from the saved one: call [`Composer::save_draft`] after a short pause.
     pub fn draft_changed(&self) -> bool {
         self.drafted != self.editor.revision()
     }
 
-    /// Hands the draft to the thread that writes it.
+    /// Passes the draft to the storage thread.
     pub fn save_draft(&mut self) {
         self.drafted = self.editor.revision();
-        self.keeper.draft(self.editor.text().clone());
+        self.storage.draft(self.editor.text().clone());
     }
 
     /// Waits until everything is written. Also done when the composer is dropped.
     pub fn flush(&self) {
-        self.keeper.flush();
+        self.storage.flush();
     }
 }
 
-/// A text that comes from elsewhere: as it is, or as a chip where it is too long to edit.
-fn folded(text: &str) -> Rich {
+/// External text: unchanged, or as a chip if it is too long to edit.
+fn folded(text: &str) -> RichText {
     if text.len() > FOLD_BYTES {
-        Rich::chip(std::sync::Arc::new(Chip::paste(Rich::plain(text).as_str())))
+        RichText::chip(std::sync::Arc::new(Chip::paste(
+            RichText::plain(text).as_str(),
+        )))
     } else {
-        Rich::plain(text)
+        RichText::plain(text)
     }
 }

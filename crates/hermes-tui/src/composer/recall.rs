@@ -1,54 +1,54 @@
-//! Going through what was sent before.
+//! Browsing sent messages.
 
 use super::send;
-use super::text::Rich;
+use super::text::RichText;
 
-/// Entries that are held.
-pub(super) const ENTRIES: usize = 1_000;
+/// Maximum number of entries in memory.
+pub(super) const MAX_ENTRIES: usize = 1_000;
 
 #[derive(Debug, Default)]
-pub(super) struct Recall {
-    /// The latest last.
-    entries: Vec<Rich>,
-    walk: Option<Walk>,
+pub(super) struct HistoryRecall {
+    /// Oldest first.
+    entries: Vec<RichText>,
+    walk: Option<HistoryWalk>,
 }
 
 /// A walk through the history.
 #[derive(Debug)]
-struct Walk {
-    /// What stood there before, and comes back at the end.
-    stash: Rich,
-    /// Only entries that begin so are visited.
+struct HistoryWalk {
+    /// The text before the walk, restored at its end.
+    stash: RichText,
+    /// Only entries with this prefix are visited.
     prefix: String,
     at: usize,
-    /// The text as the walk left it; after a change the walk is over.
+    /// Revision of the text that the walk set; any other change ends the walk.
     revision: u64,
 }
 
-impl Recall {
-    pub(super) fn new(entries: Vec<Rich>) -> Self {
+impl HistoryRecall {
+    pub(super) fn new(entries: Vec<RichText>) -> Self {
         Self {
             entries,
             walk: None,
         }
     }
 
-    pub(super) fn entries(&self) -> &[Rich] {
+    pub(super) fn entries(&self) -> &[RichText] {
         &self.entries
     }
 
-    /// The latest entry; the same text further back goes.
-    pub(super) fn remember(&mut self, entry: Rich) {
+    /// Adds the latest entry and removes an earlier duplicate.
+    pub(super) fn remember(&mut self, entry: RichText) {
         self.walk = None;
         self.entries.retain(|known| *known != entry);
         self.entries.push(entry);
-        if self.entries.len() > ENTRIES {
+        if self.entries.len() > MAX_ENTRIES {
             self.entries.remove(0);
         }
     }
 
-    /// An entry by how it looks and what it says.
-    pub(super) fn find(&self, shown: &str, text: &str) -> Option<Rich> {
+    /// Finds an entry by its displayed and full text.
+    pub(super) fn find(&self, shown: &str, text: &str) -> Option<RichText> {
         self.entries
             .iter()
             .rev()
@@ -59,24 +59,24 @@ impl Recall {
             .cloned()
     }
 
-    /// Whether the text is one that this walk brought.
+    /// Whether the text was set by this walk.
     pub(super) fn walking(&self, revision: u64) -> bool {
         self.walk
             .as_ref()
             .is_some_and(|walk| walk.revision == revision)
     }
 
-    /// The text is now as the walk left it.
+    /// Records that the walk has set the text.
     pub(super) fn arrived(&mut self, revision: u64) {
         if let Some(walk) = &mut self.walk {
             walk.revision = revision;
         }
     }
 
-    /// The entry before.
-    pub(super) fn older(&mut self, current: &Rich, revision: u64) -> Option<Rich> {
+    /// Goes to the previous entry.
+    pub(super) fn older(&mut self, current: &RichText, revision: u64) -> Option<RichText> {
         if !self.walking(revision) {
-            self.walk = Some(Walk {
+            self.walk = Some(HistoryWalk {
                 stash: current.clone(),
                 prefix: current.shown(),
                 at: self.entries.len(),
@@ -91,15 +91,15 @@ impl Recall {
             walk.at = next;
             return Some(self.entries[next].clone());
         }
-        // Nothing was found to walk through.
+        // There was no matching entry.
         if walk.at == self.entries.len() {
             self.walk = None;
         }
         None
     }
 
-    /// The entry after, and in the end what stood there before.
-    pub(super) fn newer(&mut self, current: &Rich, revision: u64) -> Option<Rich> {
+    /// Goes to the next entry, and at the end to the original text.
+    pub(super) fn newer(&mut self, current: &RichText, revision: u64) -> Option<RichText> {
         if !self.walking(revision) {
             return None;
         }

@@ -1,20 +1,20 @@
-//! Ctrl+R: searching in what was sent before.
+//! Ctrl+R: searching sent messages.
 
-use super::recall::Recall;
-use super::text::Rich;
+use super::recall::HistoryRecall;
+use super::text::RichText;
 
 #[derive(Debug, Default)]
-pub(super) struct Search {
+pub(super) struct HistorySearch {
     query: String,
-    /// Entries that hold the query, the latest first.
+    /// Entries that contain the query, latest first.
     hits: Vec<usize>,
     at: usize,
 }
 
-impl Search {
-    pub(super) fn new(recall: &Recall) -> Self {
+impl HistorySearch {
+    pub(super) fn new(recall: &HistoryRecall) -> Self {
         let mut search = Self::default();
-        search.look(recall);
+        search.update_hits(recall);
         search
     }
 
@@ -22,17 +22,17 @@ impl Search {
         &self.query
     }
 
-    /// Which hit is shown, from 1, and how many there are.
+    /// The number of the current hit, from 1, and the number of hits.
     pub(super) fn place(&self) -> (usize, usize) {
         ((self.at + 1).min(self.hits.len()), self.hits.len())
     }
 
-    /// The entry that is shown; none before something is asked for.
-    pub(super) fn hit<'a>(&self, recall: &'a Recall) -> Option<&'a Rich> {
+    /// The current hit; none for an empty query.
+    pub(super) fn hit<'a>(&self, recall: &'a HistoryRecall) -> Option<&'a RichText> {
         recall.entries().get(*self.hits.get(self.at)?)
     }
 
-    fn look(&mut self, recall: &Recall) {
+    fn update_hits(&mut self, recall: &HistoryRecall) {
         let held = self.hits.get(self.at).copied();
         let wanted = self.query.to_lowercase();
         self.hits.clear();
@@ -44,38 +44,38 @@ impl Search {
                     .map(|(index, _)| index),
             );
         }
-        // While the query grows, the entry that still fits stays.
+        // While the query grows, a hit that still matches stays selected.
         self.at = held
             .and_then(|held| self.hits.iter().position(|hit| *hit == held))
             .unwrap_or(0);
     }
 
-    pub(super) fn push(&mut self, c: char, recall: &Recall) {
+    pub(super) fn push(&mut self, c: char, recall: &HistoryRecall) {
         if !c.is_control() {
             self.query.push(c);
-            self.look(recall);
+            self.update_hits(recall);
         }
     }
 
-    pub(super) fn paste(&mut self, text: &str, recall: &Recall) {
+    pub(super) fn paste(&mut self, text: &str, recall: &HistoryRecall) {
         let line = text.lines().next().unwrap_or_default();
         self.query.extend(line.chars().filter(|c| !c.is_control()));
-        self.look(recall);
+        self.update_hits(recall);
     }
 
-    pub(super) fn pop(&mut self, recall: &Recall) {
+    pub(super) fn pop(&mut self, recall: &HistoryRecall) {
         use unicode_segmentation::UnicodeSegmentation as _;
         if let Some((at, _)) = self.query.grapheme_indices(true).next_back() {
             self.query.truncate(at);
         }
         self.at = 0;
         self.hits.clear();
-        self.look(recall);
+        self.update_hits(recall);
     }
 
-    pub(super) fn clear(&mut self, recall: &Recall) {
+    pub(super) fn clear(&mut self, recall: &HistoryRecall) {
         self.query.clear();
-        self.look(recall);
+        self.update_hits(recall);
     }
 
     pub(super) fn older(&mut self) {

@@ -1,26 +1,26 @@
-//! From what is written to what is sent.
+//! Converting the text into a submission.
 
 use std::sync::Arc;
 
-use super::chip::{Chip, Missing};
-use super::text::{Piece, Rich};
+use super::chip::{Chip, ChipError};
+use super::text::{RichText, TextPiece};
 use super::{FOLD_BYTES, Submission, SubmissionKind, folded};
 
-/// Everything the text stands for. An image leaves nothing in the text: it goes beside it.
-pub(super) fn expand(text: &Rich) -> Result<String, Missing> {
+/// Expands all chips. Images leave nothing in the text: they are attached.
+pub(super) fn expand(text: &RichText) -> Result<String, ChipError> {
     let mut whole = String::with_capacity(text.len());
     for piece in text.pieces() {
         match piece {
-            Piece::Text(text) => whole.push_str(text),
-            Piece::Chip(chip) => whole.push_str(chip.text()?.unwrap_or_default()),
+            TextPiece::Text(text) => whole.push_str(text),
+            TextPiece::Chip(chip) => whole.push_str(chip.text()?.unwrap_or_default()),
         }
     }
     Ok(whole)
 }
 
-/// What is sent, or why it cannot be.
-pub(super) fn submission(text: &Rich, shell: bool) -> Result<Submission, Missing> {
-    // Blanks at the end are an accident of whoever typed; those of a paste are part of it.
+/// The submission, or why it cannot be sent.
+pub(super) fn submission(text: &RichText, shell: bool) -> Result<Submission, ChipError> {
+    // Trailing spaces that were typed are dropped; those of a paste are kept.
     let begin = usize::from(shell);
     let text_end = text.as_str().trim_end().len().max(begin);
     let whole = expand(&text.slice(begin..text_end))?;
@@ -48,7 +48,7 @@ pub(super) fn submission(text: &Rich, shell: bool) -> Result<Submission, Missing
     })
 }
 
-/// `/name …`; a path such as `/etc/hosts` is something to talk about.
+/// `/name …`; a path such as `/etc/hosts` is ordinary text.
 pub(super) fn is_command(text: &str) -> bool {
     text.strip_prefix('/').is_some_and(|rest| {
         let name = rest.split(char::is_whitespace).next().unwrap_or_default();
@@ -56,14 +56,14 @@ pub(super) fn is_command(text: &str) -> bool {
     })
 }
 
-/// For the person's editor: pastes as they are, images by their labels, which differ.
-pub(super) fn editable(text: &Rich) -> Result<String, Missing> {
+/// For the person's editor: pastes expanded, images as distinct labels.
+pub(super) fn editable(text: &RichText) -> Result<String, ChipError> {
     let mut whole = String::with_capacity(text.len());
     let mut images = 0;
     for piece in text.pieces() {
         match piece {
-            Piece::Text(text) => whole.push_str(text),
-            Piece::Chip(chip) => {
+            TextPiece::Text(text) => whole.push_str(text),
+            TextPiece::Chip(chip) => {
                 if let Some(body) = chip.text()? {
                     whole.push_str(body);
                 } else {
@@ -76,20 +76,20 @@ pub(super) fn editable(text: &Rich) -> Result<String, Missing> {
     Ok(whole)
 }
 
-/// The label of the `n`th image where two may look alike.
+/// The label of the `n`th image, if two may look alike.
 fn numbered(chip: &Chip, n: usize) -> String {
     chip.label().replacen("[image", &format!("[image {n}:"), 1)
 }
 
-/// What came back from the person's editor, with the images of `before` where their labels are.
-pub(super) fn relabel(edited: &str, before: &Rich) -> Rich {
+/// Text returned by the person's editor, with the images of `before` at their labels.
+pub(super) fn relabel(edited: &str, before: &RichText) -> RichText {
     let mut labels: Vec<(String, Arc<Chip>)> = Vec::new();
     for chip in before.chips() {
         if matches!(**chip, Chip::Image(_)) {
             labels.push((numbered(chip, labels.len() + 1), Arc::clone(chip)));
         }
     }
-    let mut rich = Rich::default();
+    let mut rich = RichText::default();
     let mut rest = edited;
     loop {
         let first = labels
@@ -107,7 +107,7 @@ pub(super) fn relabel(edited: &str, before: &Rich) -> Rich {
     rich
 }
 
-fn push_folded(rich: &mut Rich, text: &str) {
+fn push_folded(rich: &mut RichText, text: &str) {
     if text.len() > FOLD_BYTES {
         rich.push(&folded(text));
     } else {

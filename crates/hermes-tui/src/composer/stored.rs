@@ -1,4 +1,4 @@
-//! Texts with chips in files: the history and drafts.
+//! File format of texts with chips: history and drafts.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::chip::{Chip, Paste, Picture};
-use super::text::{Piece, Rich};
+use super::text::{RichText, TextPiece};
 
 /// A text as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Stored {
+pub(super) enum StoredText {
     Text(String),
     Pieces(Vec<StoredPiece>),
 }
@@ -23,7 +23,7 @@ pub(super) enum StoredPiece {
     Paste {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         body: Option<String>,
-        /// Beside the file, where it is too long to stand in it.
+        /// In a separate file, if it is too long.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file: Option<String>,
         chars: usize,
@@ -41,17 +41,17 @@ pub(super) enum StoredPiece {
     },
 }
 
-/// Where long bodies go.
-pub(super) trait Bodies {
-    /// The name under which `body` is kept; `None`: it is not.
+/// Storage of long bodies.
+pub(super) trait BodyStore {
+    /// The name under which `body` is stored; `None` if it is not.
     fn keep(&mut self, body: &[u8]) -> Option<String>;
     fn load(&self, name: &str) -> Option<Vec<u8>>;
 }
 
-/// They are not kept.
+/// Stores nothing.
 pub(super) struct NoBodies;
 
-impl Bodies for NoBodies {
+impl BodyStore for NoBodies {
     fn keep(&mut self, _: &[u8]) -> Option<String> {
         None
     }
@@ -61,24 +61,24 @@ impl Bodies for NoBodies {
     }
 }
 
-impl Stored {
-    /// Bodies of up to `inline` bytes stand in the file itself.
-    pub(super) fn of(text: &Rich, inline: usize, bodies: &mut impl Bodies) -> Self {
+impl StoredText {
+    /// Bodies of up to `inline` bytes are stored inline.
+    pub(super) fn from_rich(text: &RichText, inline: usize, bodies: &mut impl BodyStore) -> Self {
         if text.chips().is_empty() {
             return Self::Text(text.as_str().to_owned());
         }
         let pieces = text.pieces().map(|piece| match piece {
-            Piece::Text(text) => StoredPiece::Text(text.to_owned()),
-            Piece::Chip(chip) => stored(chip, inline, bodies),
+            TextPiece::Text(text) => StoredPiece::Text(text.to_owned()),
+            TextPiece::Chip(chip) => stored(chip, inline, bodies),
         });
         Self::Pieces(pieces.collect())
     }
 
-    pub(super) fn rich(self, bodies: &impl Bodies) -> Rich {
+    pub(super) fn into_rich(self, bodies: &impl BodyStore) -> RichText {
         match self {
-            Self::Text(text) => Rich::plain(&text),
+            Self::Text(text) => RichText::plain(&text),
             Self::Pieces(pieces) => {
-                let mut rich = Rich::default();
+                let mut rich = RichText::default();
                 for piece in pieces {
                     match piece {
                         StoredPiece::Text(text) => rich.push_text(&text),
@@ -95,7 +95,7 @@ impl Stored {
     }
 }
 
-fn stored(chip: &Chip, inline: usize, bodies: &mut impl Bodies) -> StoredPiece {
+fn stored(chip: &Chip, inline: usize, bodies: &mut impl BodyStore) -> StoredPiece {
     match chip {
         Chip::Paste(paste) => {
             let short = paste.body.as_ref().filter(|body| body.len() <= inline);
@@ -118,7 +118,7 @@ fn stored(chip: &Chip, inline: usize, bodies: &mut impl Bodies) -> StoredPiece {
     }
 }
 
-fn chip(piece: StoredPiece, bodies: &impl Bodies) -> Option<Chip> {
+fn chip(piece: StoredPiece, bodies: &impl BodyStore) -> Option<Chip> {
     match piece {
         StoredPiece::Text(_) => None,
         StoredPiece::Paste {

@@ -1,5 +1,4 @@
-//! A text with chips in it: a string in which a character that no text has marks each chip, and the
-//! chips in their order.
+//! A text with chips: a string in which a noncharacter marks each chip, and the chips in order.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,25 +7,25 @@ use unicode_segmentation::{GraphemeCursor, UnicodeSegmentation as _};
 
 use super::chip::Chip;
 
-/// Stands for a chip. A noncharacter: Unicode keeps it out of texts, and so does [`Rich::clean`].
+/// Stands for a chip. A Unicode noncharacter, which [`RichText::clean`] removes from ordinary text.
 pub(super) const MARK: char = '\u{fdd0}';
 const MARK_LEN: usize = MARK.len_utf8();
 
 /// A text with chips.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Rich {
+pub(super) struct RichText {
     text: String,
     chips: Vec<Arc<Chip>>,
 }
 
-/// What the text is made of, in order.
+/// The parts of the text, in order.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Piece<'a> {
+pub(super) enum TextPiece<'a> {
     Text(&'a str),
     Chip(&'a Arc<Chip>),
 }
 
-impl Rich {
+impl RichText {
     /// A text without chips. Line ends become `\n`.
     pub(super) fn plain(text: &str) -> Self {
         Self {
@@ -58,7 +57,7 @@ impl Rich {
         clean
     }
 
-    /// The string with its marks.
+    /// The string including chip marks.
     pub(super) fn as_str(&self) -> &str {
         &self.text
     }
@@ -90,16 +89,19 @@ impl Rich {
         self.text[..at].matches(MARK).count()
     }
 
-    pub(super) fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+    pub(super) fn pieces(&self) -> impl Iterator<Item = TextPiece<'_>> {
         let mut chips = self.chips.iter();
         self.text
             .split_inclusive(MARK)
             .flat_map(move |part| match part.strip_suffix(MARK) {
-                Some(text) => [Some(Piece::Text(text)), chips.next().map(Piece::Chip)],
-                None => [Some(Piece::Text(part)), None],
+                Some(text) => [
+                    Some(TextPiece::Text(text)),
+                    chips.next().map(TextPiece::Chip),
+                ],
+                None => [Some(TextPiece::Text(part)), None],
             })
             .flatten()
-            .filter(|piece| !matches!(piece, Piece::Text("")))
+            .filter(|piece| !matches!(piece, TextPiece::Text("")))
     }
 
     pub(super) fn push(&mut self, piece: &Self) {
@@ -145,19 +147,19 @@ impl Rich {
         removed
     }
 
-    /// With chips as their labels: what a person sees.
+    /// As displayed, with chips as their labels.
     pub(super) fn shown(&self) -> String {
         let mut shown = String::with_capacity(self.text.len());
         for piece in self.pieces() {
             match piece {
-                Piece::Text(text) => shown.push_str(text),
-                Piece::Chip(chip) => shown.push_str(&chip.label()),
+                TextPiece::Text(text) => shown.push_str(text),
+                TextPiece::Chip(chip) => shown.push_str(&chip.label()),
             }
         }
         shown
     }
 
-    /// The stretch without chips around `at`: graphemes never reach across a chip.
+    /// The range without chips around `at`: graphemes never cross a chip.
     fn stretch(&self, at: usize) -> Range<usize> {
         if self.chips.is_empty() {
             return 0..self.text.len();
@@ -197,7 +199,7 @@ impl Rich {
         }
     }
 
-    /// The begin of the grapheme or chip that ends at `at`.
+    /// The beginning of the grapheme or chip that ends at `at`.
     pub(super) fn previous(&self, at: usize) -> usize {
         if at == 0 {
             return 0;
@@ -214,7 +216,7 @@ impl Rich {
         }
     }
 
-    /// `at`, or the next place after it where a caret may stand.
+    /// `at`, or the next position where a caret may be.
     pub(super) fn snap(&self, at: usize) -> usize {
         let mut at = at.min(self.text.len());
         while !self.text.is_char_boundary(at) {
@@ -227,7 +229,7 @@ impl Rich {
         }
     }
 
-    /// Graphemes and chips from `range`, which begins and ends at boundaries.
+    /// Graphemes and chips in `range`, which begins and ends at boundaries.
     pub(super) fn units(&self, range: Range<usize>) -> impl Iterator<Item = (usize, &str)> {
         let base = range.start;
         let mut at = base;
@@ -246,7 +248,7 @@ impl Rich {
             })
     }
 
-    /// The begin of the line that `at` stands in.
+    /// The beginning of the line that contains `at`.
     pub(super) fn line_start(&self, at: usize) -> usize {
         self.text[..at].rfind('\n').map_or(0, |line| line + 1)
     }
@@ -264,10 +266,10 @@ impl Rich {
         while at > 0 {
             let start = self.previous(at);
             match (self.class(start), in_word) {
-                (Class::Chip, false) => return start,
-                (Class::Chip | Class::Other, true) => return at,
-                (Class::Word, _) => in_word = true,
-                (Class::Other, false) => {}
+                (CharClass::Chip, false) => return start,
+                (CharClass::Chip | CharClass::Other, true) => return at,
+                (CharClass::Word, _) => in_word = true,
+                (CharClass::Other, false) => {}
             }
             at = start;
         }
@@ -281,28 +283,28 @@ impl Rich {
         while at < self.text.len() {
             let end = self.next(at);
             match (self.class(at), in_word) {
-                (Class::Chip, false) => return end,
-                (Class::Chip | Class::Other, true) => return at,
-                (Class::Word, _) => in_word = true,
-                (Class::Other, false) => {}
+                (CharClass::Chip, false) => return end,
+                (CharClass::Chip | CharClass::Other, true) => return at,
+                (CharClass::Word, _) => in_word = true,
+                (CharClass::Other, false) => {}
             }
             at = end;
         }
         self.text.len()
     }
 
-    fn class(&self, at: usize) -> Class {
+    fn class(&self, at: usize) -> CharClass {
         match self.text[at..].chars().next() {
-            Some(MARK) => Class::Chip,
-            Some(c) if c.is_alphanumeric() || c == '_' => Class::Word,
-            Some(c) if !c.is_ascii() && !c.is_whitespace() => Class::Word,
-            _ => Class::Other,
+            Some(MARK) => CharClass::Chip,
+            Some(c) if c.is_alphanumeric() || c == '_' => CharClass::Word,
+            Some(c) if !c.is_ascii() && !c.is_whitespace() => CharClass::Word,
+            _ => CharClass::Other,
         }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
+enum CharClass {
     Word,
     Other,
     Chip,

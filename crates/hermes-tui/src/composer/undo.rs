@@ -1,52 +1,52 @@
-//! Taking back and bringing back.
+//! Undo and redo.
 
-use super::text::Rich;
+use super::text::RichText;
 
-/// Changes that can be taken back.
+/// Maximum number of undo steps.
 const MAX_STEPS: usize = 500;
-/// Text that they may hold in all; chips are shared and count nothing.
+/// Total text they may hold; chips are shared and not counted.
 const MAX_BYTES: usize = 4 << 20;
 
-/// One change: at `at`, `removed` went and `inserted` came.
+/// One change: at `at`, `removed` was replaced by `inserted`.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Change {
+pub(super) struct TextChange {
     pub(super) at: usize,
-    pub(super) removed: Rich,
-    pub(super) inserted: Rich,
-    /// Where the caret stood before.
+    pub(super) removed: RichText,
+    pub(super) inserted: RichText,
+    /// The caret before the change.
     pub(super) caret: usize,
 }
 
-impl Change {
+impl TextChange {
     fn weight(&self) -> usize {
         self.removed.len() + self.inserted.len()
     }
 }
 
-/// What kind of thing was done: runs of one kind are taken back together.
+/// The kind of an edit: consecutive edits of one kind are undone together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EditKind {
     Typing,
     Deleting,
-    /// Never joined with its neighbours.
+    /// Never merged with its neighbours.
     Single,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Undo {
-    done: Vec<Vec<Change>>,
-    undone: Vec<Vec<Change>>,
-    last: Option<Kind>,
+pub(super) struct UndoStack {
+    done: Vec<Vec<TextChange>>,
+    undone: Vec<Vec<TextChange>>,
+    last: Option<EditKind>,
     weight: usize,
 }
 
-impl Undo {
-    pub(super) fn record(&mut self, kind: Kind, change: Change) {
+impl UndoStack {
+    pub(super) fn record(&mut self, kind: EditKind, change: TextChange) {
         self.undone.clear();
-        // A word and the blanks behind it are one step; the next word is another.
-        let joins = kind != Kind::Single
+        // A word and the spaces after it are one step; the next word is another.
+        let joins = kind != EditKind::Single
             && self.last == Some(kind)
-            && !(kind == Kind::Typing && begins_word(&change, self.done.last()));
+            && !(kind == EditKind::Typing && begins_word(&change, self.done.last()));
         self.last = Some(kind);
         self.weight += change.weight();
         match self.done.last_mut() {
@@ -55,17 +55,17 @@ impl Undo {
         }
         while self.done.len() > MAX_STEPS || (self.weight > MAX_BYTES && self.done.len() > 1) {
             let oldest = self.done.remove(0);
-            self.weight -= oldest.iter().map(Change::weight).sum::<usize>();
+            self.weight -= oldest.iter().map(TextChange::weight).sum::<usize>();
         }
     }
 
-    /// The next change begins a step of its own.
+    /// The next change begins a new step.
     pub(super) fn seal(&mut self) {
         self.last = None;
     }
 
-    /// Takes a step back; the caret's place follows.
-    pub(super) fn undo(&mut self, text: &mut Rich) -> Option<usize> {
+    /// Undoes one step; returns the new caret.
+    pub(super) fn undo(&mut self, text: &mut RichText) -> Option<usize> {
         let step = self.done.pop()?;
         self.seal();
         let mut caret = 0;
@@ -74,12 +74,12 @@ impl Undo {
             text.insert(change.at, &change.removed);
             caret = change.caret;
         }
-        self.weight -= step.iter().map(Change::weight).sum::<usize>();
+        self.weight -= step.iter().map(TextChange::weight).sum::<usize>();
         self.undone.push(step);
         Some(caret)
     }
 
-    pub(super) fn redo(&mut self, text: &mut Rich) -> Option<usize> {
+    pub(super) fn redo(&mut self, text: &mut RichText) -> Option<usize> {
         let step = self.undone.pop()?;
         self.seal();
         let mut caret = 0;
@@ -88,14 +88,14 @@ impl Undo {
             text.insert(change.at, &change.inserted);
             caret = change.at + change.inserted.len();
         }
-        self.weight += step.iter().map(Change::weight).sum::<usize>();
+        self.weight += step.iter().map(TextChange::weight).sum::<usize>();
         self.done.push(step);
         Some(caret)
     }
 }
 
-fn begins_word(change: &Change, step: Option<&Vec<Change>>) -> bool {
-    let blank = |text: &Rich| text.as_str().ends_with(char::is_whitespace);
+fn begins_word(change: &TextChange, step: Option<&Vec<TextChange>>) -> bool {
+    let blank = |text: &RichText| text.as_str().ends_with(char::is_whitespace);
     let before = step.and_then(|step| step.last());
     !blank(&change.inserted) && before.is_some_and(|before| blank(&before.inserted))
 }

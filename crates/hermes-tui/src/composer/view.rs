@@ -1,4 +1,4 @@
-//! What is seen of the composer.
+//! Rendering of the composer.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,38 +8,38 @@ use ratatui_core::text::{Line, Span};
 use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::Composer;
-use super::complete::{Popup, Row};
-use super::layout::{Layout, shown};
-use super::search::Search;
-use super::text::{MARK, Rich};
-use crate::row::Frame;
-use crate::theme::{Role, Theme};
+use super::complete::{Popup, PopupRow};
+use super::layout::{TextLayout, displayed_unit};
+use super::search::HistorySearch;
+use super::text::{MARK, RichText};
+use crate::row::ScreenFrame;
+use crate::theme::{StyleRole, Theme};
 use crate::width;
 
-/// Rows of the popup.
-const POPUP: usize = 8;
-/// The sign before the text and the blank behind it.
+/// Maximum rows of the popup.
+const MAX_POPUP_ROWS: usize = 8;
+/// The prompt sign before the text and a space.
 const SIGN: usize = 2;
 const SEARCH: &str = "search: ";
-/// Below this there is no room for a sign.
-const NARROW: usize = 8;
+/// Below this width the sign is omitted.
+const MIN_WIDTH_FOR_SIGN: usize = 8;
 
 impl Composer {
-    /// What is to be seen in at most `max_height` rows, and where the cursor stands.
-    pub fn view(&self, width: u16, max_height: u16, theme: &Theme) -> Frame {
+    /// The visible part in at most `max_height` rows, and the cursor position.
+    pub fn view(&self, width: u16, max_height: u16, theme: &Theme) -> ScreenFrame {
         let (width, height) = (usize::from(width), usize::from(max_height));
         if width == 0 || height == 0 {
-            return Frame::default();
+            return ScreenFrame::default();
         }
         let below = match &self.search {
             Some(search) => vec![search_line(search, width, theme)],
             None => self
                 .completion
                 .popup()
-                .map(|popup| popup_lines(popup, width, (height - 1).min(POPUP), theme))
+                .map(|popup| popup_lines(popup, width, (height - 1).min(MAX_POPUP_ROWS), theme))
                 .unwrap_or_default(),
         };
-        // The line of a search is where the cursor stands: it goes before the text.
+        // The cursor is in the search line, so it takes precedence over the text.
         let below_height = if self.search.is_some() {
             below.len()
         } else {
@@ -54,11 +54,11 @@ impl Composer {
         frame
     }
 
-    fn text_view(&self, width: usize, height: usize, theme: &Theme) -> Frame {
+    fn text_view(&self, width: usize, height: usize, theme: &Theme) -> ScreenFrame {
         if height == 0 {
-            return Frame::default();
+            return ScreenFrame::default();
         }
-        let indent = if width < NARROW { 0 } else { SIGN };
+        let indent = if width < MIN_WIDTH_FOR_SIGN { 0 } else { SIGN };
         let hit = self.search.as_ref().and_then(|s| s.hit(&self.recall));
         let editor = &self.editor;
         let (text, begin, caret) = hit.map_or_else(
@@ -66,7 +66,7 @@ impl Composer {
             |hit| (hit, 0, 0),
         );
         let room = width - indent;
-        let layout = Layout::new(text, begin, caret, room);
+        let layout = TextLayout::new(text, begin, caret, room);
         let (line, column) = layout.locate(text, caret);
         let first = if hit.is_some() {
             0
@@ -86,18 +86,18 @@ impl Composer {
         }
         if text.is_empty() && !self.placeholder.is_empty() && self.search.is_none() {
             let hint = width::truncate_with(&self.placeholder, room, theme.glyphs().ellipsis);
-            let style = theme.style(Role::Placeholder);
+            let style = theme.style(StyleRole::Placeholder);
             if let Some(first) = lines.first_mut() {
                 first.push_span(Span::styled(hint.into_owned(), style));
             }
         }
-        Frame {
+        ScreenFrame {
             lines,
             cursor: Some(((indent + column) as u16, (line - first) as u16)),
         }
     }
 
-    /// The first line that is seen: the caret's line is, and no room is left unused.
+    /// The first visible line, so that the caret is visible and no row is unused.
     fn scrolled(&self, line: usize, count: usize, height: usize) -> usize {
         let first = self
             .scroll
@@ -114,19 +114,19 @@ impl Composer {
             return Span::raw("  ");
         }
         if self.search.is_none() && self.editor.shell() {
-            return Span::styled("! ", theme.style(Role::Warning));
+            return Span::styled("! ", theme.style(StyleRole::Warning));
         }
         let sign = theme.glyphs().prompt;
-        Span::styled(format!("{sign} "), theme.style(Role::Accent))
+        Span::styled(format!("{sign} "), theme.style(StyleRole::Accent))
     }
 
-    /// Where the text that is searched for stands.
-    fn marked(&self, text: &Rich) -> Vec<Range<usize>> {
+    /// The range of the text that matches the search.
+    fn marked(&self, text: &RichText) -> Vec<Range<usize>> {
         let Some(search) = self.search.as_ref().filter(|s| !s.query().is_empty()) else {
             return Vec::new();
         };
         let (text, wanted) = (text.as_str(), search.query());
-        // Only where lower case has the same bytes: marks that are off are worse than none.
+        // Only if lower case has the same length: wrong highlights are worse than none.
         let lower = text.to_lowercase();
         if lower.len() != text.len() {
             return Vec::new();
@@ -139,9 +139,9 @@ impl Composer {
     }
 }
 
-/// A stretch of the text as spans; neighbours of one style are one.
+/// A range of the text as spans; neighbours of one style are merged.
 fn styled(
-    text: &Rich,
+    text: &RichText,
     range: Range<usize>,
     room: usize,
     marked: &[Range<usize>],
@@ -150,22 +150,22 @@ fn styled(
     let mut spans: Vec<Span<'static>> = Vec::new();
     let mut columns = 0;
     for (at, unit) in text.units(range) {
-        let (mut seen, taken) = shown(text, at, unit, room);
+        let (mut seen, taken) = displayed_unit(text, at, unit, room);
         columns += taken;
         if columns > room {
-            // A blank that hangs over the edge.
+            // A space that overhangs the edge.
             break;
         }
         let role = if unit.starts_with(MARK) {
-            // The sign between the sides of an image is not of every terminal.
+            // Not every terminal has the × between the sides of an image.
             if theme.glyphs().times != "×" && seen.contains('×') {
                 seen = Cow::Owned(seen.replace('×', theme.glyphs().times));
             }
-            Role::Chip
+            StyleRole::Chip
         } else if marked.iter().any(|mark| mark.contains(&at)) {
-            Role::Match
+            StyleRole::Match
         } else {
-            Role::Text
+            StyleRole::Text
         };
         push(&mut spans, &seen, theme.style(role));
     }
@@ -179,12 +179,12 @@ fn push(spans: &mut Vec<Span<'static>>, text: &str, style: Style) {
     }
 }
 
-/// What is searched for, as far as there is room: its end.
-fn query(search: &Search, width: usize) -> Cow<'_, str> {
+/// The end of the query that fits.
+fn query(search: &HistorySearch, width: usize) -> Cow<'_, str> {
     width::truncate_start(search.query(), width.saturating_sub(SEARCH.len() + 1))
 }
 
-fn search_line(search: &Search, width: usize, theme: &Theme) -> Line<'static> {
+fn search_line(search: &HistorySearch, width: usize, theme: &Theme) -> Line<'static> {
     let (at, count) = search.place();
     let dot = theme.glyphs().dot;
     let about = match (search.query().is_empty(), count) {
@@ -193,10 +193,13 @@ fn search_line(search: &Search, width: usize, theme: &Theme) -> Line<'static> {
         _ => format!("{at} of {count} {dot} ^R older {dot} Enter takes it {dot} Esc back"),
     };
     let line = Line::from(vec![
-        Span::styled(SEARCH, theme.style(Role::Accent)),
-        Span::styled(query(search, width).into_owned(), theme.style(Role::Text)),
+        Span::styled(SEARCH, theme.style(StyleRole::Accent)),
+        Span::styled(
+            query(search, width).into_owned(),
+            theme.style(StyleRole::Text),
+        ),
         Span::raw("  "),
-        Span::styled(about, theme.style(Role::Dim)),
+        Span::styled(about, theme.style(StyleRole::Dim)),
     ]);
     width::truncate_line(&line, width, theme.glyphs().ellipsis)
 }
@@ -214,7 +217,7 @@ fn popup_lines(popup: &Popup, width: usize, height: usize, theme: &Theme) -> Vec
         };
         let line = Line::from(Span::styled(
             format!("  {text}{ellipsis}"),
-            theme.style(Role::Dim),
+            theme.style(StyleRole::Dim),
         ));
         return vec![width::truncate_line(&line, width, ellipsis)];
     }
@@ -241,13 +244,13 @@ fn popup_lines(popup: &Popup, width: usize, height: usize, theme: &Theme) -> Vec
     .collect()
 }
 
-fn row_line(row: &Row, selected: bool, column: usize, theme: &Theme) -> Line<'static> {
+fn row_line(row: &PopupRow, selected: bool, column: usize, theme: &Theme) -> Line<'static> {
     let base = if selected {
-        theme.style(Role::Selected)
+        theme.style(StyleRole::Selected)
     } else {
-        theme.style(Role::Text)
+        theme.style(StyleRole::Text)
     };
-    let over = |role: Role| {
+    let over = |role: StyleRole| {
         if selected { base } else { theme.style(role) }
     };
     let pointer = if selected {
@@ -259,7 +262,7 @@ fn row_line(row: &Row, selected: bool, column: usize, theme: &Theme) -> Line<'st
     for (index, grapheme) in row.label.graphemes(true).enumerate() {
         let found = row.marks.binary_search(&(index as u32)).is_ok();
         let style = if found {
-            base.patch(theme.style(Role::Match))
+            base.patch(theme.style(StyleRole::Match))
         } else {
             base
         };
@@ -269,14 +272,14 @@ fn row_line(row: &Row, selected: bool, column: usize, theme: &Theme) -> Line<'st
     let room = column.saturating_sub(taken + 1);
     if !row.hint.is_empty() && room > 2 {
         let hint = width::truncate_with(&row.hint, room, theme.glyphs().ellipsis);
-        push(&mut spans, &format!(" {hint}"), over(Role::Dim));
+        push(&mut spans, &format!(" {hint}"), over(StyleRole::Dim));
         taken += 1 + width::width(&hint);
     }
     if !row.about.is_empty() {
         let gap = column.saturating_sub(taken) + 2;
         let about = width::harmless(row.about.lines().next().unwrap_or_default()).into_owned();
         push(&mut spans, &" ".repeat(gap), base);
-        push(&mut spans, &about, over(Role::Dim));
+        push(&mut spans, &about, over(StyleRole::Dim));
     }
     Line::from(spans)
 }

@@ -1,17 +1,17 @@
-//! Diffs as they are written down.
+//! Parsing of diffs.
 
 use similar::{ChangeTag, TextDiff};
 
-use super::{Change, DiffLine, FileDiff, Hunk, Sign};
+use super::{DiffHunk, DiffLine, FileChange, FileDiff, LineChange};
 
-/// Lines of both sides beyond which two texts are not compared but shown one after the other.
+/// Texts with more lines than this are not compared but shown one after the other.
 const MAX_COMPARED: usize = 4_000;
-/// Lines that stay around a change.
+/// Context lines around a change.
 const CONTEXT: usize = 3;
 
 pub(super) fn unified(text: &str) -> Vec<FileDiff> {
     let mut files: Vec<FileDiff> = Vec::new();
-    // Lines of the open hunk that are still to come, before and after.
+    // Remaining lines of the open hunk, before and after.
     let mut left = (0, 0);
     let mut old_path = String::new();
     for line in text.lines() {
@@ -35,7 +35,7 @@ pub(super) fn unified(text: &str) -> Vec<FileDiff> {
             }
             left = (old_count, new_count);
             if let Some(file) = files.last_mut() {
-                file.hunks.push(Hunk {
+                file.hunks.push(DiffHunk {
                     numbers: Some((old, new)),
                     lines: Vec::new(),
                 });
@@ -45,35 +45,35 @@ pub(super) fn unified(text: &str) -> Vec<FileDiff> {
     files
 }
 
-/// A line of a hunk; false: it is none.
+/// Parses a line of a hunk; false: it is not one.
 fn take(files: &mut [FileDiff], line: &str, left: &mut (usize, usize)) -> bool {
     let Some(hunk) = files.last_mut().and_then(|file| file.hunks.last_mut()) else {
         return false;
     };
     let (sign, text) = match line.chars().next() {
-        Some('+') => (Sign::Added, &line[1..]),
-        Some('-') => (Sign::Removed, &line[1..]),
-        Some(' ') => (Sign::Same, &line[1..]),
-        // Some leave the blank out where nothing else is on the line.
-        None => (Sign::Same, line),
+        Some('+') => (LineChange::Added, &line[1..]),
+        Some('-') => (LineChange::Removed, &line[1..]),
+        Some(' ') => (LineChange::Same, &line[1..]),
+        // Some diffs omit the space on empty lines.
+        None => (LineChange::Same, line),
         // `\ No newline at end of file`
         Some('\\') => return true,
         Some(_) => return false,
     };
-    if sign != Sign::Added {
+    if sign != LineChange::Added {
         left.0 = left.0.saturating_sub(1);
     }
-    if sign != Sign::Removed {
+    if sign != LineChange::Removed {
         left.1 = left.1.saturating_sub(1);
     }
     hunk.lines.push(DiffLine {
-        sign,
+        change: sign,
         text: text.to_owned(),
     });
     true
 }
 
-/// A path of a header, without the time behind it and the letter before it.
+/// A path of a header, without the timestamp after it and the prefix before it.
 fn name(path: &str) -> String {
     let path = path.split('\t').next().unwrap_or(path).trim();
     let path = path.trim_matches('"');
@@ -84,11 +84,11 @@ fn name(path: &str) -> String {
 fn file(old: &str, new: &str) -> FileDiff {
     const NONE: &str = "/dev/null";
     let (path, change) = match (old, new) {
-        (NONE, new) => (new, Change::Created),
-        (old, NONE) => (old, Change::Deleted),
-        (_, new) => (new, Change::Edited),
+        (NONE, new) => (new, FileChange::Created),
+        (old, NONE) => (old, FileChange::Deleted),
+        (_, new) => (new, FileChange::Edited),
     };
-    let moved = change == Change::Edited && !old.is_empty() && old != new;
+    let moved = change == FileChange::Edited && !old.is_empty() && old != new;
     FileDiff {
         path: if moved { old } else { path }.to_owned(),
         moved: moved.then(|| new.to_owned()),
@@ -97,12 +97,12 @@ fn file(old: &str, new: &str) -> FileDiff {
     }
 }
 
-type Lines = (usize, usize);
+type LineRange = (usize, usize);
 
 /// `-1,2 +3,4 @@ …`
-fn ranges(text: &str) -> Option<(Lines, Lines)> {
+fn ranges(text: &str) -> Option<(LineRange, LineRange)> {
     let mut parts = text.split_whitespace();
-    let mut next = |sign: char| -> Option<Lines> {
+    let mut next = |sign: char| -> Option<LineRange> {
         let part = parts.next()?.strip_prefix(sign)?;
         match part.split_once(',') {
             Some((start, count)) => Some((start.parse().ok()?, count.parse().ok()?)),
@@ -114,23 +114,23 @@ fn ranges(text: &str) -> Option<(Lines, Lines)> {
 
 pub(super) fn v4a(text: &str) -> Vec<FileDiff> {
     let mut files: Vec<FileDiff> = Vec::new();
-    let open = |path: &str, change: Change| FileDiff {
+    let open = |path: &str, change: FileChange| FileDiff {
         path: path.trim().to_owned(),
         change,
         ..FileDiff::default()
     };
     for line in text.lines() {
         if let Some(path) = line.strip_prefix("*** Update File:") {
-            files.push(open(path, Change::Edited));
+            files.push(open(path, FileChange::Edited));
         } else if let Some(path) = line.strip_prefix("*** Add File:") {
-            files.push(open(path, Change::Created));
+            files.push(open(path, FileChange::Created));
         } else if let Some(path) = line.strip_prefix("*** Delete File:") {
-            files.push(open(path, Change::Deleted));
+            files.push(open(path, FileChange::Deleted));
         } else if let Some(path) = line.strip_prefix("*** Move File:") {
             let (from, to) = path.split_once("->").unwrap_or((path, ""));
             files.push(FileDiff {
                 moved: Some(to.trim().to_owned()),
-                ..open(from, Change::Edited)
+                ..open(from, FileChange::Edited)
             });
         } else if let Some(file) = files.last_mut() {
             v4a_line(file, line);
@@ -148,41 +148,41 @@ fn v4a_line(file: &mut FileDiff, line: &str) {
         return;
     }
     if line.starts_with("@@") {
-        file.hunks.push(Hunk::default());
+        file.hunks.push(DiffHunk::default());
         return;
     }
     let (sign, text) = match line.chars().next() {
-        Some('+') => (Sign::Added, &line[1..]),
-        Some('-') => (Sign::Removed, &line[1..]),
-        Some(' ') => (Sign::Same, &line[1..]),
-        _ => (Sign::Same, line),
+        Some('+') => (LineChange::Added, &line[1..]),
+        Some('-') => (LineChange::Removed, &line[1..]),
+        Some(' ') => (LineChange::Same, &line[1..]),
+        _ => (LineChange::Same, line),
     };
     if file.hunks.is_empty() {
         // A new file begins at its first line.
-        let numbers = (file.change == Change::Created).then_some((0, 1));
-        file.hunks.push(Hunk {
+        let numbers = (file.change == FileChange::Created).then_some((0, 1));
+        file.hunks.push(DiffHunk {
             numbers,
             lines: Vec::new(),
         });
     }
     if let Some(hunk) = file.hunks.last_mut() {
         hunk.lines.push(DiffLine {
-            sign,
+            change: sign,
             text: text.to_owned(),
         });
     }
 }
 
 pub(super) fn between(path: &str, before: &str, after: &str) -> FileDiff {
-    let line = |sign: Sign, text: &str| DiffLine {
-        sign,
+    let line = |sign: LineChange, text: &str| DiffLine {
+        change: sign,
         text: text.trim_end_matches(['\n', '\r']).to_owned(),
     };
     let mut hunks = Vec::new();
     if before.lines().count() + after.lines().count() > MAX_COMPARED {
-        let removed = before.lines().map(|text| line(Sign::Removed, text));
-        let added = after.lines().map(|text| line(Sign::Added, text));
-        hunks.push(Hunk {
+        let removed = before.lines().map(|text| line(LineChange::Removed, text));
+        let added = after.lines().map(|text| line(LineChange::Added, text));
+        hunks.push(DiffHunk {
             numbers: None,
             lines: removed.chain(added).collect(),
         });
@@ -192,13 +192,13 @@ pub(super) fn between(path: &str, before: &str, after: &str) -> FileDiff {
             let mut lines = Vec::new();
             for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
                 let sign = match change.tag() {
-                    ChangeTag::Equal => Sign::Same,
-                    ChangeTag::Insert => Sign::Added,
-                    ChangeTag::Delete => Sign::Removed,
+                    ChangeTag::Equal => LineChange::Same,
+                    ChangeTag::Insert => LineChange::Added,
+                    ChangeTag::Delete => LineChange::Removed,
                 };
                 lines.push(line(sign, change.value()));
             }
-            hunks.push(Hunk {
+            hunks.push(DiffHunk {
                 numbers: None,
                 lines,
             });
@@ -207,7 +207,7 @@ pub(super) fn between(path: &str, before: &str, after: &str) -> FileDiff {
     FileDiff {
         path: path.to_owned(),
         moved: None,
-        change: Change::Edited,
+        change: FileChange::Edited,
         hunks,
     }
 }

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{Change, FileDiff, Sign, between, counts, rows, unified, v4a};
+use super::{FileChange, FileDiff, LineChange, between, counts, rows, unified, v4a};
 use crate::cells::CellContext;
 use crate::cells::snap::{fits, gallery};
 use crate::theme::Theme;
@@ -50,7 +50,7 @@ const PATCH: &str = "\
 *** End Patch
 ";
 
-type Brief = (String, Option<String>, Change, (usize, usize));
+type Brief = (String, Option<String>, FileChange, (usize, usize));
 
 fn brief(files: &[FileDiff]) -> Vec<Brief> {
     files
@@ -72,9 +72,9 @@ fn unified_diffs_are_read() {
     assert_eq!(
         brief(&files),
         [
-            ("src/parser.rs".to_owned(), None, Change::Edited, (3, 2)),
-            ("docs/new.md".to_owned(), None, Change::Created, (2, 0)),
-            ("old.txt".to_owned(), None, Change::Deleted, (0, 1)),
+            ("src/parser.rs".to_owned(), None, FileChange::Edited, (3, 2)),
+            ("docs/new.md".to_owned(), None, FileChange::Created, (2, 0)),
+            ("old.txt".to_owned(), None, FileChange::Deleted, (0, 1)),
         ]
     );
     assert_eq!(counts(&files), (5, 3));
@@ -96,11 +96,11 @@ fn patches_of_models_are_read() {
             (
                 "src/a.py".to_owned(),
                 Some("src/b.py".to_owned()),
-                Change::Edited,
+                FileChange::Edited,
                 (1, 2)
             ),
-            ("new.txt".to_owned(), None, Change::Created, (2, 0)),
-            ("gone.txt".to_owned(), None, Change::Deleted, (0, 0)),
+            ("new.txt".to_owned(), None, FileChange::Created, (2, 0)),
+            ("gone.txt".to_owned(), None, FileChange::Deleted, (0, 0)),
         ]
     );
 }
@@ -108,8 +108,16 @@ fn patches_of_models_are_read() {
 #[test]
 fn two_texts_are_compared() {
     let file = between("a", "one\ntwo\nthree\n", "one\n2\nthree\n");
-    let signs: Vec<Sign> = file.hunks[0].lines.iter().map(|line| line.sign).collect();
-    assert_eq!(signs, [Sign::Same, Sign::Removed, Sign::Added, Sign::Same]);
+    let signs: Vec<LineChange> = file.hunks[0].lines.iter().map(|line| line.change).collect();
+    assert_eq!(
+        signs,
+        [
+            LineChange::Same,
+            LineChange::Removed,
+            LineChange::Added,
+            LineChange::Same
+        ]
+    );
     assert!(between("a", "same", "same").hunks.is_empty());
     let long = "x\n".repeat(5_000);
     assert_eq!(between("a", &long, "y").counts(), (1, 5_000));
@@ -119,7 +127,7 @@ fn two_texts_are_compared() {
 fn diffs() {
     insta::assert_snapshot!(gallery(|width, cx| {
         let mut all = rows(&unified(UNIFIED), width, 4, cx);
-        all.push(crate::row::Row::default());
+        all.push(crate::row::StyledRow::default());
         all.extend(rows(
             &[between(
                 "a",

@@ -1,28 +1,28 @@
-//! Which words of a line changed.
+//! Word-level differences of changed lines.
 
 use similar::{ChangeTag, TextDiff};
 
-use super::{DiffLine, Sign};
+use super::{DiffLine, LineChange};
 
-/// Longer lines and longer runs of lines are not looked into.
+/// Longer lines and longer runs of lines are not compared.
 const MAX_LINE: usize = 1_000;
 const MAX_RUN: usize = 40;
-/// Lines with less in common are two lines rather than one that changed.
-const ALIKE: f32 = 0.45;
+/// Less similar lines are treated as unrelated.
+const MIN_SIMILARITY: f32 = 0.45;
 
 /// A line in parts: whether each changed, and its text.
-type Parts = Vec<(bool, String)>;
+type WordParts = Vec<(bool, String)>;
 
 /// For each line, its parts.
-pub(super) fn emphasis(lines: &[DiffLine]) -> Vec<Parts> {
-    let mut parts: Vec<Parts> = lines
+pub(super) fn emphasis(lines: &[DiffLine]) -> Vec<WordParts> {
+    let mut parts: Vec<WordParts> = lines
         .iter()
         .map(|line| vec![(false, line.text.clone())])
         .collect();
     let mut at = 0;
     while at < lines.len() {
-        let removed = run(lines, at, Sign::Removed);
-        let added = run(lines, at + removed, Sign::Added);
+        let removed = run(lines, at, LineChange::Removed);
+        let added = run(lines, at + removed, LineChange::Added);
         if removed.max(added) <= MAX_RUN {
             for index in 0..removed.min(added) {
                 let (old, new) = (at + index, at + removed + index);
@@ -44,21 +44,21 @@ pub(super) fn emphasis(lines: &[DiffLine]) -> Vec<Parts> {
     parts
 }
 
-fn run(lines: &[DiffLine], from: usize, sign: Sign) -> usize {
+fn run(lines: &[DiffLine], from: usize, sign: LineChange) -> usize {
     let rest = lines.get(from..).unwrap_or_default();
-    rest.iter().take_while(|line| line.sign == sign).count()
+    rest.iter().take_while(|line| line.change == sign).count()
 }
 
-fn compare(before: &str, after: &str) -> Option<(Parts, Parts)> {
+fn compare(before: &str, after: &str) -> Option<(WordParts, WordParts)> {
     if before.len() > MAX_LINE || after.len() > MAX_LINE {
         return None;
     }
     let (old_words, new_words) = (words(before), words(after));
     let diff = TextDiff::from_slices(&old_words, &new_words);
-    if diff.ratio() < ALIKE {
+    if diff.ratio() < MIN_SIMILARITY {
         return None;
     }
-    let (mut old, mut new) = (Parts::new(), Parts::new());
+    let (mut old, mut new) = (WordParts::new(), WordParts::new());
     for change in diff.iter_all_changes() {
         match change.tag() {
             ChangeTag::Equal => {
@@ -72,7 +72,7 @@ fn compare(before: &str, after: &str) -> Option<(Parts, Parts)> {
     Some((old, new))
 }
 
-/// Names, runs of blanks, and every other character by itself.
+/// Names, runs of spaces, and every other character by itself.
 fn words(text: &str) -> Vec<&str> {
     let kind = |ch: char| match ch {
         ch if ch.is_alphanumeric() || ch == '_' => 0,
@@ -96,7 +96,7 @@ fn words(text: &str) -> Vec<&str> {
     out
 }
 
-fn push(parts: &mut Parts, changed: bool, text: &str) {
+fn push(parts: &mut WordParts, changed: bool, text: &str) {
     match parts.last_mut() {
         Some((last, whole)) if *last == changed => whole.push_str(text),
         _ => parts.push((changed, text.to_owned())),

@@ -1,52 +1,58 @@
-//! Pastes that a terminal does not mark: text that comes faster than fingers, or several lines that
-//! come in one piece. Pure: it is told the time, and what came together.
+//! Detects pastes that a terminal does not mark: text that arrives faster than typing, or several
+//! lines that arrive at once. Pure: the caller passes the time and what arrived together.
 
 use std::time::{Duration, Instant};
 
-use super::Input;
-use crate::keys::{Code, Key, Mods};
+use super::TerminalInput;
+use crate::keys::{KeyCode, KeyPress, Modifiers};
 
-/// Keys closer than this were not typed.
-const MACHINE: Duration = Duration::from_millis(8);
-/// Enter so soon after text belongs to it; a pause as long ends a paste.
-pub(super) const QUIET: Duration = Duration::from_millis(50);
-/// One line with its Enter is a message of a program that types (a multiplexer, a macro, dictation),
-/// or the first line of a paste on a slow line: so long is waited for the next.
-const ONE_LINE: Duration = Duration::from_millis(150);
-/// So many keys in a row, each [`MACHINE`] after the one before, are a paste.
-const RUN: u32 = 3;
-/// A paste is handed on in parts of this size.
-const PART: usize = 1 << 20;
+/// Keys closer together than this were not typed.
+const MACHINE_GAP: Duration = Duration::from_millis(8);
+/// Enter this soon after text belongs to it; a pause this long ends a paste.
+pub(super) const PASTE_PAUSE: Duration = Duration::from_millis(50);
+/// One line with its Enter is either a message from a program that types (a multiplexer, a macro,
+/// dictation) or the first line of a paste over a slow connection: how long to wait for the next
+/// line.
+const LINE_WAIT: Duration = Duration::from_millis(150);
+/// This many consecutive keys, each within [`MACHINE_GAP`] of the previous one, are a paste.
+const MIN_RUN: u32 = 3;
+/// A paste is passed on in parts of this size.
+const PART_BYTES: usize = 1 << 20;
 
 /// Finds pastes among keys.
 #[derive(Debug, Default)]
-pub struct Burst {
-    /// The terminal marks pastes: time says nothing any more. What came in one piece still does,
+pub struct PasteDetector {
+    /// The terminal marks pastes, so timing is ignored. Text that arrived at once is still checked,
     /// because a multiplexer or a program may write to the terminal without the marks.
     off: bool,
     last: Option<Instant>,
-    /// Text keys in a row that came as fast as a machine types.
+    /// Consecutive text keys that arrived at machine speed.
     run: u32,
     held: String,
-    /// What would be sent if the text ends here: one line, and Enter as its last key.
+    /// What is sent if the text ends here: one line, with Enter as its last key.
     sends: bool,
-    /// A tab stood in the text that came so fast: it was not typed, also where part of it was
-    /// handed on before that was known.
+    /// The fast text contained a tab, so it was not typed, even if part of it was passed on before
+    /// that was known.
     tabs: bool,
 }
 
-impl Burst {
-    /// The terminal marks pastes: nothing is guessed any more.
-    pub fn turn_off(&mut self, out: &mut Vec<Input>) {
+impl PasteDetector {
+    /// The terminal marks pastes: timing is no longer used.
+    pub fn turn_off(&mut self, out: &mut Vec<TerminalInput>) {
         self.flush(out);
         self.off = true;
     }
 
-    /// Takes inputs that were read in one piece at `now`; what is decided goes to `out`.
-    pub fn feed_all(&mut self, inputs: Vec<Input>, now: Instant, out: &mut Vec<Input>) {
+    /// Takes inputs that were read together at `now`; decided inputs go to `out`.
+    pub fn feed_all(
+        &mut self,
+        inputs: Vec<TerminalInput>,
+        now: Instant,
+        out: &mut Vec<TerminalInput>,
+    ) {
         let mut rest = inputs.into_iter().peekable();
         while let Some(first) = rest.next() {
-            // Whoever presses Enter may type on before it is read; nothing is pasted by that.
+            // Keys typed after Enter may be read together with it; that is not a paste.
             let enter = char_of(&first) == Some('\n') && self.held.is_empty();
             if char_of(&first).is_none() || enter {
                 self.feed(first, now, out);
@@ -57,7 +63,7 @@ impl Burst {
                 run.push(next);
             }
             let text: String = run.iter().filter_map(char_of).collect();
-            if nobody_types(&text) {
+            if cannot_be_typed(&text) {
                 self.expire(now, out);
                 self.hold(&text, now, out);
             } else {
@@ -69,72 +75,72 @@ impl Burst {
     }
 
     /// Text that is certainly pasted.
-    fn hold(&mut self, text: &str, now: Instant, out: &mut Vec<Input>) {
+    fn hold(&mut self, text: &str, now: Instant, out: &mut Vec<TerminalInput>) {
         self.sends = false;
         self.held.push_str(text);
         self.last = Some(now);
-        self.run = RUN;
-        if self.held.len() >= PART {
-            out.push(Input::Paste(std::mem::take(&mut self.held)));
+        self.run = MIN_RUN;
+        if self.held.len() >= PART_BYTES {
+            out.push(TerminalInput::Paste(std::mem::take(&mut self.held)));
         }
     }
 
-    /// Takes an input that came at `now`; what is decided goes to `out`.
-    pub fn feed(&mut self, input: Input, now: Instant, out: &mut Vec<Input>) {
+    /// Takes an input that arrived at `now`; decided inputs go to `out`.
+    pub fn feed(&mut self, input: TerminalInput, now: Instant, out: &mut Vec<TerminalInput>) {
         self.expire(now, out);
-        let Input::Key(key) = input else {
+        let TerminalInput::Key(key) = input else {
             self.flush(out);
             self.last = None;
             out.push(input);
             return;
         };
         match text_of(key) {
-            // The rest of a paste may come in pieces of its own.
+            // The rest of a paste may arrive in separate pieces.
             Some(ch) if !self.off || !self.held.is_empty() => self.text(key, ch, now, out),
             _ => {
                 self.flush(out);
                 self.last = None;
-                out.push(Input::Key(key));
+                out.push(TerminalInput::Key(key));
             }
         }
     }
 
-    fn text(&mut self, key: Key, ch: char, now: Instant, out: &mut Vec<Input>) {
+    fn text(&mut self, key: KeyPress, ch: char, now: Instant, out: &mut Vec<TerminalInput>) {
         let gap = self.last.map(|last| now.saturating_duration_since(last));
-        let fast = gap.is_some_and(|gap| gap <= MACHINE);
-        let soon = gap.is_some_and(|gap| gap <= QUIET);
-        // A person who types quickly may press Enter soon after a letter, but not after two that
-        // came at once.
+        let fast = gap.is_some_and(|gap| gap <= MACHINE_GAP);
+        let soon = gap.is_some_and(|gap| gap <= PASTE_PAUSE);
+        // A fast typist may press Enter soon after a letter, but not after two that arrived at
+        // once.
         let ends_text = ch == '\n' && (fast || soon && self.run > 1);
         self.run = if fast { self.run + 1 } else { 1 };
         self.last = Some(now);
         self.tabs = ch == '\t' || self.tabs && (fast || !self.held.is_empty());
-        if !self.held.is_empty() || self.run > RUN || ends_text {
+        if !self.held.is_empty() || self.run > MIN_RUN || ends_text {
             let first_break = !self.held.contains('\n');
-            self.sends = key.code == Code::Enter && first_break && !self.tabs;
+            self.sends = key.code == KeyCode::Enter && first_break && !self.tabs;
             self.held.push(ch);
-            if self.held.len() >= PART {
-                out.push(Input::Paste(std::mem::take(&mut self.held)));
+            if self.held.len() >= PART_BYTES {
+                out.push(TerminalInput::Paste(std::mem::take(&mut self.held)));
                 // Still within: the next character is held too.
-                self.run = RUN;
+                self.run = MIN_RUN;
             }
         } else {
             if ch == '\n' {
                 // A message was sent: what follows is another.
                 self.last = None;
             }
-            out.push(Input::Key(key));
+            out.push(TerminalInput::Key(key));
         }
     }
 
-    /// When [`Burst::expire`] is due.
+    /// When [`PasteDetector::expire`] is due.
     pub fn deadline(&self) -> Option<Instant> {
         let last = self.last.filter(|_| !self.held.is_empty())?;
-        Some(last + if self.sends { ONE_LINE } else { QUIET })
+        Some(last + if self.sends { LINE_WAIT } else { PASTE_PAUSE })
     }
 
-    /// A pause: what is held was all.
-    pub fn expire(&mut self, now: Instant, out: &mut Vec<Input>) {
+    /// A pause: what is held is complete.
+    pub fn expire(&mut self, now: Instant, out: &mut Vec<TerminalInput>) {
         if self.deadline().is_none_or(|deadline| now < deadline) {
             return;
         }
@@ -142,32 +148,31 @@ impl Burst {
         self.flush(out);
         if sends {
             self.last = None;
-            out.push(Input::Key(Key::plain(Code::Enter)));
+            out.push(TerminalInput::Key(KeyPress::plain(KeyCode::Enter)));
         }
     }
 
-    /// Hands on what is held.
-    pub fn flush(&mut self, out: &mut Vec<Input>) {
+    /// Passes on what is held.
+    pub fn flush(&mut self, out: &mut Vec<TerminalInput>) {
         self.run = 0;
         self.sends = false;
         self.tabs = false;
         if !self.held.is_empty() {
-            out.push(Input::Paste(std::mem::take(&mut self.held)));
+            out.push(TerminalInput::Paste(std::mem::take(&mut self.held)));
         }
     }
 }
 
-fn char_of(input: &Input) -> Option<char> {
+fn char_of(input: &TerminalInput) -> Option<char> {
     match input {
-        Input::Key(key) => text_of(*key),
+        TerminalInput::Key(key) => text_of(*key),
         _ => None,
     }
 }
 
-/// Whether a text that came in one piece cannot have been typed: something stands behind a line
-/// break, or a tab stands within it. Fingers that are waited for by a slow line may bring a word and
-/// its Enter at once, no more.
-fn nobody_types(text: &str) -> bool {
+/// Whether a text that arrived at once cannot have been typed: text after a line break, or a tab
+/// within it. Over a slow connection a typed word and its Enter may arrive together, but no more.
+fn cannot_be_typed(text: &str) -> bool {
     let lines = text.trim_end_matches('\n');
     let breaks = lines.contains('\n') || text.len() > lines.len() + 1 && !lines.is_empty();
     let tab = lines.contains('\t') && lines.chars().any(|ch| ch != '\t');
@@ -175,10 +180,10 @@ fn nobody_types(text: &str) -> bool {
 }
 
 /// What a key would be in a pasted text.
-fn text_of(key: Key) -> Option<char> {
+fn text_of(key: KeyPress) -> Option<char> {
     match (key.code, key.mods) {
-        (Code::Enter, Mods::NONE) | (Code::Char('j'), Mods::CTRL) => Some('\n'),
-        (Code::Tab, Mods::NONE) => Some('\t'),
+        (KeyCode::Enter, Modifiers::NONE) | (KeyCode::Char('j'), Modifiers::CTRL) => Some('\n'),
+        (KeyCode::Tab, Modifiers::NONE) => Some('\t'),
         _ => key.text(),
     }
 }
@@ -189,23 +194,23 @@ mod tests {
 
     /// Feeds keys, each so many milliseconds after the one before, then waits.
     fn fed(keys: &[(u64, &str)]) -> Vec<String> {
-        let mut burst = Burst::default();
+        let mut burst = PasteDetector::default();
         run(&mut burst, keys)
     }
 
-    fn run(burst: &mut Burst, keys: &[(u64, &str)]) -> Vec<String> {
+    fn run(burst: &mut PasteDetector, keys: &[(u64, &str)]) -> Vec<String> {
         let mut now = Instant::now();
         let mut out = Vec::new();
         for (gap, key) in keys {
             now += Duration::from_millis(*gap);
-            burst.feed(Input::Key(key.parse().unwrap()), now, &mut out);
+            burst.feed(TerminalInput::Key(key.parse().unwrap()), now, &mut out);
         }
-        now += ONE_LINE;
+        now += LINE_WAIT;
         burst.expire(now, &mut out);
         assert_eq!(burst.deadline(), None);
-        let tell = |input: &Input| match input {
-            Input::Key(key) => key.to_string(),
-            Input::Paste(text) => format!("paste {text:?}"),
+        let tell = |input: &TerminalInput| match input {
+            TerminalInput::Key(key) => key.to_string(),
+            TerminalInput::Paste(text) => format!("paste {text:?}"),
             other => format!("{other:?}"),
         };
         out.iter().map(tell).collect()
@@ -300,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_terminal_that_marks_pastes_is_believed() {
-        let mut burst = Burst::default();
+        let mut burst = PasteDetector::default();
         let mut out = Vec::new();
         burst.turn_off(&mut out);
         assert_eq!(out, []);
@@ -315,7 +320,7 @@ mod tests {
 
     /// Feeds pieces, each so many milliseconds after the one before, then waits.
     fn pieces(off: bool, pieces: &[(u64, &str)]) -> Vec<String> {
-        let mut burst = Burst::default();
+        let mut burst = PasteDetector::default();
         let mut out = Vec::new();
         if off {
             burst.turn_off(&mut out);
@@ -325,16 +330,16 @@ mod tests {
             now += Duration::from_millis(*gap);
             burst.expire(now, &mut out);
             let keys = piece.chars().map(|ch| match ch {
-                '\n' => Key::plain(Code::Enter),
-                '\t' => Key::plain(Code::Tab),
-                ch => Key::char(ch),
+                '\n' => KeyPress::plain(KeyCode::Enter),
+                '\t' => KeyPress::plain(KeyCode::Tab),
+                ch => KeyPress::char(ch),
             });
-            burst.feed_all(keys.map(Input::Key).collect(), now, &mut out);
+            burst.feed_all(keys.map(TerminalInput::Key).collect(), now, &mut out);
         }
-        burst.expire(now + ONE_LINE, &mut out);
-        let tell = |input: &Input| match input {
-            Input::Key(key) => key.to_string(),
-            Input::Paste(text) => format!("paste {text:?}"),
+        burst.expire(now + LINE_WAIT, &mut out);
+        let tell = |input: &TerminalInput| match input {
+            TerminalInput::Key(key) => key.to_string(),
+            TerminalInput::Paste(text) => format!("paste {text:?}"),
             other => format!("{other:?}"),
         };
         out.iter().map(tell).collect()
@@ -376,24 +381,24 @@ mod tests {
 
     #[test]
     fn a_huge_paste_is_whole_and_in_parts() {
-        let mut burst = Burst::default();
+        let mut burst = PasteDetector::default();
         let now = Instant::now();
         let mut out = Vec::new();
         let text: String = "some line of text\n".repeat(200_000);
         for ch in text.chars() {
             let key = if ch == '\n' {
-                Key::plain(Code::Enter)
+                KeyPress::plain(KeyCode::Enter)
             } else {
-                Key::char(ch)
+                KeyPress::char(ch)
             };
-            burst.feed(Input::Key(key), now, &mut out);
+            burst.feed(TerminalInput::Key(key), now, &mut out);
         }
         burst.flush(&mut out);
         let mut got = String::new();
         for input in &out {
             match input {
-                Input::Key(key) => got.extend(key.text()),
-                Input::Paste(part) => got.push_str(part),
+                TerminalInput::Key(key) => got.extend(key.text()),
+                TerminalInput::Paste(part) => got.push_str(part),
                 other => panic!("{other:?}"),
             }
         }

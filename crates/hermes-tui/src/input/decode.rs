@@ -1,72 +1,74 @@
-//! Bytes of a terminal as keys. Pure: no clock, no file.
+//! Decodes terminal bytes into keys. Pure: no clock, no I/O.
 
-use super::{Input, Report};
-use crate::keys::{Code, Key, Mods};
+use super::{TerminalInput, TerminalReport};
+use crate::keys::{KeyCode, KeyPress, Modifiers};
 
-/// A sequence without an end is thrown away after this many bytes. Counted from its beginning, so that
-/// it does not depend on how the bytes are cut.
-const SEQUENCE: usize = 4096;
-/// A paste is handed on in parts of about this size.
+/// An unterminated sequence is discarded after this many bytes, counted from its beginning so that
+/// it does not depend on how the bytes are split.
+const MAX_SEQUENCE: usize = 4096;
+/// A paste is passed on in parts of about this size.
 const PASTE_PART: usize = 4 << 20;
 const PASTE_END: &[u8] = b"\x1b[201~";
 
-/// Turns bytes into inputs, however they are cut.
+/// Turns bytes into inputs, however they are split.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct KeyDecoder {
     bytes: Vec<u8>,
     /// Inside a marked paste.
     pasting: bool,
-    /// Bytes of the paste that are known not to hold its end.
+    /// Bytes of the paste already searched for its end.
     searched: usize,
 }
 
-/// What stands at the beginning of the buffer.
-enum Found {
-    /// So many bytes mean this, or nothing.
-    Input(usize, Option<Input>),
+/// What is at the beginning of the buffer.
+enum DecodeStep {
+    /// This many bytes form an input, or are ignored.
+    Input(usize, Option<TerminalInput>),
     PasteBegins(usize),
-    /// More bytes must come.
+    /// More bytes are needed.
     Open,
 }
 
-impl Decoder {
-    /// Reads `bytes`; what is complete goes to `out`.
-    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<Input>) {
+impl KeyDecoder {
+    /// Takes `bytes`; complete inputs go to `out`.
+    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<TerminalInput>) {
         if self.pasting && matches!(bytes, [0x03 | 0x1b]) {
-            // The end was lost; a person wants out.
+            // The end was lost, and the person wants to get out.
             self.end_paste(self.bytes.len(), 0, out);
         }
         self.bytes.extend_from_slice(bytes);
         self.run(out);
     }
 
-    /// Whether something stands open that the next bytes may complete. If none come within a moment,
-    /// call [`Decoder::settle`].
-    pub fn is_open(&self) -> bool {
+    /// Whether an incomplete sequence is pending that the next bytes may complete. If none arrive
+    /// soon, call [`KeyDecoder::settle`].
+    pub fn is_incomplete(&self) -> bool {
         !self.pasting && !self.bytes.is_empty()
     }
 
-    /// Nothing followed: what stands open is taken as it is, a lone escape as the key.
-    pub fn settle(&mut self, out: &mut Vec<Input>) {
-        if !self.is_open() {
+    /// Nothing followed: a pending sequence is taken as it is, a lone escape as the key.
+    pub fn settle(&mut self, out: &mut Vec<TerminalInput>) {
+        if !self.is_incomplete() {
             return;
         }
         let open = std::mem::take(&mut self.bytes);
         match open.as_slice() {
-            [0x1b] => out.push(key(Code::Esc, Mods::NONE)),
+            [0x1b] => out.push(key(KeyCode::Esc, Modifiers::NONE)),
             [
                 0x1b,
                 byte @ (b'[' | b'O' | b']' | b'P' | b'_' | b'^' | b'X'),
             ] => {
-                out.push(key(Code::Char(char::from(*byte)), Mods::ALT));
+                out.push(key(KeyCode::Char(char::from(*byte)), Modifiers::ALT));
             }
-            // The beginning of a sequence that never ended says nothing.
+            // The beginning of an unterminated sequence is ignored.
             [0x1b, ..] => {}
-            _ => out.push(Input::Key(Key::char(char::REPLACEMENT_CHARACTER))),
+            _ => out.push(TerminalInput::Key(KeyPress::char(
+                char::REPLACEMENT_CHARACTER,
+            ))),
         }
     }
 
-    fn run(&mut self, out: &mut Vec<Input>) {
+    fn run(&mut self, out: &mut Vec<TerminalInput>) {
         let mut at = 0;
         loop {
             if self.pasting {
@@ -80,23 +82,23 @@ impl Decoder {
                 break;
             }
             match next(&self.bytes[at..]) {
-                Found::Input(used, input) => {
+                DecodeStep::Input(used, input) => {
                     at += used;
                     out.extend(input);
                 }
-                Found::PasteBegins(used) => {
+                DecodeStep::PasteBegins(used) => {
                     at += used;
                     self.pasting = true;
                     self.searched = 0;
                 }
-                Found::Open => break,
+                DecodeStep::Open => break,
             }
         }
         self.bytes.drain(..at);
     }
 
-    /// Whether the paste has ended.
-    fn paste(&mut self, out: &mut Vec<Input>) -> bool {
+    /// Returns whether the paste has ended.
+    fn paste(&mut self, out: &mut Vec<TerminalInput>) -> bool {
         let found = self.bytes[self.searched..]
             .windows(PASTE_END.len())
             .position(|window| window == PASTE_END);
@@ -113,7 +115,7 @@ impl Decoder {
         false
     }
 
-    fn end_paste(&mut self, text: usize, mark: usize, out: &mut Vec<Input>) {
+    fn end_paste(&mut self, text: usize, mark: usize, out: &mut Vec<TerminalInput>) {
         out.push(pasted(&self.bytes[..text]));
         self.bytes.drain(..text + mark);
         self.pasting = false;
@@ -121,7 +123,7 @@ impl Decoder {
     }
 }
 
-/// Bytes up to the last that does not cut a character or a `\r\n`.
+/// Bytes up to the last that does not split a character or a `\r\n`.
 fn whole_characters(bytes: &[u8]) -> usize {
     let mut end = bytes.len();
     while end > 0 && (bytes[end - 1] >= 0x80 || bytes[end - 1] == b'\r') && bytes.len() - end < 4 {
@@ -130,52 +132,52 @@ fn whole_characters(bytes: &[u8]) -> usize {
     end
 }
 
-fn pasted(bytes: &[u8]) -> Input {
+fn pasted(bytes: &[u8]) -> TerminalInput {
     let text = String::from_utf8_lossy(bytes);
-    Input::Paste(text.replace("\r\n", "\n").replace('\r', "\n"))
+    TerminalInput::Paste(text.replace("\r\n", "\n").replace('\r', "\n"))
 }
 
-fn key(code: Code, mods: Mods) -> Input {
-    Input::Key(Key::new(code, mods))
+fn key(code: KeyCode, mods: Modifiers) -> TerminalInput {
+    TerminalInput::Key(KeyPress::new(code, mods))
 }
 
-fn next(bytes: &[u8]) -> Found {
+fn next(bytes: &[u8]) -> DecodeStep {
     match bytes {
-        [0x1b] | [] => Found::Open,
+        [0x1b] | [] => DecodeStep::Open,
         [0x1b, b'[', rest @ ..] => csi(rest),
         [0x1b, b'O', rest @ ..] => ss3(rest),
         [0x1b, b']' | b'P' | b'_' | b'^' | b'X', rest @ ..] => string(bytes[1], rest),
-        // Two presses of escape, or a sequence behind one.
-        [0x1b, 0x1b, ..] => Found::Input(1, Some(key(Code::Esc, Mods::NONE))),
+        // Two presses of escape, or a sequence after one.
+        [0x1b, 0x1b, ..] => DecodeStep::Input(1, Some(key(KeyCode::Esc, Modifiers::NONE))),
         [0x1b, rest @ ..] => match next(rest) {
-            Found::Input(used, Some(Input::Key(pressed))) => {
-                let mods = Mods {
+            DecodeStep::Input(used, Some(TerminalInput::Key(pressed))) => {
+                let mods = Modifiers {
                     alt: true,
                     ..pressed.mods
                 };
-                Found::Input(used + 1, Some(key(pressed.code, mods)))
+                DecodeStep::Input(used + 1, Some(key(pressed.code, mods)))
             }
-            Found::Input(used, other) => Found::Input(used + 1, other),
-            Found::PasteBegins(used) => Found::PasteBegins(used + 1),
-            Found::Open => Found::Open,
+            DecodeStep::Input(used, other) => DecodeStep::Input(used + 1, other),
+            DecodeStep::PasteBegins(used) => DecodeStep::PasteBegins(used + 1),
+            DecodeStep::Open => DecodeStep::Open,
         },
-        [byte @ (0x00..=0x1f | 0x7f), ..] => Found::Input(1, Some(control(*byte))),
+        [byte @ (0x00..=0x1f | 0x7f), ..] => DecodeStep::Input(1, Some(control(*byte))),
         _ => character(bytes),
     }
 }
 
-fn control(byte: u8) -> Input {
+fn control(byte: u8) -> TerminalInput {
     match byte {
-        0x00 => key(Code::Char(' '), Mods::CTRL),
-        0x09 => key(Code::Tab, Mods::NONE),
-        0x0d => key(Code::Enter, Mods::NONE),
-        0x7f => key(Code::Backspace, Mods::NONE),
-        0x01..=0x1a => key(Code::Char(char::from(byte - 1 + b'a')), Mods::CTRL),
-        _ => key(Code::Char(char::from(byte + b'@')), Mods::CTRL),
+        0x00 => key(KeyCode::Char(' '), Modifiers::CTRL),
+        0x09 => key(KeyCode::Tab, Modifiers::NONE),
+        0x0d => key(KeyCode::Enter, Modifiers::NONE),
+        0x7f => key(KeyCode::Backspace, Modifiers::NONE),
+        0x01..=0x1a => key(KeyCode::Char(char::from(byte - 1 + b'a')), Modifiers::CTRL),
+        _ => key(KeyCode::Char(char::from(byte + b'@')), Modifiers::CTRL),
     }
 }
 
-fn character(bytes: &[u8]) -> Found {
+fn character(bytes: &[u8]) -> DecodeStep {
     let length = match bytes[0] {
         0x00..=0x7f => 1,
         0xc2..=0xdf => 2,
@@ -184,9 +186,11 @@ fn character(bytes: &[u8]) -> Found {
         _ => 0,
     };
     let broken = |used| {
-        Found::Input(
+        DecodeStep::Input(
             used,
-            Some(Input::Key(Key::char(char::REPLACEMENT_CHARACTER))),
+            Some(TerminalInput::Key(KeyPress::char(
+                char::REPLACEMENT_CHARACTER,
+            ))),
         )
     };
     if length == 0 {
@@ -195,66 +199,69 @@ fn character(bytes: &[u8]) -> Found {
     let have = &bytes[..bytes.len().min(length)];
     match std::str::from_utf8(have) {
         Ok(text) => {
-            let typed = text.chars().next().map(|ch| Input::Key(Key::char(ch)));
-            Found::Input(length, typed)
+            let typed = text
+                .chars()
+                .next()
+                .map(|ch| TerminalInput::Key(KeyPress::char(ch)));
+            DecodeStep::Input(length, typed)
         }
-        Err(error) if error.error_len().is_none() && have.len() < length => Found::Open,
+        Err(error) if error.error_len().is_none() && have.len() < length => DecodeStep::Open,
         Err(error) => broken(error.error_len().unwrap_or(1)),
     }
 }
 
 /// `ESC O`: function keys and the application keypad.
-fn ss3(rest: &[u8]) -> Found {
+fn ss3(rest: &[u8]) -> DecodeStep {
     let Some(letter) = rest.first() else {
-        return Found::Open;
+        return DecodeStep::Open;
     };
     let code = match letter {
         b'A'..=b'D' | b'H' | b'F' => arrow(*letter),
-        b'P'..=b'S' => Some(Code::F(letter - b'P' + 1)),
-        b'M' => Some(Code::Enter),
+        b'P'..=b'S' => Some(KeyCode::F(letter - b'P' + 1)),
+        b'M' => Some(KeyCode::Enter),
         b' '..=b'~' => None,
         // Not a sequence: another key follows.
         _ => {
-            let typed = key(Code::Char('O'), Mods::ALT);
-            return Found::Input(2, Some(typed));
+            let typed = key(KeyCode::Char('O'), Modifiers::ALT);
+            return DecodeStep::Input(2, Some(typed));
         }
     };
-    Found::Input(3, code.map(|code| key(code, Mods::NONE)))
+    DecodeStep::Input(3, code.map(|code| key(code, Modifiers::NONE)))
 }
 
-fn arrow(letter: u8) -> Option<Code> {
+fn arrow(letter: u8) -> Option<KeyCode> {
     Some(match letter {
-        b'A' => Code::Up,
-        b'B' => Code::Down,
-        b'C' => Code::Right,
-        b'D' => Code::Left,
-        b'H' => Code::Home,
-        b'F' => Code::End,
+        b'A' => KeyCode::Up,
+        b'B' => KeyCode::Down,
+        b'C' => KeyCode::Right,
+        b'D' => KeyCode::Left,
+        b'H' => KeyCode::Home,
+        b'F' => KeyCode::End,
         _ => return None,
     })
 }
 
-/// A sequence that ends with BEL or ST: answers about colours, and what we never asked for.
-fn string(kind: u8, rest: &[u8]) -> Found {
+/// A sequence that ends with BEL or ST: answers about colours, and others we did not request.
+fn string(kind: u8, rest: &[u8]) -> DecodeStep {
     let Some(first) = rest.first() else {
-        return Found::Open;
+        return DecodeStep::Open;
     };
-    // alt+] and others are typed too: only what looks like an answer is one.
+    // alt+] and similar are typed too: only what looks like an answer is one.
     if !is_answer(kind, *first) {
-        let typed = key(Code::Char(char::from(kind)), Mods::ALT);
-        return Found::Input(2, Some(typed));
+        let typed = key(KeyCode::Char(char::from(kind)), Modifiers::ALT);
+        return DecodeStep::Input(2, Some(typed));
     }
-    let body = &rest[..rest.len().min(SEQUENCE)];
+    let body = &rest[..rest.len().min(MAX_SEQUENCE)];
     let bell = body.iter().position(|byte| *byte == 0x07);
     let st = body.windows(2).position(|two| two == b"\x1b\\");
     let (end, mark) = match (bell, st) {
         (Some(bell), st) if kind == b']' && st.is_none_or(|st| bell < st) => (bell, 1),
         (_, Some(st)) => (st, 2),
-        (_, None) if rest.len() < SEQUENCE => return Found::Open,
-        (_, None) => return Found::Input(2 + SEQUENCE, None),
+        (_, None) if rest.len() < MAX_SEQUENCE => return DecodeStep::Open,
+        (_, None) => return DecodeStep::Input(2 + MAX_SEQUENCE, None),
     };
     let input = std::str::from_utf8(&rest[..end]).ok().and_then(background);
-    Found::Input(2 + end + mark, input.map(Input::Report))
+    DecodeStep::Input(2 + end + mark, input.map(TerminalInput::Report))
 }
 
 fn is_answer(kind: u8, first: u8) -> bool {
@@ -267,7 +274,7 @@ fn is_answer(kind: u8, first: u8) -> bool {
 }
 
 /// `11;rgb:1e1e/1e1e/1e1e`
-fn background(text: &str) -> Option<Report> {
+fn background(text: &str) -> Option<TerminalReport> {
     let colour = text.strip_prefix("11;rgb:")?;
     let mut parts = colour.split('/').map(|part| {
         let digits = part.len();
@@ -276,62 +283,62 @@ fn background(text: &str) -> Option<Report> {
         (digits <= 4 && most > 0).then(|| (value * 255 / most) as u8)
     });
     let (r, g, b) = (parts.next()??, parts.next()??, parts.next()??);
-    Some(Report::Background(r, g, b))
+    Some(TerminalReport::Background(r, g, b))
 }
 
 /// `ESC [`
-fn csi(rest: &[u8]) -> Found {
+fn csi(rest: &[u8]) -> DecodeStep {
     // The Linux console: ESC [ [ A is F1.
     if let [b'[', more @ ..] = rest {
         return match more.first() {
-            None => Found::Open,
+            None => DecodeStep::Open,
             Some(letter @ b'A'..=b'E') => {
-                Found::Input(4, Some(key(Code::F(letter - b'A' + 1), Mods::NONE)))
+                DecodeStep::Input(4, Some(key(KeyCode::F(letter - b'A' + 1), Modifiers::NONE)))
             }
-            Some(b' '..=b'~') => Found::Input(4, None),
-            // Broken off by another key.
-            Some(_) => Found::Input(3, None),
+            Some(b' '..=b'~') => DecodeStep::Input(4, None),
+            // Interrupted by another key.
+            Some(_) => DecodeStep::Input(3, None),
         };
     }
-    let body = &rest[..rest.len().min(SEQUENCE)];
+    let body = &rest[..rest.len().min(MAX_SEQUENCE)];
     let Some(end) = body.iter().position(|byte| !(0x20..=0x3f).contains(byte)) else {
-        return if rest.len() < SEQUENCE {
-            Found::Open
+        return if rest.len() < MAX_SEQUENCE {
+            DecodeStep::Open
         } else {
-            Found::Input(2 + SEQUENCE, None)
+            DecodeStep::Input(2 + MAX_SEQUENCE, None)
         };
     };
     let letter = rest[end];
     if !(0x40..=0x7e).contains(&letter) {
-        // Broken off by another key.
-        return Found::Input(2 + end, None);
+        // Interrupted by another key.
+        return DecodeStep::Input(2 + end, None);
     }
     let used = 2 + end + 1;
     let Ok(body) = std::str::from_utf8(&rest[..end]) else {
-        return Found::Input(used, None);
+        return DecodeStep::Input(used, None);
     };
     if (body, letter) == ("200", b'~') {
-        return Found::PasteBegins(used);
+        return DecodeStep::PasteBegins(used);
     }
     if (body, letter) == ("", b'M') {
         // The oldest mouse report carries three bytes.
         return if rest.len() < 4 {
-            Found::Open
+            DecodeStep::Open
         } else {
-            Found::Input(used + 3, None)
+            DecodeStep::Input(used + 3, None)
         };
     }
-    Found::Input(used, meaning(body, letter))
+    DecodeStep::Input(used, meaning(body, letter))
 }
 
-fn meaning(body: &str, letter: u8) -> Option<Input> {
+fn meaning(body: &str, letter: u8) -> Option<TerminalInput> {
     if let Some(answer) = body.strip_prefix('?') {
         let report = match letter {
-            b'u' => Report::Keyboard,
-            b'y' if matches!(answer, "2004;1$" | "2004;2$" | "2004;3$") => Report::Pastes,
+            b'u' => TerminalReport::Keyboard,
+            b'y' if matches!(answer, "2004;1$" | "2004;2$" | "2004;3$") => TerminalReport::Pastes,
             _ => return None,
         };
-        return Some(Input::Report(report));
+        return Some(TerminalInput::Report(report));
     }
     if body.starts_with(['<', '=', '>']) {
         return None;
@@ -346,11 +353,11 @@ fn meaning(body: &str, letter: u8) -> Option<Input> {
     };
     let (first, mods) = (number(first).unwrap_or(1), second);
     match letter {
-        b'I' if body.is_empty() => Some(Input::Focus(true)),
-        b'O' if body.is_empty() => Some(Input::Focus(false)),
-        b'Z' => Some(key(Code::Tab, Mods::SHIFT)),
+        b'I' if body.is_empty() => Some(TerminalInput::Focus(true)),
+        b'O' if body.is_empty() => Some(TerminalInput::Focus(false)),
+        b'Z' => Some(key(KeyCode::Tab, Modifiers::SHIFT)),
         b'A'..=b'D' | b'H' | b'F' => pressed(arrow(letter)?, mods),
-        b'P'..=b'S' => pressed(Code::F(letter - b'P' + 1), mods),
+        b'P'..=b'S' => pressed(KeyCode::F(letter - b'P' + 1), mods),
         b'~' if first == 27 => pressed(unicode(number(third)?)?, mods),
         b'~' => pressed(tilde(first)?, mods),
         b'u' => pressed(unicode(first)?, mods),
@@ -358,15 +365,15 @@ fn meaning(body: &str, letter: u8) -> Option<Input> {
     }
 }
 
-/// With the modifiers of `5` or `5:1`; a release is nothing.
-fn pressed(code: Code, field: &str) -> Option<Input> {
+/// With the modifiers of `5` or `5:1`; a key release gives nothing.
+fn pressed(code: KeyCode, field: &str) -> Option<TerminalInput> {
     let mut parts = field.split(':');
     let bits = parts.next().and_then(|part| part.parse::<u32>().ok());
     let bits = bits.unwrap_or(1).saturating_sub(1);
     if parts.next() == Some("3") {
         return None;
     }
-    let mods = Mods {
+    let mods = Modifiers {
         shift: bits & 1 != 0,
         // The meta key is the alt key of other keyboards.
         alt: bits & (2 | 32) != 0,
@@ -376,51 +383,51 @@ fn pressed(code: Code, field: &str) -> Option<Input> {
     Some(key(code, mods))
 }
 
-fn tilde(number: u32) -> Option<Code> {
+fn tilde(number: u32) -> Option<KeyCode> {
     Some(match number {
-        1 | 7 => Code::Home,
-        2 => Code::Insert,
-        3 => Code::Delete,
-        4 | 8 => Code::End,
-        5 => Code::PageUp,
-        6 => Code::PageDown,
-        11..=15 => Code::F((number - 10) as u8),
-        17..=21 => Code::F((number - 11) as u8),
-        23..=26 => Code::F((number - 12) as u8),
-        28 | 29 => Code::F((number - 13) as u8),
-        31..=34 => Code::F((number - 14) as u8),
+        1 | 7 => KeyCode::Home,
+        2 => KeyCode::Insert,
+        3 => KeyCode::Delete,
+        4 | 8 => KeyCode::End,
+        5 => KeyCode::PageUp,
+        6 => KeyCode::PageDown,
+        11..=15 => KeyCode::F((number - 10) as u8),
+        17..=21 => KeyCode::F((number - 11) as u8),
+        23..=26 => KeyCode::F((number - 12) as u8),
+        28 | 29 => KeyCode::F((number - 13) as u8),
+        31..=34 => KeyCode::F((number - 14) as u8),
         _ => return None,
     })
 }
 
 /// A key of the kitty protocol.
-fn unicode(number: u32) -> Option<Code> {
+fn unicode(number: u32) -> Option<KeyCode> {
     Some(match number {
-        9 => Code::Tab,
-        13 | 57414 => Code::Enter,
-        27 => Code::Esc,
-        8 | 127 => Code::Backspace,
-        // The number pad.
-        57399..=57408 => Code::Char(char::from_digit(number - 57399, 10)?),
-        57409 => Code::Char('.'),
-        57410 => Code::Char('/'),
-        57411 => Code::Char('*'),
-        57412 => Code::Char('-'),
-        57413 => Code::Char('+'),
-        57415 => Code::Char('='),
-        57417 => Code::Left,
-        57418 => Code::Right,
-        57419 => Code::Up,
-        57420 => Code::Down,
-        57421 => Code::PageUp,
-        57422 => Code::PageDown,
-        57423 => Code::Home,
-        57424 => Code::End,
-        57425 => Code::Insert,
-        57426 => Code::Delete,
-        // Media keys, caps lock and the modifiers themselves.
+        9 => KeyCode::Tab,
+        13 | 57414 => KeyCode::Enter,
+        27 => KeyCode::Esc,
+        8 | 127 => KeyCode::Backspace,
+        // The numeric keypad.
+        57399..=57408 => KeyCode::Char(char::from_digit(number - 57399, 10)?),
+        57409 => KeyCode::Char('.'),
+        57410 => KeyCode::Char('/'),
+        57411 => KeyCode::Char('*'),
+        57412 => KeyCode::Char('-'),
+        57413 => KeyCode::Char('+'),
+        57415 => KeyCode::Char('='),
+        57417 => KeyCode::Left,
+        57418 => KeyCode::Right,
+        57419 => KeyCode::Up,
+        57420 => KeyCode::Down,
+        57421 => KeyCode::PageUp,
+        57422 => KeyCode::PageDown,
+        57423 => KeyCode::Home,
+        57424 => KeyCode::End,
+        57425 => KeyCode::Insert,
+        57426 => KeyCode::Delete,
+        // Media keys, caps lock and modifiers alone.
         57344..=63743 => return None,
-        _ => Code::Char(char::from_u32(number).filter(|ch| !ch.is_control())?),
+        _ => KeyCode::Char(char::from_u32(number).filter(|ch| !ch.is_control())?),
     })
 }
 

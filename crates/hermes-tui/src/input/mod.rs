@@ -1,37 +1,37 @@
-//! Keys, pastes and answers of the terminal, read by a thread of their own.
+//! Keys, pastes and terminal reports, read by a dedicated thread.
 
 mod burst;
 mod decode;
 mod reader;
 
-pub use burst::Burst;
-pub use decode::Decoder;
+pub use burst::PasteDetector;
+pub use decode::KeyDecoder;
 #[cfg(any(test, fuzzing))]
 pub(crate) use decode::fuzz;
-pub use reader::Inputs;
+pub use reader::InputReader;
 
-use crate::keys::Key;
+use crate::keys::KeyPress;
 
-/// What comes from the person and their terminal.
+/// Input from the person or the terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
-    Key(Key),
-    /// As it was pasted, line breaks as `\n`; not made harmless.
+pub enum TerminalInput {
+    Key(KeyPress),
+    /// As pasted, with line breaks as `\n`; not sanitized.
     Paste(String),
-    /// Whether the terminal is looked at.
+    /// Whether the terminal is focused.
     Focus(bool),
-    Report(Report),
-    /// Nothing will come any more: the terminal is gone.
+    Report(TerminalReport),
+    /// The terminal is gone: no more input.
     Closed,
 }
 
-/// Answers of the terminal to what [`crate::screen::enter_bytes`] asks.
+/// Answers of the terminal to the queries in [`crate::screen::enter_bytes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Report {
-    /// It knows the keyboard protocol: tell [`crate::screen::Modes::keyboard_known`].
+pub enum TerminalReport {
+    /// It supports the keyboard protocol: call [`crate::screen::TerminalModes::keyboard_known`].
     Keyboard,
     /// It marks pastes.
     Pastes,
-    /// Its background: red, green, blue.
+    /// Its background colour: red, green, blue.
     Background(u8, u8, u8),
 }

@@ -1,4 +1,4 @@
-//! The thread that reads. It sleeps until there is something: an idle interface costs nothing.
+//! The reader thread. It sleeps until there is input: an idle interface uses no CPU.
 
 use std::collections::VecDeque;
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
@@ -11,75 +11,75 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tokio::sync::mpsc;
 
-use super::{Burst, Decoder, Input, Report};
+use super::{KeyDecoder, PasteDetector, TerminalInput, TerminalReport};
 
-/// Inputs that may wait for the interface; then the terminal waits.
-const QUEUE: usize = 1024;
-/// So long after an escape nothing more belongs to it.
-const ESCAPE: Duration = Duration::from_millis(30);
+/// Capacity of the input queue; when it is full, the terminal waits.
+const QUEUE_CAPACITY: usize = 1024;
+/// How long after an escape a sequence may continue.
+const ESCAPE_TIMEOUT: Duration = Duration::from_millis(30);
 /// Pieces of a paste that are read together; the rest follows as more of the same paste.
-const PIECES: usize = 16;
+const MAX_PIECES: usize = 16;
 /// The thread answers at once; this is for one that cannot.
-const PATIENCE: Duration = Duration::from_millis(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(5);
 const TRIES: u32 = 100;
 
-/// What a person types, as it comes.
-pub struct Inputs {
-    queue: mpsc::Receiver<Input>,
-    /// Taken out of the queue while the thread was asked for something.
-    kept: VecDeque<Input>,
-    shared: Arc<Shared>,
+/// Input of the person, as it arrives.
+pub struct InputReader {
+    queue: mpsc::Receiver<TerminalInput>,
+    /// Taken out of the queue while waiting for the thread.
+    kept: VecDeque<TerminalInput>,
+    shared: Arc<ReaderShared>,
     wake: PipeWriter,
     thread: Option<JoinHandle<()>>,
     closed: bool,
 }
 
 #[derive(Default)]
-struct Shared {
-    control: Mutex<Control>,
+struct ReaderShared {
+    control: Mutex<ReaderControl>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Control {
-    wish: Wish,
+struct ReaderControl {
+    command: ReaderCommand,
     /// The thread does not read.
     paused: bool,
-    /// How often everything typed was taken, as wished and as done.
+    /// How often type-ahead was taken, as requested and as done.
     take: u64,
     taken: u64,
-    /// What was typed and not sent yet when it was taken.
-    loot: Vec<Input>,
+    /// Input that was typed but not delivered when it was taken.
+    type_ahead: Vec<TerminalInput>,
     ended: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Wish {
+enum ReaderCommand {
     #[default]
     Read,
     Pause,
     Stop,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Control> {
+impl ReaderShared {
+    fn lock(&self) -> MutexGuard<'_, ReaderControl> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inputs {
+impl InputReader {
     /// Starts to read `terminal`.
     pub fn start(terminal: impl AsFd + Send + 'static) -> io::Result<Self> {
-        let (send, queue) = mpsc::channel(QUEUE);
+        let (send, queue) = mpsc::channel(QUEUE_CAPACITY);
         let (woken, wake) = io::pipe()?;
-        let shared = Arc::new(Shared::default());
-        let reader = Reader {
+        let shared = Arc::new(ReaderShared::default());
+        let reader = ReaderThread {
             terminal,
             woken,
             send,
             shared: Arc::clone(&shared),
-            decoder: Decoder::default(),
-            burst: Burst::default(),
+            decoder: KeyDecoder::default(),
+            burst: PasteDetector::default(),
             out: Vec::new(),
             escape: None,
         };
@@ -96,41 +96,41 @@ impl Inputs {
         })
     }
 
-    /// The next input; after [`Input::Closed`] it never comes. May be dropped and called again
+    /// The next input; after [`TerminalInput::Closed`] it never comes. May be dropped and called again
     /// without losing one.
-    pub async fn next(&mut self) -> Input {
+    pub async fn next(&mut self) -> TerminalInput {
         if let Some(input) = self.kept.pop_front() {
             return input;
         }
         if self.closed {
             std::future::pending::<()>().await;
         }
-        let input = self.queue.recv().await.unwrap_or(Input::Closed);
-        self.closed = input == Input::Closed;
+        let input = self.queue.recv().await.unwrap_or(TerminalInput::Closed);
+        self.closed = input == TerminalInput::Closed;
         input
     }
 
     /// Another input, if one is here already.
-    pub fn try_next(&mut self) -> Option<Input> {
+    pub fn try_next(&mut self) -> Option<TerminalInput> {
         let input = self
             .kept
             .pop_front()
             .or_else(|| self.queue.try_recv().ok())?;
-        self.closed = input == Input::Closed;
+        self.closed = input == TerminalInput::Closed;
         Some(input)
     }
 
     /// Takes everything typed so far, also what was not read yet, so that it does not answer a
     /// question that was asked later. Whoever calls may put it into the draft.
-    pub fn drain(&mut self) -> Vec<Input> {
+    pub fn drain(&mut self) -> Vec<TerminalInput> {
         self.shared.lock().take += 1;
         self.ask(|control| control.taken == control.take || control.paused);
         let mut typed = Vec::new();
         let mut others = VecDeque::new();
-        let loot = std::mem::take(&mut self.shared.lock().loot);
+        let loot = std::mem::take(&mut self.shared.lock().type_ahead);
         for input in self.kept.drain(..).chain(loot) {
             match input {
-                Input::Key(_) | Input::Paste(_) => typed.push(input),
+                TerminalInput::Key(_) | TerminalInput::Paste(_) => typed.push(input),
                 other => others.push_back(other),
             }
         }
@@ -140,18 +140,18 @@ impl Inputs {
 
     /// Stops reading, for a program that reads itself. Returns when nothing is read any more.
     pub fn pause(&mut self) {
-        self.shared.lock().wish = Wish::Pause;
+        self.shared.lock().command = ReaderCommand::Pause;
         self.ask(|control| control.paused);
     }
 
-    /// Reads on after [`Inputs::pause`].
+    /// Reads on after [`InputReader::pause`].
     pub fn resume(&mut self) {
-        self.shared.lock().wish = Wish::Read;
+        self.shared.lock().command = ReaderCommand::Read;
         self.shared.changed.notify_all();
     }
 
     /// Wakes the thread and waits until `done`; what it sends meanwhile is kept.
-    fn ask(&mut self, done: impl Fn(&Control) -> bool) {
+    fn ask(&mut self, done: impl Fn(&ReaderControl) -> bool) {
         // A full pipe has woken it already.
         let _ = self.wake.write(&[0]);
         self.shared.changed.notify_all();
@@ -160,7 +160,7 @@ impl Inputs {
             let (control, _) = self
                 .shared
                 .changed
-                .wait_timeout_while(control, PATIENCE, |control| {
+                .wait_timeout_while(control, ANSWER_TIMEOUT, |control| {
                     !done(control) && !control.ended
                 })
                 .unwrap_or_else(PoisonError::into_inner);
@@ -177,11 +177,11 @@ impl Inputs {
     }
 }
 
-impl Drop for Inputs {
+impl Drop for InputReader {
     fn drop(&mut self) {
         self.queue.close();
         while self.queue.try_recv().is_ok() {}
-        self.shared.lock().wish = Wish::Stop;
+        self.shared.lock().command = ReaderCommand::Stop;
         self.shared.changed.notify_all();
         let _ = self.wake.write(&[0]);
         if let Some(thread) = self.thread.take() {
@@ -191,23 +191,23 @@ impl Drop for Inputs {
     }
 }
 
-struct Reader<T: AsFd> {
+struct ReaderThread<T: AsFd> {
     terminal: T,
     woken: PipeReader,
-    send: mpsc::Sender<Input>,
-    shared: Arc<Shared>,
-    decoder: Decoder,
-    burst: Burst,
+    send: mpsc::Sender<TerminalInput>,
+    shared: Arc<ReaderShared>,
+    decoder: KeyDecoder,
+    burst: PasteDetector,
     /// Decided and not sent.
-    out: Vec<Input>,
+    out: Vec<TerminalInput>,
     /// When an open escape is taken for the key.
     escape: Option<Instant>,
 }
 
 /// Why the thread ends.
-struct Ended;
+struct ReaderEnded;
 
-impl<T: AsFd> Reader<T> {
+impl<T: AsFd> ReaderThread<T> {
     fn run(mut self) {
         while self.step().is_ok() {}
         let mut control = self.shared.lock();
@@ -217,8 +217,8 @@ impl<T: AsFd> Reader<T> {
         self.shared.changed.notify_all();
     }
 
-    fn step(&mut self) -> Result<(), Ended> {
-        self.obey()?;
+    fn step(&mut self) -> Result<(), ReaderEnded> {
+        self.apply_command()?;
         let now = Instant::now();
         self.settle(now);
         self.deliver()?;
@@ -235,15 +235,15 @@ impl<T: AsFd> Reader<T> {
         }
         if typed && !self.read()? {
             self.burst.flush(&mut self.out);
-            self.out.push(Input::Closed);
+            self.out.push(TerminalInput::Closed);
             self.deliver()?;
-            return Err(Ended);
+            return Err(ReaderEnded);
         }
         Ok(())
     }
 
     /// Whether there is something from the terminal, and from the interface.
-    fn wait(&self, timeout: Option<&Timespec>) -> Result<(bool, bool), Ended> {
+    fn wait(&self, timeout: Option<&Timespec>) -> Result<(bool, bool), ReaderEnded> {
         let mut fds = [
             PollFd::new(&self.terminal, PollFlags::IN),
             PollFd::new(&self.woken, PollFlags::IN),
@@ -251,16 +251,16 @@ impl<T: AsFd> Reader<T> {
         match poll(&mut fds, timeout) {
             Ok(_) => Ok((!fds[0].revents().is_empty(), !fds[1].revents().is_empty())),
             Err(Errno::INTR | Errno::AGAIN) => Ok((false, false)),
-            Err(_) => Err(Ended),
+            Err(_) => Err(ReaderEnded),
         }
     }
 
     /// Reads what is there. `false`: nothing will come any more.
-    fn read(&mut self) -> Result<bool, Ended> {
+    fn read(&mut self) -> Result<bool, ReaderEnded> {
         let mut bytes = [0; 16384];
         let mut inputs = Vec::new();
         // A terminal hands out a long paste in pieces: what is there at once belongs together.
-        for piece in 0..PIECES {
+        for piece in 0..MAX_PIECES {
             if piece > 0 && !self.wait(Some(&timespec(Duration::ZERO)))?.0 {
                 break;
             }
@@ -273,15 +273,19 @@ impl<T: AsFd> Reader<T> {
             }
         }
         let now = Instant::now();
-        self.escape = self.decoder.is_open().then(|| now + ESCAPE);
+        self.escape = self.decoder.is_incomplete().then(|| now + ESCAPE_TIMEOUT);
         self.sort(inputs, now);
         self.deliver()?;
         Ok(true)
     }
 
-    fn sort(&mut self, inputs: Vec<Input>, now: Instant) {
-        let marks =
-            |input: &Input| matches!(input, Input::Paste(_) | Input::Report(Report::Pastes));
+    fn sort(&mut self, inputs: Vec<TerminalInput>, now: Instant) {
+        let marks = |input: &TerminalInput| {
+            matches!(
+                input,
+                TerminalInput::Paste(_) | TerminalInput::Report(TerminalReport::Pastes)
+            )
+        };
         if inputs.iter().any(marks) {
             self.burst.turn_off(&mut self.out);
         }
@@ -298,27 +302,27 @@ impl<T: AsFd> Reader<T> {
         self.burst.expire(now, &mut self.out);
     }
 
-    fn deliver(&mut self) -> Result<(), Ended> {
+    fn deliver(&mut self) -> Result<(), ReaderEnded> {
         for input in self.out.drain(..) {
-            self.send.blocking_send(input).map_err(|_| Ended)?;
+            self.send.blocking_send(input).map_err(|_| ReaderEnded)?;
         }
         Ok(())
     }
 
     /// Does what the interface wishes.
-    fn obey(&mut self) -> Result<(), Ended> {
+    fn apply_command(&mut self) -> Result<(), ReaderEnded> {
         let shared = Arc::clone(&self.shared);
         let mut control = shared.lock();
-        if control.take != control.taken && control.wish == Wish::Read {
+        if control.take != control.taken && control.command == ReaderCommand::Read {
             let take = control.take;
             drop(control);
             self.take_unread()?;
             control = shared.lock();
-            control.loot.append(&mut self.out);
+            control.type_ahead.append(&mut self.out);
             control.taken = take;
             shared.changed.notify_all();
         }
-        while control.wish == Wish::Pause {
+        while control.command == ReaderCommand::Pause {
             if !control.paused {
                 control.paused = true;
                 shared.changed.notify_all();
@@ -331,17 +335,17 @@ impl<T: AsFd> Reader<T> {
         if control.paused {
             control.paused = false;
             // What stood open belongs to another time.
-            self.decoder = Decoder::default();
+            self.decoder = KeyDecoder::default();
             self.escape = None;
         }
-        match control.wish {
-            Wish::Stop => Err(Ended),
-            Wish::Read | Wish::Pause => Ok(()),
+        match control.command {
+            ReaderCommand::Stop => Err(ReaderEnded),
+            ReaderCommand::Read | ReaderCommand::Pause => Ok(()),
         }
     }
 
     /// Reads what lies in the terminal without handing it on.
-    fn take_unread(&mut self) -> Result<(), Ended> {
+    fn take_unread(&mut self) -> Result<(), ReaderEnded> {
         let now = timespec(Duration::ZERO);
         let mut bytes = [0; 16384];
         let mut inputs = Vec::new();

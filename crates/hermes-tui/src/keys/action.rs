@@ -2,12 +2,12 @@
 
 /// Where an action counts. Two actions may share a key only in areas that are never open together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Area {
+pub enum KeyArea {
     /// Wherever the composer is seen.
     Anywhere,
     /// While text is edited.
     Composer,
-    /// While a turn runs; goes before [`Area::Composer`].
+    /// While a turn runs; goes before [`KeyArea::Composer`].
     Busy,
     /// Lists, pages and everything else that covers the composer.
     Overlay,
@@ -17,9 +17,9 @@ macro_rules! actions {
     ($($(#[doc = $about:literal])+ $variant:ident $name:literal $area:ident [$($key:literal),*];)+) => {
         /// What a key can do.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Action { $($(#[doc = $about])+ $variant,)+ }
+        pub enum KeyAction { $($(#[doc = $about])+ $variant,)+ }
 
-        impl Action {
+        impl KeyAction {
             /// In the order of `/keys`.
             pub const ALL: &[Self] = &[$(Self::$variant,)+];
 
@@ -28,8 +28,8 @@ macro_rules! actions {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            pub fn area(self) -> Area {
-                match self { $(Self::$variant => Area::$area,)+ }
+            pub fn area(self) -> KeyArea {
+                match self { $(Self::$variant => KeyArea::$area,)+ }
             }
 
             /// What is said in `/keys` and the palette.
@@ -135,7 +135,7 @@ actions! {
     Bottom "bottom" Overlay ["end"];
 }
 
-impl Action {
+impl KeyAction {
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL
             .iter()

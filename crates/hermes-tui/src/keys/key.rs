@@ -3,15 +3,16 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A pressed key. Letters carry their case: `A` is `Char('A')` without shift, so that a key has one form.
+/// A pressed key. Letters carry their case: `A` is `Char('A')` without shift, so that each key has
+/// one representation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
-    pub code: Code,
-    pub mods: Mods,
+pub struct KeyPress {
+    pub code: KeyCode,
+    pub mods: Modifiers,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Code {
+pub enum KeyCode {
     Char(char),
     Enter,
     Tab,
@@ -31,7 +32,7 @@ pub enum Code {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Mods {
+pub struct Modifiers {
     pub ctrl: bool,
     pub alt: bool,
     pub shift: bool,
@@ -39,7 +40,7 @@ pub struct Mods {
     pub sup: bool,
 }
 
-impl Mods {
+impl Modifiers {
     pub const NONE: Self = Self {
         ctrl: false,
         alt: false,
@@ -60,15 +61,15 @@ impl Mods {
     };
 }
 
-/// A text that names no key.
+/// A text that is not a valid key name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadKey {
+pub struct ParseKeyError {
     pub text: String,
-    /// The part that is not known.
+    /// The unknown part.
     pub part: String,
 }
 
-impl fmt::Display for BadKey {
+impl fmt::Display for ParseKeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.part.is_empty() {
             write!(f, "'{}' names no key", self.text)?;
@@ -83,56 +84,56 @@ impl fmt::Display for BadKey {
     }
 }
 
-impl std::error::Error for BadKey {}
+impl std::error::Error for ParseKeyError {}
 
-impl Key {
-    /// The one form of a key: case instead of shift, small letters with ctrl.
-    pub fn new(code: Code, mods: Mods) -> Self {
+impl KeyPress {
+    /// Normalizes a key: case instead of shift, lower case with ctrl.
+    pub fn new(code: KeyCode, mods: Modifiers) -> Self {
         let (mut code, mut mods) = (code, mods);
-        if let Code::Char(ch) = code {
+        if let KeyCode::Char(ch) = code {
             if mods.ctrl || mods.sup {
                 if ch.is_uppercase() {
                     mods.shift = true;
                 }
-                code = Code::Char(ch.to_lowercase().next().unwrap_or(ch));
+                code = KeyCode::Char(ch.to_lowercase().next().unwrap_or(ch));
             } else if mods.shift {
-                code = Code::Char(ch.to_uppercase().next().unwrap_or(ch));
+                code = KeyCode::Char(ch.to_uppercase().next().unwrap_or(ch));
                 mods.shift = false;
             }
         }
         Self { code, mods }
     }
 
-    pub fn plain(code: Code) -> Self {
-        Self::new(code, Mods::NONE)
+    pub fn plain(code: KeyCode) -> Self {
+        Self::new(code, Modifiers::NONE)
     }
 
     pub fn char(ch: char) -> Self {
-        Self::plain(Code::Char(ch))
+        Self::plain(KeyCode::Char(ch))
     }
 
     pub fn ctrl(ch: char) -> Self {
-        Self::new(Code::Char(ch), Mods::CTRL)
+        Self::new(KeyCode::Char(ch), Modifiers::CTRL)
     }
 
     pub fn alt(ch: char) -> Self {
-        Self::new(Code::Char(ch), Mods::ALT)
+        Self::new(KeyCode::Char(ch), Modifiers::ALT)
     }
 
-    /// The character this key types, if it types one.
+    /// The character this key types, if any.
     pub fn text(self) -> Option<char> {
         match self.code {
-            Code::Char(ch) if !self.mods.ctrl && !self.mods.alt && !self.mods.sup => Some(ch),
+            KeyCode::Char(ch) if !self.mods.ctrl && !self.mods.alt && !self.mods.sup => Some(ch),
             _ => None,
         }
     }
 }
 
-impl Key {
+impl KeyPress {
     /// As hints name it: `^C`, `Alt+Enter`, `Esc`, `?`.
     pub fn shown(self) -> String {
-        if let Code::Char(ch) = self.code
-            && self.mods == Mods::CTRL
+        if let KeyCode::Char(ch) = self.code
+            && self.mods == Modifiers::CTRL
             && ch != ' '
         {
             return format!("^{}", ch.to_uppercase());
@@ -156,43 +157,43 @@ impl Key {
     }
 }
 
-const NAMES: &[(&str, Code)] = &[
-    ("enter", Code::Enter),
-    ("tab", Code::Tab),
-    ("backspace", Code::Backspace),
-    ("delete", Code::Delete),
-    ("insert", Code::Insert),
-    ("esc", Code::Esc),
-    ("up", Code::Up),
-    ("down", Code::Down),
-    ("left", Code::Left),
-    ("right", Code::Right),
-    ("home", Code::Home),
-    ("end", Code::End),
-    ("pageup", Code::PageUp),
-    ("pagedown", Code::PageDown),
-    ("space", Code::Char(' ')),
-    ("plus", Code::Char('+')),
-    // Other names that people use; the first of each code is printed.
-    ("return", Code::Enter),
-    ("escape", Code::Esc),
-    ("del", Code::Delete),
-    ("ins", Code::Insert),
-    ("pgup", Code::PageUp),
-    ("pgdn", Code::PageDown),
-    ("minus", Code::Char('-')),
+const NAMES: &[(&str, KeyCode)] = &[
+    ("enter", KeyCode::Enter),
+    ("tab", KeyCode::Tab),
+    ("backspace", KeyCode::Backspace),
+    ("delete", KeyCode::Delete),
+    ("insert", KeyCode::Insert),
+    ("esc", KeyCode::Esc),
+    ("up", KeyCode::Up),
+    ("down", KeyCode::Down),
+    ("left", KeyCode::Left),
+    ("right", KeyCode::Right),
+    ("home", KeyCode::Home),
+    ("end", KeyCode::End),
+    ("pageup", KeyCode::PageUp),
+    ("pagedown", KeyCode::PageDown),
+    ("space", KeyCode::Char(' ')),
+    ("plus", KeyCode::Char('+')),
+    // Alternative names; the first of each code is printed.
+    ("return", KeyCode::Enter),
+    ("escape", KeyCode::Esc),
+    ("del", KeyCode::Delete),
+    ("ins", KeyCode::Insert),
+    ("pgup", KeyCode::PageUp),
+    ("pgdn", KeyCode::PageDown),
+    ("minus", KeyCode::Char('-')),
 ];
 
-impl FromStr for Key {
-    type Err = BadKey;
+impl FromStr for KeyPress {
+    type Err = ParseKeyError;
 
-    fn from_str(text: &str) -> Result<Self, BadKey> {
-        let bad = |part: &str| BadKey {
+    fn from_str(text: &str) -> Result<Self, ParseKeyError> {
+        let bad = |part: &str| ParseKeyError {
             text: text.to_owned(),
             part: part.to_owned(),
         };
         let whole = text.trim();
-        let mut mods = Mods::NONE;
+        let mut mods = Modifiers::NONE;
         let mut rest = whole;
         while let Some((part, after)) = rest.split_once('+') {
             // `+` alone and `ctrl++`: the sign is the key.
@@ -211,13 +212,13 @@ impl FromStr for Key {
         let mut chars = rest.chars();
         let code = match (chars.next(), chars.next()) {
             (None, _) => return Err(bad("")),
-            (Some(ch), None) if !ch.is_control() => Code::Char(ch),
+            (Some(ch), None) if !ch.is_control() => KeyCode::Char(ch),
             _ => {
                 let name = rest.to_ascii_lowercase();
                 let function = name.strip_prefix('f').and_then(|n| n.parse::<u8>().ok());
                 match (NAMES.iter().find(|(known, _)| *known == name), function) {
                     (Some((_, code)), _) => *code,
-                    (None, Some(n @ 1..=24)) => Code::F(n),
+                    (None, Some(n @ 1..=24)) => KeyCode::F(n),
                     _ => return Err(bad(rest)),
                 }
             }
@@ -226,7 +227,7 @@ impl FromStr for Key {
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for KeyPress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (on, name) in [
             (self.mods.ctrl, "ctrl+"),
@@ -242,8 +243,8 @@ impl fmt::Display for Key {
             return f.write_str(name);
         }
         match self.code {
-            Code::F(n) => write!(f, "f{n}"),
-            Code::Char(ch) => write!(f, "{ch}"),
+            KeyCode::F(n) => write!(f, "f{n}"),
+            KeyCode::Char(ch) => write!(f, "{ch}"),
             _ => Ok(()),
         }
     }
@@ -271,9 +272,9 @@ mod tests {
             ("?", "?"),
             ("é", "é"),
         ] {
-            let key: Key = text.parse().unwrap();
+            let key: KeyPress = text.parse().unwrap();
             assert_eq!(key.to_string(), printed, "{text}");
-            assert_eq!(printed.parse::<Key>().unwrap(), key, "{text}");
+            assert_eq!(printed.parse::<KeyPress>().unwrap(), key, "{text}");
         }
     }
 
@@ -290,7 +291,7 @@ mod tests {
             ("f1", "F1"),
             ("?", "?"),
         ] {
-            let key: Key = text.parse().unwrap();
+            let key: KeyPress = text.parse().unwrap();
             assert_eq!(key.shown(), shown);
         }
     }
@@ -305,15 +306,15 @@ mod tests {
             ("f25", "f25"),
             ("\u{1b}", "\u{1b}"),
         ] {
-            assert_eq!(text.parse::<Key>().unwrap_err().part, part, "{text}");
+            assert_eq!(text.parse::<KeyPress>().unwrap_err().part, part, "{text}");
         }
     }
 
     #[test]
     fn only_plain_characters_type_text() {
-        assert_eq!(Key::char('A').text(), Some('A'));
-        assert_eq!(Key::ctrl('a').text(), None);
-        assert_eq!(Key::alt('a').text(), None);
-        assert_eq!(Key::plain(Code::Enter).text(), None);
+        assert_eq!(KeyPress::char('A').text(), Some('A'));
+        assert_eq!(KeyPress::ctrl('a').text(), None);
+        assert_eq!(KeyPress::alt('a').text(), None);
+        assert_eq!(KeyPress::plain(KeyCode::Enter).text(), None);
     }
 }

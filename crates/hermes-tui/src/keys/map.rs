@@ -1,18 +1,18 @@
-//! Which key does what.
+//! The keymap.
 
 use std::collections::HashMap;
 
-use super::{Action, Area, BadKey, Key};
+use super::{KeyAction, KeyArea, KeyPress, ParseKeyError};
 
 /// Keys and what they do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keymap {
     /// In the order of [`Action::ALL`].
-    bound: Vec<(Action, Vec<Key>)>,
-    by_key: HashMap<(Area, Key), Action>,
+    bound: Vec<(KeyAction, Vec<KeyPress>)>,
+    by_key: HashMap<(KeyArea, KeyPress), KeyAction>,
 }
 
-/// A wish of the configuration that cannot be met; the defaults of that action stay.
+/// A configured binding that cannot be applied; the defaults of that action stay.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeymapError {
     #[error("tui.keys.{name}: there is no such action{}", close.map(|close| format!("; did you mean {close}?")).unwrap_or_default())]
@@ -21,11 +21,14 @@ pub enum KeymapError {
         close: Option<&'static str>,
     },
     #[error("tui.keys.{action}: {bad}")]
-    BadKey { action: &'static str, bad: BadKey },
+    BadKey {
+        action: &'static str,
+        bad: ParseKeyError,
+    },
     #[error("tui.keys.{action}: {key} also does {other}; give one of them another key")]
     Conflict {
         action: &'static str,
-        key: Key,
+        key: KeyPress,
         other: &'static str,
     },
     #[error("tui.keys.{action}: it needs at least one key")]
@@ -34,18 +37,18 @@ pub enum KeymapError {
 
 /// A row of `/keys`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Described {
-    pub action: Action,
-    pub keys: Vec<Key>,
+pub struct KeyBinding {
+    pub action: KeyAction,
+    pub keys: Vec<KeyPress>,
     pub about: &'static str,
 }
 
-/// Without these a person is stuck.
-const NEEDED: &[Action] = &[Action::Submit, Action::Cancel, Action::Interrupt];
+/// Actions that must always have a key.
+const REQUIRED: &[KeyAction] = &[KeyAction::Submit, KeyAction::Cancel, KeyAction::Interrupt];
 
 impl Default for Keymap {
     fn default() -> Self {
-        let bound = Action::ALL
+        let bound = KeyAction::ALL
             .iter()
             .map(|action| (*action, default_keys(*action)))
             .collect();
@@ -53,34 +56,34 @@ impl Default for Keymap {
     }
 }
 
-fn default_keys(action: Action) -> Vec<Key> {
+fn default_keys(action: KeyAction) -> Vec<KeyPress> {
     let parsed = action.default_keys().iter().map(|key| key.parse());
     // A test reads every default.
     parsed.filter_map(Result::ok).collect()
 }
 
-/// Whether two areas can be open together without an order between them.
-fn meet(a: Area, b: Area) -> bool {
+/// Whether two areas can be active together without precedence between them.
+fn areas_overlap(a: KeyArea, b: KeyArea) -> bool {
     a == b
         || matches!(
             (a, b),
-            (Area::Anywhere, Area::Composer | Area::Busy)
-                | (Area::Composer | Area::Busy, Area::Anywhere)
+            (KeyArea::Anywhere, KeyArea::Composer | KeyArea::Busy)
+                | (KeyArea::Composer | KeyArea::Busy, KeyArea::Anywhere)
         )
 }
 
 impl Keymap {
-    /// The defaults with `wishes` (action → keys; none: the action has no key) in their place. What
-    /// cannot be met is told and left as it was. A key given to one action is taken from the
-    /// defaults of others, but not from another wish.
+    /// The defaults with `wishes` (action → keys; none: the action has no key) applied. Invalid
+    /// entries are reported and ignored. A key given to one action is removed from the defaults of
+    /// others, but not from another configured action.
     pub fn from_config<'a>(
         wishes: impl IntoIterator<Item = (&'a str, &'a [String])>,
     ) -> (Self, Vec<KeymapError>) {
         let mut errors = Vec::new();
-        let mut wanted: Vec<(Action, Vec<Key>)> = Vec::new();
+        let mut wanted: Vec<(KeyAction, Vec<KeyPress>)> = Vec::new();
         for (name, keys) in wishes {
-            match wish(name, keys) {
-                Ok((action, keys)) => match clash(&wanted, action, &keys) {
+            match parse_keys(name, keys) {
+                Ok((action, keys)) => match conflict(&wanted, action, &keys) {
                     Some((key, other)) => errors.push(KeymapError::Conflict {
                         action: action.name(),
                         key,
@@ -98,18 +101,18 @@ impl Keymap {
             } else {
                 let area = action.area();
                 keys.retain(|key| {
-                    !wanted
-                        .iter()
-                        .any(|(wished, taken)| meet(wished.area(), area) && taken.contains(key))
+                    !wanted.iter().any(|(wished, taken)| {
+                        areas_overlap(wished.area(), area) && taken.contains(key)
+                    })
                 });
-                if keys.is_empty() && NEEDED.contains(action) {
+                if keys.is_empty() && REQUIRED.contains(action) {
                     errors.push(KeymapError::Needed {
                         action: action.name(),
                     });
                 }
             }
         }
-        // A way to send and a way out stay, whatever was asked for.
+        // Sending and exiting always keep a key.
         if errors
             .iter()
             .any(|error| matches!(error, KeymapError::Needed { .. }))
@@ -119,7 +122,7 @@ impl Keymap {
         (Self::indexed(bound), errors)
     }
 
-    fn indexed(bound: Vec<(Action, Vec<Key>)>) -> Self {
+    fn indexed(bound: Vec<(KeyAction, Vec<KeyPress>)>) -> Self {
         let by_key = bound
             .iter()
             .flat_map(|(action, keys)| keys.iter().map(|key| ((action.area(), *key), *action)))
@@ -127,20 +130,21 @@ impl Keymap {
         Self { bound, by_key }
     }
 
-    /// What `key` does in `area` or anywhere. In [`Area::Busy`] the keys of the composer count too.
-    pub fn action(&self, key: Key, area: Area) -> Option<Action> {
-        let order: &[Area] = match area {
-            Area::Anywhere => &[Area::Anywhere],
-            Area::Composer => &[Area::Composer, Area::Anywhere],
-            Area::Busy => &[Area::Busy, Area::Composer, Area::Anywhere],
-            Area::Overlay => &[Area::Overlay],
+    /// The action of `key` in `area` or anywhere. In [`KeyArea::Busy`] the keys of the composer
+    /// work too.
+    pub fn action(&self, key: KeyPress, area: KeyArea) -> Option<KeyAction> {
+        let order: &[KeyArea] = match area {
+            KeyArea::Anywhere => &[KeyArea::Anywhere],
+            KeyArea::Composer => &[KeyArea::Composer, KeyArea::Anywhere],
+            KeyArea::Busy => &[KeyArea::Busy, KeyArea::Composer, KeyArea::Anywhere],
+            KeyArea::Overlay => &[KeyArea::Overlay],
         };
         order
             .iter()
             .find_map(|area| self.by_key.get(&(*area, key)).copied())
     }
 
-    pub fn keys(&self, action: Action) -> &[Key] {
+    pub fn keys(&self, action: KeyAction) -> &[KeyPress] {
         self.bound
             .iter()
             .find(|(bound, _)| *bound == action)
@@ -148,15 +152,15 @@ impl Keymap {
     }
 
     /// The key to show for an action: `ctrl+t`.
-    pub fn first(&self, action: Action) -> Option<Key> {
+    pub fn first(&self, action: KeyAction) -> Option<KeyPress> {
         self.keys(action).first().copied()
     }
 
-    /// Everything, for `/keys` and the palette.
-    pub fn describe(&self) -> Vec<Described> {
+    /// All bindings, for `/keys` and the palette.
+    pub fn describe(&self) -> Vec<KeyBinding> {
         self.bound
             .iter()
-            .map(|(action, keys)| Described {
+            .map(|(action, keys)| KeyBinding {
                 action: *action,
                 keys: keys.clone(),
                 about: action.about(),
@@ -165,21 +169,21 @@ impl Keymap {
     }
 }
 
-fn wish(name: &str, keys: &[String]) -> Result<(Action, Vec<Key>), KeymapError> {
+fn parse_keys(name: &str, keys: &[String]) -> Result<(KeyAction, Vec<KeyPress>), KeymapError> {
     let action =
-        Action::named(&name.replace('-', "_")).ok_or_else(|| KeymapError::UnknownAction {
+        KeyAction::named(&name.replace('-', "_")).ok_or_else(|| KeymapError::UnknownAction {
             name: name.to_owned(),
-            close: close(name),
+            close: closest_name(name),
         })?;
     let parsed = keys
         .iter()
         .map(|key| key.parse())
-        .collect::<Result<Vec<Key>, _>>();
+        .collect::<Result<Vec<KeyPress>, _>>();
     let keys = parsed.map_err(|bad| KeymapError::BadKey {
         action: action.name(),
         bad,
     })?;
-    if keys.is_empty() && NEEDED.contains(&action) {
+    if keys.is_empty() && REQUIRED.contains(&action) {
         return Err(KeymapError::Needed {
             action: action.name(),
         });
@@ -187,29 +191,33 @@ fn wish(name: &str, keys: &[String]) -> Result<(Action, Vec<Key>), KeymapError> 
     Ok((action, keys))
 }
 
-fn clash(wanted: &[(Action, Vec<Key>)], action: Action, keys: &[Key]) -> Option<(Key, Action)> {
+fn conflict(
+    wanted: &[(KeyAction, Vec<KeyPress>)],
+    action: KeyAction,
+    keys: &[KeyPress],
+) -> Option<(KeyPress, KeyAction)> {
     wanted
         .iter()
-        .filter(|(other, _)| *other != action && meet(other.area(), action.area()))
+        .filter(|(other, _)| *other != action && areas_overlap(other.area(), action.area()))
         .find_map(|(other, taken)| {
             let key = keys.iter().find(|key| taken.contains(key))?;
             Some((*key, *other))
         })
 }
 
-/// The action whose name shares the most with a misspelt one.
-fn close(name: &str) -> Option<&'static str> {
+/// The action whose name is closest to a misspelt one.
+fn closest_name(name: &str) -> Option<&'static str> {
     let pairs =
         |text: &str| -> Vec<(char, char)> { text.chars().zip(text.chars().skip(1)).collect() };
     let wanted = pairs(name);
-    let alike = |action: &Action| {
+    let alike = |action: &KeyAction| {
         let have = pairs(action.name());
         let common = wanted.iter().filter(|pair| have.contains(pair)).count();
         (2 * common * 100)
             .checked_div(wanted.len() + have.len())
             .unwrap_or(0)
     };
-    let best = Action::ALL.iter().max_by_key(|action| alike(action))?;
+    let best = KeyAction::ALL.iter().max_by_key(|action| alike(action))?;
     (alike(best) >= 50).then(|| best.name())
 }
 
@@ -217,7 +225,7 @@ fn close(name: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn key(text: &str) -> Key {
+    fn key(text: &str) -> KeyPress {
         text.parse().unwrap()
     }
 
@@ -234,18 +242,18 @@ mod tests {
     #[test]
     fn every_default_is_a_key_and_means_one_thing() {
         let map = Keymap::default();
-        for action in Action::ALL {
+        for action in KeyAction::ALL {
             assert_eq!(
                 map.keys(*action).len(),
                 action.default_keys().len(),
                 "{action:?}"
             );
             assert!(!action.about().is_empty());
-            assert_eq!(Action::named(action.name()), Some(*action));
+            assert_eq!(KeyAction::named(action.name()), Some(*action));
             for key in map.keys(*action) {
-                for other in Action::ALL {
+                for other in KeyAction::ALL {
                     let shared = other != action
-                        && meet(other.area(), action.area())
+                        && areas_overlap(other.area(), action.area())
                         && map.keys(*other).contains(key);
                     assert!(!shared, "{key} does {action:?} and {other:?}");
                 }
@@ -258,26 +266,29 @@ mod tests {
         let (map, errors) = map(&[("sessions", &["ctrl+t"]), ("transcript", &["f3"])]);
         assert_eq!(errors, [] as [&str; 0]);
         assert_eq!(
-            map.action(key("ctrl+t"), Area::Composer),
-            Some(Action::Sessions)
+            map.action(key("ctrl+t"), KeyArea::Composer),
+            Some(KeyAction::Sessions)
         );
         assert_eq!(
-            map.action(key("f3"), Area::Anywhere),
-            Some(Action::Transcript)
+            map.action(key("f3"), KeyArea::Anywhere),
+            Some(KeyAction::Transcript)
         );
-        assert_eq!(map.action(key("ctrl+x"), Area::Composer), None);
+        assert_eq!(map.action(key("ctrl+x"), KeyArea::Composer), None);
     }
 
     #[test]
     fn busy_goes_before_the_composer() {
         let map = Keymap::default();
-        assert_eq!(map.action(key("tab"), Area::Composer), None);
-        assert_eq!(map.action(key("tab"), Area::Busy), Some(Action::Queue));
+        assert_eq!(map.action(key("tab"), KeyArea::Composer), None);
         assert_eq!(
-            map.action(key("ctrl+a"), Area::Busy),
-            Some(Action::LineStart)
+            map.action(key("tab"), KeyArea::Busy),
+            Some(KeyAction::Queue)
         );
-        assert_eq!(map.action(key("ctrl+a"), Area::Overlay), None);
+        assert_eq!(
+            map.action(key("ctrl+a"), KeyArea::Busy),
+            Some(KeyAction::LineStart)
+        );
+        assert_eq!(map.action(key("ctrl+a"), KeyArea::Overlay), None);
     }
 
     #[test]
@@ -313,7 +324,7 @@ mod tests {
     fn an_action_may_lose_its_keys() {
         let (got, errors) = map(&[("suspend", &[])]);
         assert_eq!(errors, [] as [&str; 0]);
-        assert_eq!(got.action(key("ctrl+z"), Area::Composer), None);
-        assert_eq!(got.first(Action::Suspend), None);
+        assert_eq!(got.action(key("ctrl+z"), KeyArea::Composer), None);
+        assert_eq!(got.first(KeyAction::Suspend), None);
     }
 }

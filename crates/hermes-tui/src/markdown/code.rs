@@ -1,19 +1,19 @@
-//! Fences: a label, the code as it is, an end.
+//! Code fences: a label, the code unchanged, an end.
 
 use ratatui_core::text::{Line, Span};
 
 use crate::cells::CellContext;
 use crate::highlight::Highlighter;
-use crate::row::Row;
-use crate::theme::Role;
+use crate::row::StyledRow;
+use crate::theme::StyleRole;
 use crate::width;
 
-/// Rules around code are no longer than this: they are not copied along with wide code.
+/// Maximum length of the rules around code, which are not copied along with wide code.
 const RULE: usize = 60;
 
 /// `── rust ─────`
 pub(super) fn label(info: &str, columns: usize, cx: &CellContext<'_>) -> Line<'static> {
-    let style = cx.theme.style(Role::Border);
+    let style = cx.theme.style(StyleRole::Border);
     let rule = cx.theme.glyphs().rule;
     let columns = columns.min(RULE);
     let name = width::harmless(info.trim());
@@ -25,19 +25,22 @@ pub(super) fn label(info: &str, columns: usize, cx: &CellContext<'_>) -> Line<'s
     let rest = columns.saturating_sub(width::width(&name) + 4);
     Line::from(vec![
         Span::styled(format!("{} ", rule.repeat(2)), style),
-        Span::styled(name, cx.theme.style(Role::Dim)),
+        Span::styled(name, cx.theme.style(StyleRole::Dim)),
         Span::styled(format!(" {}", rule.repeat(rest)), style),
     ])
 }
 
 pub(super) fn end(columns: usize, cx: &CellContext<'_>) -> Line<'static> {
     let rule = cx.theme.glyphs().rule;
-    Line::styled(rule.repeat(columns.min(RULE)), cx.theme.style(Role::Border))
+    Line::styled(
+        rule.repeat(columns.min(RULE)),
+        cx.theme.style(StyleRole::Border),
+    )
 }
 
-/// A line of code that the terminal breaks, if anything.
-pub(super) fn line(text: &str, highlighter: &mut Highlighter, cx: &CellContext<'_>) -> Row {
+/// A line of code; only the terminal wraps it.
+pub(super) fn line(text: &str, highlighter: &mut Highlighter, cx: &CellContext<'_>) -> StyledRow {
     let text = width::harmless(text);
     let text = width::expand_tabs(&text, 0);
-    Row::unbroken(Line::from(highlighter.line(&text, cx.theme)))
+    StyledRow::unbroken(Line::from(highlighter.line(&text, cx.theme)))
 }

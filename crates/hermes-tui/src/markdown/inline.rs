@@ -1,4 +1,4 @@
-//! Words and what is in them: emphasis, code, links.
+//! Inline content: emphasis, code, links.
 
 use std::sync::Arc;
 
@@ -7,33 +7,33 @@ use ratatui_core::style::{Modifier, Style};
 use ratatui_core::text::Span;
 
 use crate::cells::CellContext;
-use crate::row::Row;
-use crate::theme::Role;
+use crate::row::StyledRow;
+use crate::theme::StyleRole;
 use crate::width;
 
-/// A link longer than this is shown and not made a link of the terminal.
+/// A longer URL is shown but not turned into a terminal link.
 const MAX_URL: usize = 2_000;
 
-/// The lines of a paragraph, a heading or a cell of a table while they are read.
-pub(super) struct Inline<'a> {
+/// The lines of a paragraph, a heading or a table cell while they are parsed.
+pub(super) struct InlineText<'a> {
     cx: &'a CellContext<'a>,
-    lines: Vec<Row>,
+    lines: Vec<StyledRow>,
     styles: Vec<Style>,
     links: Vec<OpenLink>,
 }
 
 struct OpenLink {
     url: String,
-    /// What stands between the brackets.
+    /// The text between the brackets.
     text: String,
     image: bool,
 }
 
-impl<'a> Inline<'a> {
+impl<'a> InlineText<'a> {
     pub(super) fn new(cx: &'a CellContext<'a>, style: Style) -> Self {
         Self {
             cx,
-            lines: vec![Row::default()],
+            lines: vec![StyledRow::default()],
             styles: vec![style],
             links: Vec::new(),
         }
@@ -43,9 +43,9 @@ impl<'a> Inline<'a> {
         self.styles.last().copied().unwrap_or_default()
     }
 
-    /// The lines so far; empty ones at both ends are dropped.
-    pub(super) fn take(&mut self) -> Vec<Row> {
-        let mut lines = std::mem::replace(&mut self.lines, vec![Row::default()]);
+    /// The lines so far, without leading and trailing empty ones.
+    pub(super) fn take(&mut self) -> Vec<StyledRow> {
+        let mut lines = std::mem::replace(&mut self.lines, vec![StyledRow::default()]);
         while lines.last().is_some_and(blank) {
             lines.pop();
         }
@@ -62,7 +62,7 @@ impl<'a> Inline<'a> {
     pub(super) fn styled(&mut self, text: &str, style: Style) {
         for (index, part) in text.split('\n').enumerate() {
             if index > 0 {
-                self.lines.push(Row::default());
+                self.lines.push(StyledRow::default());
             }
             if part.is_empty() {
                 continue;
@@ -84,32 +84,32 @@ impl<'a> Inline<'a> {
         }
     }
 
-    /// Takes an event that belongs to the words; false: it does not.
+    /// Handles an event of inline content; false: it is not one.
     pub(super) fn event(&mut self, event: &Event<'_>) -> bool {
         let theme = self.cx.theme;
         let style = self.style();
         match event {
             Event::Text(text) => self.text(text),
             Event::Code(code) => {
-                let code_style = merge(style, theme.style(Role::Code));
+                let code_style = merge(style, theme.style(StyleRole::Code));
                 if theme.keeps_color() {
                     self.styled(code, code_style);
                 } else {
                     self.styled(&format!("`{code}`"), code_style);
                 }
             }
-            // As it was written: readable, and nothing is lost where a dollar was only a dollar.
+            // Unchanged: readable, and nothing is lost if a dollar was only a dollar.
             Event::InlineMath(math) => self.text(&format!("${math}$")),
             Event::DisplayMath(math) => self.text(&format!("$${math}$$")),
             Event::InlineHtml(html) | Event::Html(html) => {
                 let tag = html.trim().to_ascii_lowercase();
                 if matches!(tag.as_str(), "<br>" | "<br/>" | "<br />") {
-                    self.lines.push(Row::default());
+                    self.lines.push(StyledRow::default());
                 } else {
-                    self.styled(html, theme.style(Role::Dim));
+                    self.styled(html, theme.style(StyleRole::Dim));
                 }
             }
-            Event::SoftBreak | Event::HardBreak => self.lines.push(Row::default()),
+            Event::SoftBreak | Event::HardBreak => self.lines.push(StyledRow::default()),
             Event::FootnoteReference(name) => self.text(&format!("[^{name}]")),
             Event::Start(tag) => return self.start(tag),
             Event::End(tag) => return self.end(*tag),
@@ -122,13 +122,19 @@ impl<'a> Inline<'a> {
         let theme = self.cx.theme;
         let style = self.style();
         match tag {
-            Tag::Emphasis => self.styles.push(with(style, theme.style(Role::Emphasis))),
-            Tag::Strong => self.styles.push(with(style, theme.style(Role::Strong))),
-            Tag::Strikethrough => self.styles.push(with(style, theme.style(Role::Struck))),
+            Tag::Emphasis => self
+                .styles
+                .push(with(style, theme.style(StyleRole::Emphasis))),
+            Tag::Strong => self
+                .styles
+                .push(with(style, theme.style(StyleRole::Strong))),
+            Tag::Strikethrough => self
+                .styles
+                .push(with(style, theme.style(StyleRole::Struck))),
             Tag::Superscript | Tag::Subscript => self.styles.push(style),
             Tag::Link { dest_url, .. } => {
                 self.open(dest_url, false);
-                self.styles.push(merge(style, theme.style(Role::Link)));
+                self.styles.push(merge(style, theme.style(StyleRole::Link)));
             }
             Tag::Image { dest_url, .. } => {
                 self.text("[image");
@@ -166,8 +172,8 @@ impl<'a> Inline<'a> {
                 if link.image {
                     self.text("]");
                 }
-                if self.told(&link) {
-                    let style = self.cx.theme.style(Role::Dim);
+                if self.must_show_address(&link) {
+                    let style = self.cx.theme.style(StyleRole::Dim);
                     self.styled(&format!(" ({})", link.url), style);
                 }
             }
@@ -182,9 +188,9 @@ impl<'a> Inline<'a> {
         }
     }
 
-    /// Whether the address must be written out: nobody would know it otherwise, or the words look
-    /// like another one.
-    fn told(&self, link: &OpenLink) -> bool {
+    /// Whether the address must be written out: it would be unknown otherwise, or the text looks
+    /// like a different one.
+    fn must_show_address(&self, link: &OpenLink) -> bool {
         let bare = |text: &str| {
             text.trim()
                 .trim_start_matches("mailto:")
@@ -203,14 +209,14 @@ impl<'a> Inline<'a> {
     }
 }
 
-fn blank(row: &Row) -> bool {
+fn blank(row: &StyledRow) -> bool {
     row.line
         .spans
         .iter()
         .all(|span| span.content.trim().is_empty())
 }
 
-fn push(row: &mut Row, text: String, style: Style) {
+fn push(row: &mut StyledRow, text: String, style: Style) {
     match row.line.spans.last_mut() {
         Some(last) if last.style == style && row.links.is_empty() => {
             last.content.to_mut().push_str(&text);
@@ -219,7 +225,7 @@ fn push(row: &mut Row, text: String, style: Style) {
     }
 }
 
-/// Only what a browser or a mail program opens, and nothing that could leave the sequence.
+/// Only schemes of browsers and mail programs, and nothing that could terminate the sequence.
 fn linkable(url: &str) -> bool {
     url.len() <= MAX_URL
         && url.bytes().all(|byte| byte.is_ascii_graphic())
@@ -228,12 +234,12 @@ fn linkable(url: &str) -> bool {
             .any(|scheme| url.starts_with(scheme))
 }
 
-/// The ornaments of `more` on top of `style`.
+/// `style` with the modifiers of `more` added.
 fn with(style: Style, more: Style) -> Style {
     style.add_modifier(more.add_modifier)
 }
 
-/// The colour of `more`, with the ornaments of both.
+/// The colour of `more`, with the modifiers of both.
 fn merge(style: Style, more: Style) -> Style {
     let kept = style.add_modifier & (Modifier::BOLD | Modifier::ITALIC | Modifier::CROSSED_OUT);
     more.add_modifier(kept)

@@ -1,8 +1,8 @@
-//! Markdown as it arrives.
+//! Streaming markdown.
 //!
-//! The text is cut into pieces that nothing which follows can change (`split`), and each piece is
-//! rendered by itself with the little that it must know about the ones before it (`paint`). A whole
-//! text goes the same way, so a reply that was streamed and one that was stored look the same.
+//! The text is split into pieces that later text cannot change (`split`), and each piece is
+//! rendered on its own with a little state from the previous ones (`paint`). A complete text is
+//! rendered the same way, so a streamed reply and a stored one look the same.
 
 mod code;
 mod inline;
@@ -15,35 +15,40 @@ mod tests;
 use ratatui_core::text::Line;
 
 use crate::cells::CellContext;
-use crate::row::{Flow, Row};
+use crate::row::{RowFlow, StyledRow};
 use crate::width;
-use paint::Painter;
-use split::Splitter;
+use paint::PiecePainter;
+use split::MarkdownSplitter;
 
-/// A text that grows. What [`MarkdownStream::take_finished`] gave out never changes afterwards, and
-/// with what [`MarkdownStream::finish`] gives it is what [`render`] makes of the whole text.
+/// A growing text. Rows returned by [`MarkdownStream::take_finished`] never change, and together
+/// with those of [`MarkdownStream::finish`] they equal the result of [`render`] on the whole text.
 #[derive(Clone, Debug, Default)]
 pub struct MarkdownStream {
     text: String,
-    splitter: Splitter,
-    painter: Painter,
-    /// Pieces given out.
+    splitter: MarkdownSplitter,
+    painter: PiecePainter,
+    /// Number of pieces emitted.
     given: usize,
 }
 
 /// A whole text.
-pub fn render(text: &str, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
-    whole(text, Painter::default(), width, cx)
+pub fn render(text: &str, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
+    whole(text, PiecePainter::default(), width, cx)
 }
 
 /// A whole text below a bullet.
-pub fn render_bulleted(text: &str, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
-    whole(text, Painter::bulleted(), width, cx)
+pub fn render_bulleted(text: &str, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
+    whole(text, PiecePainter::bulleted(), width, cx)
 }
 
-fn whole(text: &str, mut painter: Painter, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+fn whole(
+    text: &str,
+    mut painter: PiecePainter,
+    width: u16,
+    cx: &CellContext<'_>,
+) -> Vec<StyledRow> {
     let mut pieces = Vec::new();
-    Splitter::default().read(text, true, &mut pieces);
+    MarkdownSplitter::default().read(text, true, &mut pieces);
     let mut rows = Vec::new();
     for piece in &pieces {
         painter.paint(text, piece, width, cx, &mut rows);
@@ -51,21 +56,21 @@ fn whole(text: &str, mut painter: Painter, width: u16, cx: &CellContext<'_>) -> 
     rows
 }
 
-/// Bytes of a paragraph that are looked at for a tail.
-const TAIL: usize = 4 * 1024;
+/// How much of the end of a paragraph is rendered as a tail.
+const TAIL_BYTES: usize = 4 * 1024;
 
-/// Only the end of a long piece is seen while it grows, so only that is painted. A table needs its
-/// head.
-fn shorten(text: &str, piece: &mut split::Piece) {
+/// Only the end of a long piece is visible while it grows, so only that is rendered. A table needs
+/// its head.
+fn shorten(text: &str, piece: &mut split::MarkdownPiece) {
     let Some(source) = text.get(piece.range.clone()) else {
         return;
     };
-    let prose = matches!(piece.kind, split::Kind::Block | split::Kind::Item);
+    let prose = matches!(piece.kind, split::PieceKind::Block | split::PieceKind::Item);
     let head = source.lines().next().unwrap_or_default();
-    if !prose || source.len() <= TAIL || head.contains('|') {
+    if !prose || source.len() <= TAIL_BYTES || head.contains('|') {
         return;
     }
-    let mut from = source.len() - TAIL;
+    let mut from = source.len() - TAIL_BYTES;
     while !source.is_char_boundary(from) {
         from += 1;
     }
@@ -73,14 +78,14 @@ fn shorten(text: &str, piece: &mut split::Piece) {
     let at = rest.find(['\n', ' ']).map_or(0, |at| at + 1);
     let blanks = rest[at..].len() - rest[at..].trim_start().len();
     piece.range.start += from + at + blanks;
-    piece.kind = split::Kind::Block;
+    piece.kind = split::PieceKind::Block;
 }
 
 impl MarkdownStream {
     /// Below a bullet: everything but code is indented by two columns.
     pub fn bulleted() -> Self {
         Self {
-            painter: Painter::bulleted(),
+            painter: PiecePainter::bulleted(),
             ..Self::default()
         }
     }
@@ -89,17 +94,17 @@ impl MarkdownStream {
         self.text.push_str(text);
     }
 
-    /// Rows that are finished since the last call.
-    pub fn take_finished(&mut self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    /// Rows finished since the last call.
+    pub fn take_finished(&mut self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         self.advance(false, width, cx)
     }
 
     /// The rest.
-    pub fn finish(&mut self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    pub fn finish(&mut self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         self.advance(true, width, cx)
     }
 
-    fn advance(&mut self, last: bool, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    fn advance(&mut self, last: bool, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         let mut pieces = Vec::new();
         self.splitter.read(&self.text, last, &mut pieces);
         self.given += pieces.len();
@@ -110,15 +115,19 @@ impl MarkdownStream {
         rows
     }
 
-    /// The last rows of what is not finished yet, at most `max`, each fitting the width.
+    /// The last rows of the unfinished part, at most `max`, each fitting the width.
     pub fn tail(&self, width: u16, max: usize, cx: &CellContext<'_>) -> Vec<Line<'static>> {
         let mut splitter = self.splitter.clone();
         let mut painter = self.painter.clone();
         let mut pieces = Vec::new();
         splitter.read(&self.text, true, &mut pieces);
-        // A fence that is still open has no end to draw.
-        if self.splitter.in_code() || pieces.iter().any(|piece| piece.kind == split::Kind::Fence) {
-            pieces.pop_if(|piece| piece.kind == split::Kind::Close);
+        // An open fence has no end to draw.
+        if self.splitter.in_code()
+            || pieces
+                .iter()
+                .any(|piece| piece.kind == split::PieceKind::Fence)
+        {
+            pieces.pop_if(|piece| piece.kind == split::PieceKind::Close);
         }
         if let Some(open) = pieces.last_mut() {
             shorten(&self.text, open);
@@ -132,17 +141,17 @@ impl MarkdownStream {
         rows.into_iter()
             .skip(skip)
             .map(|row| match row.flow {
-                Flow::Broken => row.line,
-                Flow::Unbroken => width::truncate_line(&row.line, usize::from(width), mark),
+                RowFlow::Broken => row.line,
+                RowFlow::Unbroken => width::truncate_line(&row.line, usize::from(width), mark),
             })
             .collect()
     }
 
-    /// Everything given out so far, again, for another width.
-    pub fn given(&self, width: u16, cx: &CellContext<'_>) -> Vec<Row> {
+    /// Everything emitted so far, again, for another width.
+    pub fn given(&self, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
         let mut painter = self.painter.afresh();
         let mut pieces = Vec::new();
-        Splitter::default().read(&self.text, true, &mut pieces);
+        MarkdownSplitter::default().read(&self.text, true, &mut pieces);
         let mut rows = Vec::new();
         for piece in pieces.iter().take(self.given) {
             painter.paint(&self.text, piece, width, cx, &mut rows);

@@ -1,17 +1,17 @@
-//! One piece of markdown as rows.
+//! Rendering of one piece of markdown as rows.
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 use ratatui_core::style::{Modifier, Style};
 use ratatui_core::text::{Line, Span};
 
 use super::code;
-use super::inline::Inline;
-use super::split::{Kind, Piece};
-use super::table::Table;
+use super::inline::InlineText;
+use super::split::{MarkdownPiece, PieceKind};
+use super::table::MarkdownTable;
 use crate::cells::CellContext;
 use crate::highlight::Highlighter;
-use crate::row::Row;
-use crate::theme::Role;
+use crate::row::StyledRow;
+use crate::theme::StyleRole;
 use crate::width::{self, Indent};
 
 const OPTIONS: Options = Options::ENABLE_TABLES
@@ -20,23 +20,23 @@ const OPTIONS: Options = Options::ENABLE_TABLES
     .union(Options::ENABLE_MATH)
     .union(Options::ENABLE_GFM);
 
-/// A narrower place is treated as this: the terminal cuts what does not fit.
-const NARROWEST: usize = 4;
+/// A narrower width is treated as this: the terminal cuts what does not fit.
+const MIN_WIDTH: usize = 4;
 
-/// What a piece must know about the ones before it.
+/// State carried over from previous pieces.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Painter {
-    /// Everything but code stands this far right, below a bullet.
+pub(super) struct PiecePainter {
+    /// Everything but code is indented by this much, below a bullet.
     bullet: bool,
-    /// Something was painted.
+    /// Something was rendered.
     begun: bool,
-    before: Option<Kind>,
+    before: Option<PieceKind>,
     /// The number of the next item.
     next: u64,
     code: Option<Highlighter>,
 }
 
-impl Painter {
+impl PiecePainter {
     pub(super) fn bulleted() -> Self {
         Self {
             bullet: true,
@@ -44,7 +44,7 @@ impl Painter {
         }
     }
 
-    /// As it was before the first piece.
+    /// A copy in the initial state.
     pub(super) fn afresh(&self) -> Self {
         Self {
             bullet: self.bullet,
@@ -55,35 +55,35 @@ impl Painter {
     pub(super) fn paint(
         &mut self,
         text: &str,
-        piece: &Piece,
+        piece: &MarkdownPiece,
         columns: u16,
         cx: &CellContext<'_>,
-        out: &mut Vec<Row>,
+        out: &mut Vec<StyledRow>,
     ) {
         let Some(source) = text.get(piece.range.clone()) else {
             return;
         };
         let margin = if self.bullet { 2 } else { 0 };
-        let columns = usize::from(columns).max(NARROWEST);
+        let columns = usize::from(columns).max(MIN_WIDTH);
         let rows = match piece.kind {
-            Kind::Fence => {
+            PieceKind::Fence => {
                 self.code = Some(Highlighter::new(source.trim()));
-                vec![Row::new(code::label(source, columns, cx))]
+                vec![StyledRow::new(code::label(source, columns, cx))]
             }
-            Kind::Close => {
+            PieceKind::Close => {
                 self.code = None;
-                vec![Row::new(code::end(columns, cx))]
+                vec![StyledRow::new(code::end(columns, cx))]
             }
-            Kind::Code => {
+            PieceKind::Code => {
                 let highlighter = self.code.get_or_insert_with(|| Highlighter::new(""));
                 vec![code::line(source, highlighter, cx)]
             }
-            Kind::Block | Kind::Item | Kind::Definition => {
-                let room = columns.saturating_sub(margin).max(NARROWEST);
-                let number = (self.before == Some(Kind::Item)).then_some(self.next);
-                let mut page = Page::new(cx, room, number);
+            PieceKind::Block | PieceKind::Item | PieceKind::Definition => {
+                let room = columns.saturating_sub(margin).max(MIN_WIDTH);
+                let number = (self.before == Some(PieceKind::Item)).then_some(self.next);
+                let mut page = PiecePage::new(cx, room, number);
                 let source = width::harmless(source);
-                if piece.kind == Kind::Definition {
+                if piece.kind == PieceKind::Definition {
                     page.definition(&source);
                 } else {
                     page.parse(&source);
@@ -96,16 +96,19 @@ impl Painter {
             return;
         }
         if self.begun && self.apart(piece) {
-            out.push(Row::default());
+            out.push(StyledRow::default());
         }
-        let flush = matches!(piece.kind, Kind::Fence | Kind::Code | Kind::Close);
+        let flush = matches!(
+            piece.kind,
+            PieceKind::Fence | PieceKind::Code | PieceKind::Close
+        );
         for mut row in rows {
             if !self.begun && self.bullet {
                 let bullet = format!("{} ", cx.theme.glyphs().bullet);
                 if flush {
                     row.line = code::label(source, columns.saturating_sub(2), cx);
                 }
-                row.prefix([Span::styled(bullet, cx.theme.style(Role::Accent))]);
+                row.prefix([Span::styled(bullet, cx.theme.style(StyleRole::Accent))]);
             } else if margin > 0 && !flush && !row.line.spans.is_empty() {
                 row.prefix([Span::raw("  ")]);
             }
@@ -115,40 +118,40 @@ impl Painter {
         self.before = Some(piece.kind.clone());
     }
 
-    /// Whether an empty row stands before a piece.
-    fn apart(&self, piece: &Piece) -> bool {
+    /// Whether an empty row precedes a piece.
+    fn apart(&self, piece: &MarkdownPiece) -> bool {
         match (&self.before, &piece.kind) {
-            (_, Kind::Code | Kind::Close) => false,
-            (Some(Kind::Close), _) | (_, Kind::Fence) => true,
+            (_, PieceKind::Code | PieceKind::Close) => false,
+            (Some(PieceKind::Close), _) | (_, PieceKind::Fence) => true,
             _ => piece.gap,
         }
     }
 }
 
-/// Something that stands in front of every row within it.
-struct Container {
-    /// Before the first row; taken when that is painted.
+/// A prefix of every row inside a block.
+struct BlockContainer {
+    /// Prefix of the first row; taken when that is rendered.
     first: Option<Span<'static>>,
     rest: Span<'static>,
-    /// A paragraph was painted in it.
+    /// A paragraph was rendered in it.
     filled: bool,
 }
 
-/// A piece while it is painted.
-struct Page<'a> {
+/// A piece while it is rendered.
+struct PiecePage<'a> {
     cx: &'a CellContext<'a>,
     columns: usize,
-    rows: Vec<Row>,
-    containers: Vec<Container>,
+    rows: Vec<StyledRow>,
+    containers: Vec<BlockContainer>,
     /// Numbers of the next items of open lists; `None`: bullets.
     lists: Vec<Option<u64>>,
-    /// The number of the first item, where the list began in an earlier piece.
+    /// The number of the first item, if the list began in an earlier piece.
     number: Option<u64>,
     /// The number after the last item of the outermost list.
     next: u64,
 }
 
-impl<'a> Page<'a> {
+impl<'a> PiecePage<'a> {
     fn new(cx: &'a CellContext<'a>, columns: usize, number: Option<u64>) -> Self {
         Self {
             cx,
@@ -162,14 +165,14 @@ impl<'a> Page<'a> {
     }
 
     fn parse(&mut self, source: &str) {
-        let base = self.cx.theme.style(Role::Text);
-        let mut inline = Inline::new(self.cx, base);
+        let base = self.cx.theme.style(StyleRole::Text);
+        let mut inline = InlineText::new(self.cx, base);
         let mut events = Parser::new_ext(source, OPTIONS);
         while let Some(event) = events.next() {
             match event {
                 Event::Start(Tag::Heading { level, .. }) => {
                     self.flush(&mut inline);
-                    let mut heading = Inline::new(self.cx, self.heading(level));
+                    let mut heading = InlineText::new(self.cx, self.heading(level));
                     read(&mut events, &mut heading, |end| {
                         matches!(end, TagEnd::Heading(_))
                     });
@@ -186,7 +189,7 @@ impl<'a> Page<'a> {
                 Event::Start(Tag::Table(alignments)) => {
                     self.flush(&mut inline);
                     let table = self.table(alignments, &mut events);
-                    let room = self.columns.saturating_sub(self.depth()).max(NARROWEST);
+                    let room = self.columns.saturating_sub(self.depth()).max(MIN_WIDTH);
                     for row in table.rows(room, self.cx) {
                         let before = self.before();
                         self.push(row, before);
@@ -196,9 +199,9 @@ impl<'a> Page<'a> {
                     self.flush(&mut inline);
                     let rule = self.cx.theme.glyphs().rule;
                     let rule = rule.repeat(self.columns.saturating_sub(self.depth()).min(40));
-                    let line = Line::styled(rule, self.cx.theme.style(Role::Border));
+                    let line = Line::styled(rule, self.cx.theme.style(StyleRole::Border));
                     let before = self.before();
-                    self.push(Row::new(line), before);
+                    self.push(StyledRow::new(line), before);
                 }
                 Event::Start(ref tag) if !inline.event(&event) => {
                     self.flush(&mut inline);
@@ -219,25 +222,26 @@ impl<'a> Page<'a> {
     }
 
     fn heading(&self, level: HeadingLevel) -> Style {
-        let style = self.cx.theme.style(Role::Heading);
+        let style = self.cx.theme.style(StyleRole::Heading);
         match level {
             HeadingLevel::H1 => style.add_modifier(Modifier::UNDERLINED),
             HeadingLevel::H2 => style,
-            _ => self.cx.theme.style(Role::Strong),
+            _ => self.cx.theme.style(StyleRole::Strong),
         }
     }
 
-    fn start(&mut self, tag: &Tag<'_>, inline: &mut Inline<'_>) {
+    fn start(&mut self, tag: &Tag<'_>, inline: &mut InlineText<'_>) {
         let theme = self.cx.theme;
         let glyphs = theme.glyphs();
         match tag {
             Tag::Paragraph if self.containers.last().is_some_and(|one| one.filled) => {
                 let before = self.before();
-                self.push(Row::default(), before);
+                self.push(StyledRow::default(), before);
             }
             Tag::BlockQuote(kind) => {
-                let bar = Span::styled(format!("{} ", glyphs.quote), theme.style(Role::Border));
-                self.containers.push(Container {
+                let bar =
+                    Span::styled(format!("{} ", glyphs.quote), theme.style(StyleRole::Border));
+                self.containers.push(BlockContainer {
                     first: None,
                     rest: bar,
                     filled: false,
@@ -245,8 +249,8 @@ impl<'a> Page<'a> {
                 if let Some(kind) = kind {
                     let role = match kind {
                         pulldown_cmark::BlockQuoteKind::Note
-                        | pulldown_cmark::BlockQuoteKind::Tip => Role::Info,
-                        _ => Role::Warning,
+                        | pulldown_cmark::BlockQuoteKind::Tip => StyleRole::Info,
+                        _ => StyleRole::Warning,
                     };
                     inline.styled(&format!("{kind:?}"), theme.style(role));
                     self.flush(inline);
@@ -257,7 +261,7 @@ impl<'a> Page<'a> {
             }
             Tag::List(first) => {
                 let first = match (first, self.number.take()) {
-                    // Lists that say 1. before each item are counted.
+                    // Lists that use 1. for each item are numbered.
                     (Some(1), Some(number)) if number > 1 => Some(number),
                     (first, _) => *first,
                 };
@@ -274,8 +278,8 @@ impl<'a> Page<'a> {
                     format!("{sign} ")
                 };
                 let blanks = " ".repeat(width::width(&sign));
-                self.containers.push(Container {
-                    first: Some(Span::styled(sign, theme.style(Role::Accent))),
+                self.containers.push(BlockContainer {
+                    first: Some(Span::styled(sign, theme.style(StyleRole::Accent))),
                     rest: Span::raw(blanks),
                     filled: false,
                 });
@@ -284,13 +288,13 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// The box takes the place of the item's sign.
+    /// The checkbox replaces the list marker.
     fn task(&mut self, done: bool) {
         let theme = self.cx.theme;
         let (sign, role) = if done {
-            (theme.glyphs().done, Role::Success)
+            (theme.glyphs().done, StyleRole::Success)
         } else {
-            (theme.glyphs().todo, Role::Dim)
+            (theme.glyphs().todo, StyleRole::Dim)
         };
         let sign = format!("{sign} ");
         if let Some(item) = self.containers.last_mut() {
@@ -305,14 +309,14 @@ impl<'a> Page<'a> {
                 self.containers.pop();
             }
             TagEnd::Item => {
-                // An item without anything in it still has its sign.
+                // An empty item still shows its marker.
                 if self
                     .containers
                     .last()
                     .is_some_and(|one| one.first.is_some())
                 {
                     let before = self.before();
-                    self.push(Row::default(), before);
+                    self.push(StyledRow::default(), before);
                 }
                 self.containers.pop();
             }
@@ -327,13 +331,13 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Paints the words that were read.
-    fn flush(&mut self, inline: &mut Inline<'_>) {
+    /// Renders the collected text.
+    fn flush(&mut self, inline: &mut InlineText<'_>) {
         let lines = inline.take();
         self.words(&lines);
     }
 
-    fn words(&mut self, lines: &[Row]) {
+    fn words(&mut self, lines: &[StyledRow]) {
         for line in lines {
             let indent = self.before();
             for row in width::wrap_row(line, self.columns, &indent) {
@@ -347,7 +351,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// What stands before the next row and the ones below it. The signs of items are used up.
+    /// The prefixes of the next row and the following ones. List markers are used only once.
     fn before(&mut self) -> Indent {
         let rest: Vec<Span<'static>> = self.containers.iter().map(|one| one.rest.clone()).collect();
         let first = self
@@ -365,9 +369,9 @@ impl<'a> Page<'a> {
             .sum()
     }
 
-    fn push(&mut self, mut row: Row, mut before: Indent) {
+    fn push(&mut self, mut row: StyledRow, mut before: Indent) {
         if row.line.spans.is_empty() {
-            // Nothing is padded at the end of a line.
+            // Trailing padding is omitted.
             let blank = |span: &mut Span<'_>| span.content.trim().is_empty();
             while before.first.pop_if(blank).is_some() {}
             if let Some(last) = before.first.last_mut() {
@@ -378,13 +382,13 @@ impl<'a> Page<'a> {
         self.rows.push(row);
     }
 
-    /// Code within an item or a quote, or indented.
+    /// Code inside an item or a quote, or indented.
     fn code(&mut self, info: Option<&str>, text: &str) {
         let mut highlighter = Highlighter::new(info.unwrap_or_default());
         if info.is_some() && self.containers.iter().any(|one| one.first.is_some()) {
-            // Code right behind the sign of an item begins below it.
+            // Code directly after a list marker begins below it.
             let before = self.before();
-            self.push(Row::default(), before);
+            self.push(StyledRow::default(), before);
         }
         for line in text.lines() {
             let row = code::line(line, &mut highlighter, self.cx);
@@ -399,21 +403,25 @@ impl<'a> Page<'a> {
         }
     }
 
-    fn table(&self, alignments: Vec<pulldown_cmark::Alignment>, events: &mut Parser<'_>) -> Table {
-        let mut table = Table {
+    fn table(
+        &self,
+        alignments: Vec<pulldown_cmark::Alignment>,
+        events: &mut Parser<'_>,
+    ) -> MarkdownTable {
+        let mut table = MarkdownTable {
             alignments,
-            ..Table::default()
+            ..MarkdownTable::default()
         };
         let mut row = Vec::new();
         while let Some(event) = events.next() {
             match event {
                 Event::Start(Tag::TableCell) => {
                     let role = if table.head.is_empty() {
-                        Role::Strong
+                        StyleRole::Strong
                     } else {
-                        Role::Text
+                        StyleRole::Text
                     };
-                    let mut cell = Inline::new(self.cx, self.cx.theme.style(role));
+                    let mut cell = InlineText::new(self.cx, self.cx.theme.style(role));
                     read(events, &mut cell, |end| matches!(end, TagEnd::TableCell));
                     row.push(cell.take());
                 }
@@ -434,8 +442,8 @@ impl<'a> Page<'a> {
         let name = name.trim_start_matches(['[', '^']);
         let sign = format!("[{name}] ");
         let blanks = " ".repeat(width::width(&sign).min(4));
-        self.containers.push(Container {
-            first: Some(Span::styled(sign, self.cx.theme.style(Role::Dim))),
+        self.containers.push(BlockContainer {
+            first: Some(Span::styled(sign, self.cx.theme.style(StyleRole::Dim))),
             rest: Span::raw(blanks),
             filled: false,
         });
@@ -444,8 +452,8 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Reads words until an end.
-fn read(events: &mut Parser<'_>, inline: &mut Inline<'_>, ends: impl Fn(TagEnd) -> bool) {
+/// Parses inline content until an end.
+fn read(events: &mut Parser<'_>, inline: &mut InlineText<'_>, ends: impl Fn(TagEnd) -> bool) {
     for event in events.by_ref() {
         match event {
             Event::End(tag) if ends(tag) => return,

@@ -1,33 +1,33 @@
-//! Where a text that grows can be cut: into pieces that are shown by themselves and that nothing
-//! which follows can change.
+//! Splits a growing text into pieces that can be rendered on their own and that later text cannot
+//! change.
 //!
-//! Reads whole lines and decides by them alone, so the pieces do not depend on how the text arrived.
-//! It need not agree with the markdown parser in every corner: each piece is parsed afresh, also when
-//! the whole text is there.
+//! Works on whole lines only, so the pieces do not depend on how the text arrived. It need not
+//! agree with the markdown parser in every corner case: each piece is parsed on its own, also when
+//! the whole text is available.
 
 use std::ops::Range;
 
-/// A line that grows beyond this is cut, a paragraph or an item at half of it.
+/// A longer line is split, a paragraph or an item at half of it.
 const MAX_PIECE: usize = 64 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub kind: Kind,
-    /// Bytes of the text.
+pub(super) struct MarkdownPiece {
+    pub kind: PieceKind,
+    /// Byte range of the text.
     pub range: Range<usize>,
-    /// An empty line stands before it.
+    /// An empty line precedes it.
     pub gap: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PieceKind {
     /// A paragraph, a heading, a table, a quote, a rule.
     Block,
     /// One item of a list with everything in it.
     Item,
     /// `[1]: …` or `[^1]: …`.
     Definition,
-    /// The line that opens a fence; the range is what stands behind the marks.
+    /// The line that opens a fence; the range is the text after the marks.
     Fence,
     /// A line of code, without its end.
     Code,
@@ -36,53 +36,53 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Splitter {
-    state: State,
+pub(super) struct MarkdownSplitter {
+    state: SplitState,
     /// Where the open piece begins.
     start: usize,
     /// Its end without empty lines.
     end: usize,
-    /// Lines before are read.
+    /// Lines before this are processed.
     read: usize,
-    /// No line ends between `read` and here.
+    /// There is no line break between `read` and here.
     scanned: usize,
     gap: bool,
 }
 
 #[derive(Clone, Debug, Default)]
-enum State {
+enum SplitState {
     #[default]
     Between,
-    Leaf(Leaf),
+    Leaf(LeafKind),
     Item {
-        /// Column where what is in the item begins.
+        /// Column where the content of the item begins.
         content: usize,
         blank: bool,
-        fence: Option<Marks>,
+        fence: Option<FenceMarks>,
     },
-    Code(Marks),
+    Code(FenceMarks),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leaf {
+enum LeafKind {
     Paragraph,
     Quote,
     Indented,
     Definition,
 }
 
-/// What opened a fence.
+/// The marks that opened a fence.
 #[derive(Clone, Copy, Debug)]
-struct Marks {
+struct FenceMarks {
     mark: char,
     count: usize,
     indent: usize,
 }
 
-/// A line by its beginning.
-enum Start {
+/// Classification of a line by its beginning.
+enum LineStart {
     Blank,
-    Fence(Marks, usize),
+    Fence(FenceMarks, usize),
     Heading,
     Rule,
     Quote,
@@ -92,9 +92,9 @@ enum Start {
     Text,
 }
 
-impl Splitter {
-    /// Reads what is new; with `last` also a line without an end, and closes what is open.
-    pub(super) fn read(&mut self, text: &str, last: bool, out: &mut Vec<Piece>) {
+impl MarkdownSplitter {
+    /// Processes new text; with `last` also a line without a line break, and closes what is open.
+    pub(super) fn read(&mut self, text: &str, last: bool, out: &mut Vec<MarkdownPiece>) {
         while let Some(line) = self.next_line(text, last) {
             self.read = line.end;
             self.scanned = line.end;
@@ -102,19 +102,19 @@ impl Splitter {
         }
         if last {
             self.close(out);
-            if matches!(self.state, State::Code(_)) {
-                out.push(self.piece(Kind::Close, self.read..self.read));
+            if matches!(self.state, SplitState::Code(_)) {
+                out.push(self.piece(PieceKind::Close, self.read..self.read));
             }
-            self.state = State::Between;
+            self.state = SplitState::Between;
         }
     }
 
     /// Whether a fence is open.
     pub(super) fn in_code(&self) -> bool {
-        matches!(self.state, State::Code(_))
+        matches!(self.state, SplitState::Code(_))
     }
 
-    /// The next line with its end, where it is known.
+    /// The next line including its line break, if it is complete.
     fn next_line(&mut self, text: &str, last: bool) -> Option<Range<usize>> {
         let limit = floor(text, (self.read + MAX_PIECE).min(text.len()));
         let from = self.scanned.max(self.read).min(limit);
@@ -122,7 +122,7 @@ impl Splitter {
             return Some(self.read..from + at + 1);
         }
         if text.len() - self.read >= MAX_PIECE {
-            // At a blank, so that no word is torn.
+            // At a space, so that no word is split.
             let part = &text[self.read..limit];
             let end = part.rfind(' ').filter(|at| *at > MAX_PIECE / 2);
             return Some(self.read..self.read + end.map_or(part.len(), |at| at + 1));
@@ -131,27 +131,27 @@ impl Splitter {
         (last && self.read < text.len()).then_some(self.read..text.len())
     }
 
-    fn line(&mut self, text: &str, range: Range<usize>, out: &mut Vec<Piece>) {
+    fn line(&mut self, text: &str, range: Range<usize>, out: &mut Vec<MarkdownPiece>) {
         let line = text[range.clone()].trim_end_matches(['\n', '\r']);
         let trimmed = range.start..range.start + line.len();
         match &mut self.state {
-            State::Code(marks) => {
+            SplitState::Code(marks) => {
                 let marks = *marks;
                 if closes(line, marks) {
-                    self.state = State::Between;
-                    out.push(self.piece(Kind::Close, trimmed));
+                    self.state = SplitState::Between;
+                    out.push(self.piece(PieceKind::Close, trimmed));
                 } else {
                     let strip = line.len() - line.trim_start_matches(' ').len();
                     let from = trimmed.start + strip.min(marks.indent);
-                    out.push(self.piece(Kind::Code, from..trimmed.end));
+                    out.push(self.piece(PieceKind::Code, from..trimmed.end));
                 }
                 return;
             }
-            State::Leaf(leaf) => {
+            SplitState::Leaf(leaf) => {
                 let leaf = *leaf;
                 if continues(leaf, line) {
                     self.end = trimmed.end;
-                    if leaf == Leaf::Paragraph && underlines(line) {
+                    if leaf == LeafKind::Paragraph && underlines(line) {
                         self.close(out);
                     }
                 } else {
@@ -159,16 +159,16 @@ impl Splitter {
                     self.between(line, trimmed, out);
                 }
             }
-            State::Item { .. } => self.in_item(line, trimmed, out),
-            State::Between => self.between(line, trimmed, out),
+            SplitState::Item { .. } => self.in_item(line, trimmed, out),
+            SplitState::Between => self.between(line, trimmed, out),
         }
         if range.end - self.start >= MAX_PIECE / 2 {
             self.close(out);
         }
     }
 
-    fn in_item(&mut self, line: &str, range: Range<usize>, out: &mut Vec<Piece>) {
-        let State::Item {
+    fn in_item(&mut self, line: &str, range: Range<usize>, out: &mut Vec<MarkdownPiece>) {
+        let SplitState::Item {
             content,
             blank,
             fence,
@@ -177,12 +177,12 @@ impl Splitter {
             return;
         };
         let found = start(line);
-        if matches!(found, Start::Blank) {
+        if matches!(found, LineStart::Blank) {
             *blank = fence.is_none();
             return;
         }
         let inside = indent(line) >= *content;
-        let lazy = matches!(found, Start::Text) && !*blank && fence.is_none();
+        let lazy = matches!(found, LineStart::Text) && !*blank && fence.is_none();
         if !inside && !lazy {
             let apart = *blank;
             self.close(out);
@@ -197,59 +197,61 @@ impl Splitter {
             Some(marks) if closes(inner, *marks) => *fence = None,
             Some(_) => {}
             None => {
-                if let Start::Fence(marks, _) = start(inner) {
+                if let LineStart::Fence(marks, _) = start(inner) {
                     *fence = Some(marks);
                 }
             }
         }
     }
 
-    /// A line that begins something.
-    fn between(&mut self, line: &str, range: Range<usize>, out: &mut Vec<Piece>) {
+    /// A line that begins a block.
+    fn between(&mut self, line: &str, range: Range<usize>, out: &mut Vec<MarkdownPiece>) {
         self.start = range.start;
         self.end = range.end;
         match start(line) {
-            Start::Blank => self.gap = true,
-            Start::Fence(marks, info) => {
-                self.state = State::Code(marks);
-                out.push(self.piece(Kind::Fence, range.start + info..range.end));
+            LineStart::Blank => self.gap = true,
+            LineStart::Fence(marks, info) => {
+                self.state = SplitState::Code(marks);
+                out.push(self.piece(PieceKind::Fence, range.start + info..range.end));
             }
-            Start::Heading | Start::Rule => out.push(self.piece(Kind::Block, range)),
-            Start::Quote => self.state = State::Leaf(Leaf::Quote),
-            Start::Definition => self.state = State::Leaf(Leaf::Definition),
-            Start::Item(content, _) => {
+            LineStart::Heading | LineStart::Rule => out.push(self.piece(PieceKind::Block, range)),
+            LineStart::Quote => self.state = SplitState::Leaf(LeafKind::Quote),
+            LineStart::Definition => self.state = SplitState::Leaf(LeafKind::Definition),
+            LineStart::Item(content, _) => {
                 let inner = line.get(content..).unwrap_or_default();
                 let fence = match start(inner) {
-                    Start::Fence(marks, _) => Some(marks),
+                    LineStart::Fence(marks, _) => Some(marks),
                     _ => None,
                 };
-                self.state = State::Item {
+                self.state = SplitState::Item {
                     content,
                     blank: false,
                     fence,
                 };
             }
-            Start::Text if indent(line) >= 4 => self.state = State::Leaf(Leaf::Indented),
-            Start::Text => self.state = State::Leaf(Leaf::Paragraph),
+            LineStart::Text if indent(line) >= 4 => {
+                self.state = SplitState::Leaf(LeafKind::Indented)
+            }
+            LineStart::Text => self.state = SplitState::Leaf(LeafKind::Paragraph),
         }
     }
 
-    /// Gives out the open piece.
-    fn close(&mut self, out: &mut Vec<Piece>) {
+    /// Emits the open piece.
+    fn close(&mut self, out: &mut Vec<MarkdownPiece>) {
         let (kind, apart) = match &self.state {
-            State::Between | State::Code(_) => return,
-            State::Leaf(Leaf::Definition) => (Kind::Definition, false),
-            State::Leaf(_) => (Kind::Block, false),
-            State::Item { blank, .. } => (Kind::Item, *blank),
+            SplitState::Between | SplitState::Code(_) => return,
+            SplitState::Leaf(LeafKind::Definition) => (PieceKind::Definition, false),
+            SplitState::Leaf(_) => (PieceKind::Block, false),
+            SplitState::Item { blank, .. } => (PieceKind::Item, *blank),
         };
-        self.state = State::Between;
+        self.state = SplitState::Between;
         out.push(self.piece(kind, self.start..self.end));
         self.start = self.read;
         self.gap = apart;
     }
 
-    fn piece(&mut self, kind: Kind, range: Range<usize>) -> Piece {
-        Piece {
+    fn piece(&mut self, kind: PieceKind, range: Range<usize>) -> MarkdownPiece {
+        MarkdownPiece {
             kind,
             range,
             gap: std::mem::take(&mut self.gap),
@@ -257,16 +259,16 @@ impl Splitter {
     }
 }
 
-/// Whether a line belongs to the open leaf.
-fn continues(leaf: Leaf, line: &str) -> bool {
+/// Whether a line continues the open leaf block.
+fn continues(leaf: LeafKind, line: &str) -> bool {
     match (leaf, start(line)) {
-        (_, Start::Blank) => false,
-        (Leaf::Paragraph, Start::Rule) => underlines(line),
-        (Leaf::Indented, _) => indent(line) >= 4,
-        (Leaf::Quote, Start::Quote) | (Leaf::Paragraph, Start::Definition) | (_, Start::Text) => {
-            true
-        }
-        (_, Start::Item(_, interrupts)) => !interrupts,
+        (_, LineStart::Blank) => false,
+        (LeafKind::Paragraph, LineStart::Rule) => underlines(line),
+        (LeafKind::Indented, _) => indent(line) >= 4,
+        (LeafKind::Quote, LineStart::Quote)
+        | (LeafKind::Paragraph, LineStart::Definition)
+        | (_, LineStart::Text) => true,
+        (_, LineStart::Item(_, interrupts)) => !interrupts,
         _ => false,
     }
 }
@@ -291,52 +293,52 @@ fn indent(line: &str) -> usize {
     columns
 }
 
-fn start(line: &str) -> Start {
+fn start(line: &str) -> LineStart {
     let rest = line.trim_start_matches([' ', '\t']);
     let Some(first) = rest.chars().next().filter(|ch| !ch.is_whitespace()) else {
-        return Start::Blank;
+        return LineStart::Blank;
     };
     let columns = indent(line);
     if columns >= 4 {
-        return Start::Text;
+        return LineStart::Text;
     }
     match first {
         '`' | '~' => {
             let count = rest.chars().take_while(|ch| *ch == first).count();
             let info = &rest[count..];
             if count >= 3 && !(first == '`' && info.contains('`')) {
-                let marks = Marks {
+                let marks = FenceMarks {
                     mark: first,
                     count,
                     indent: columns,
                 };
-                return Start::Fence(marks, line.len() - info.len());
+                return LineStart::Fence(marks, line.len() - info.len());
             }
-            Start::Text
+            LineStart::Text
         }
         '#' => {
             let rest = rest.trim_start_matches('#');
             let level = line.trim_start().len() - rest.len();
             if level <= 6 && (rest.is_empty() || rest.starts_with([' ', '\t'])) {
-                return Start::Heading;
+                return LineStart::Heading;
             }
-            Start::Text
+            LineStart::Text
         }
-        '>' => Start::Quote,
+        '>' => LineStart::Quote,
         '[' => match rest.find("]:") {
-            Some(at) if at > 1 && !rest[1..at].contains(['[', ']']) => Start::Definition,
-            _ => Start::Text,
+            Some(at) if at > 1 && !rest[1..at].contains(['[', ']']) => LineStart::Definition,
+            _ => LineStart::Text,
         },
-        '-' | '_' | '*' if is_rule(rest, first) => Start::Rule,
+        '-' | '_' | '*' if is_rule(rest, first) => LineStart::Rule,
         '-' | '+' | '*' => item(rest, 1, columns, true),
         '0'..='9' => {
             let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
             if digits <= 9 && rest[digits..].starts_with(['.', ')']) {
                 return item(rest, digits + 1, columns, &rest[..digits] == "1");
             }
-            Start::Text
+            LineStart::Text
         }
-        _ => Start::Text,
+        _ => LineStart::Text,
     }
 }
 
@@ -345,20 +347,20 @@ fn is_rule(rest: &str, mark: char) -> bool {
         && rest.chars().all(|ch| ch == mark || ch == ' ' || ch == '\t')
 }
 
-fn item(rest: &str, marker: usize, columns: usize, interrupts: bool) -> Start {
+fn item(rest: &str, marker: usize, columns: usize, interrupts: bool) -> LineStart {
     let after = &rest[marker..];
     if after.trim().is_empty() {
-        return Start::Item(columns + marker + 1, false);
+        return LineStart::Item(columns + marker + 1, false);
     }
     match indent(after) {
-        0 => Start::Text,
-        blanks @ 1..=4 => Start::Item(columns + marker + blanks, interrupts),
+        0 => LineStart::Text,
+        blanks @ 1..=4 => LineStart::Item(columns + marker + blanks, interrupts),
         // Code within the item.
-        _ => Start::Item(columns + marker + 1, interrupts),
+        _ => LineStart::Item(columns + marker + 1, interrupts),
     }
 }
 
-fn closes(line: &str, marks: Marks) -> bool {
+fn closes(line: &str, marks: FenceMarks) -> bool {
     let rest = line.trim();
     indent(line) < 4 && rest.len() >= marks.count && rest.chars().all(|ch| ch == marks.mark)
 }
@@ -375,9 +377,9 @@ fn underlines(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn split(text: &str) -> Vec<(Kind, String, bool)> {
+    fn split(text: &str) -> Vec<(PieceKind, String, bool)> {
         let mut pieces = Vec::new();
-        Splitter::default().read(text, true, &mut pieces);
+        MarkdownSplitter::default().read(text, true, &mut pieces);
         pieces
             .into_iter()
             .map(|piece| (piece.kind, text[piece.range].to_owned(), piece.gap))
@@ -386,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_text_is_cut_between_blocks() {
-        use Kind::{Block, Close, Code, Definition, Fence, Item};
+        use PieceKind::{Block, Close, Code, Definition, Fence, Item};
         let text = "# One\nwords\nmore\n\n- a\n  b\n\n  c\n- d\nlazy\n\nafter\n```rs\nx\n\n```\n> q\nlazy\n\n[^1]: note\n[2]: url\nTitle\n---\n1. x\n\n   ```\n   - y\n   ```\n2. z\n";
         let pieces = split(text);
         let expected = [

@@ -1,30 +1,30 @@
-//! Tables: columns that fit, cells that wrap, and where that is hopeless, one line for each value.
+//! Tables: columns that fit, cells that wrap or, if the table is too wide, one line per value.
 
 use pulldown_cmark::Alignment;
 use ratatui_core::text::{Line, Span};
 
 use crate::cells::CellContext;
-use crate::row::Row;
-use crate::theme::Role;
+use crate::row::StyledRow;
+use crate::theme::StyleRole;
 use crate::width::{self, Indent};
 
 /// Lines of one cell.
-pub(super) type Cell = Vec<Row>;
+pub(super) type TableCell = Vec<StyledRow>;
 
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct MarkdownTable {
     pub alignments: Vec<Alignment>,
-    pub head: Vec<Cell>,
-    pub body: Vec<Vec<Cell>>,
+    pub head: Vec<TableCell>,
+    pub body: Vec<Vec<TableCell>>,
 }
 
-/// A column is not made narrower than its longest word, up to this.
-const WORD: usize = 16;
-/// Columns between two columns: a blank, a line, a blank.
-const BETWEEN: usize = 3;
+/// A column is not made narrower than its longest word, up to this width.
+const MAX_WORD_COLUMNS: usize = 16;
+/// Width of the separator between two columns.
+const SEPARATOR_COLUMNS: usize = 3;
 
-impl Table {
-    pub(super) fn rows(&self, columns: usize, cx: &CellContext<'_>) -> Vec<Row> {
+impl MarkdownTable {
+    pub(super) fn rows(&self, columns: usize, cx: &CellContext<'_>) -> Vec<StyledRow> {
         match self.fit(columns) {
             Some(widths) => self.grid(&widths, cx),
             None => self.stacked(columns, cx),
@@ -36,16 +36,16 @@ impl Table {
         self.head.len().max(longest)
     }
 
-    fn column(&self, index: usize) -> impl Iterator<Item = &Cell> {
+    fn column(&self, index: usize) -> impl Iterator<Item = &TableCell> {
         std::iter::once(&self.head)
             .chain(&self.body)
             .filter_map(move |row| row.get(index))
     }
 
-    /// How wide each column is; `None`: they do not fit.
+    /// The column widths; `None` if the table does not fit.
     fn fit(&self, columns: usize) -> Option<Vec<usize>> {
         let count = self.count();
-        let room = columns.checked_sub(BETWEEN * count.saturating_sub(1))?;
+        let room = columns.checked_sub(SEPARATOR_COLUMNS * count.saturating_sub(1))?;
         let natural: Vec<usize> = (0..count)
             .map(|index| self.column(index).map(cell_width).max().unwrap_or(0).max(1))
             .collect();
@@ -55,7 +55,7 @@ impl Table {
         let least: Vec<usize> = (0..count)
             .map(|index| {
                 let word = self.column(index).map(longest_word).max().unwrap_or(0);
-                word.clamp(1, WORD)
+                word.clamp(1, MAX_WORD_COLUMNS)
             })
             .collect();
         let needed: usize = least.iter().sum();
@@ -65,15 +65,15 @@ impl Table {
         Some(share(&natural, &least, room))
     }
 
-    fn grid(&self, widths: &[usize], cx: &CellContext<'_>) -> Vec<Row> {
+    fn grid(&self, widths: &[usize], cx: &CellContext<'_>) -> Vec<StyledRow> {
         let glyphs = cx.theme.glyphs();
-        let border = cx.theme.style(Role::Border);
+        let border = cx.theme.style(StyleRole::Border);
         let mut rows = Vec::new();
         if !self.head.is_empty() {
             rows.extend(self.grid_row(&self.head, widths, cx));
             let cross = format!("{}{}{}", glyphs.rule, glyphs.cross, glyphs.rule);
             let rules: Vec<String> = widths.iter().map(|w| glyphs.rule.repeat(*w)).collect();
-            rows.push(Row::new(Line::styled(rules.join(&cross), border)));
+            rows.push(StyledRow::new(Line::styled(rules.join(&cross), border)));
         }
         for row in &self.body {
             rows.extend(self.grid_row(row, widths, cx));
@@ -81,22 +81,27 @@ impl Table {
         rows
     }
 
-    fn grid_row(&self, cells: &[Cell], widths: &[usize], cx: &CellContext<'_>) -> Vec<Row> {
-        let border = cx.theme.style(Role::Border);
+    fn grid_row(
+        &self,
+        cells: &[TableCell],
+        widths: &[usize],
+        cx: &CellContext<'_>,
+    ) -> Vec<StyledRow> {
+        let border = cx.theme.style(StyleRole::Border);
         let column = format!(" {} ", cx.theme.glyphs().column);
-        let wrapped: Vec<Vec<Row>> = widths
+        let wrapped: Vec<Vec<StyledRow>> = widths
             .iter()
             .enumerate()
             .map(|(index, wide)| {
                 let lines = cells.get(index).map_or(&[][..], Vec::as_slice);
-                let wrap = |line: &Row| width::wrap_row(line, *wide, &Indent::none());
+                let wrap = |line: &StyledRow| width::wrap_row(line, *wide, &Indent::none());
                 lines.iter().flat_map(wrap).collect()
             })
             .collect();
         let height = wrapped.iter().map(Vec::len).max().unwrap_or(0).max(1);
         let mut rows = Vec::with_capacity(height);
         for at in 0..height {
-            let mut row = Row::default();
+            let mut row = StyledRow::default();
             for (index, wide) in widths.iter().enumerate() {
                 if index > 0 {
                     row.push(Span::styled(column.clone(), border));
@@ -113,7 +118,7 @@ impl Table {
                 if let Some(line) = line {
                     append(&mut row, line);
                 }
-                // Nothing is padded at the end of a line.
+                // Trailing padding is omitted.
                 if index + 1 < widths.len() {
                     pad(&mut row, spare - before);
                 }
@@ -127,14 +132,14 @@ impl Table {
     }
 
     /// `heading: value`, one below the other.
-    fn stacked(&self, columns: usize, cx: &CellContext<'_>) -> Vec<Row> {
-        let border = cx.theme.style(Role::Border);
-        let heading = cx.theme.style(Role::Strong);
+    fn stacked(&self, columns: usize, cx: &CellContext<'_>) -> Vec<StyledRow> {
+        let border = cx.theme.style(StyleRole::Border);
+        let heading = cx.theme.style(StyleRole::Strong);
         let mut rows = Vec::new();
         for (at, cells) in self.body.iter().enumerate() {
             if at > 0 {
                 let rule = cx.theme.glyphs().rule.repeat(columns.min(12));
-                rows.push(Row::new(Line::styled(rule, border)));
+                rows.push(StyledRow::new(Line::styled(rule, border)));
             }
             for (index, cell) in cells.iter().enumerate() {
                 let name: String = self
@@ -150,7 +155,7 @@ impl Table {
                     vec![Span::raw("  ")],
                 );
                 let mut lines = cell.iter();
-                let empty = Row::default();
+                let empty = StyledRow::default();
                 let first = lines.next().unwrap_or(&empty);
                 rows.extend(width::wrap_row(first, columns, &indent));
                 let below = Indent::new(vec![Span::raw("  ")], vec![Span::raw("  ")]);
@@ -161,9 +166,10 @@ impl Table {
     }
 }
 
-/// What is missing is taken from the widest columns.
+/// Takes the missing space from the widest columns.
 fn share(natural: &[usize], least: &[usize], room: usize) -> Vec<usize> {
-    // The widest a column may be, so that all fit: between the least and the natural width.
+    // The largest maximum width at which all columns fit, between the minimum and the natural
+    // width.
     let total = |cap: usize| -> usize {
         natural
             .iter()
@@ -194,18 +200,18 @@ fn share(natural: &[usize], least: &[usize], room: usize) -> Vec<usize> {
     widths
 }
 
-fn cell_width(cell: &Cell) -> usize {
+fn cell_width(cell: &TableCell) -> usize {
     cell.iter()
         .map(|row| width::line_width(&row.line))
         .max()
         .unwrap_or(0)
 }
 
-fn longest_word(cell: &Cell) -> usize {
-    let word = |row: &Row| {
+fn longest_word(cell: &TableCell) -> usize {
+    let word = |row: &StyledRow| {
         let text = row.line.to_string();
         let words = text.split_whitespace().map(|word| {
-            // Between wide characters a line may break anywhere.
+            // A line may break anywhere between wide characters.
             if word.is_ascii() {
                 width::width(word)
             } else {
@@ -217,13 +223,13 @@ fn longest_word(cell: &Cell) -> usize {
     cell.iter().map(word).max().unwrap_or(0)
 }
 
-fn pad(row: &mut Row, columns: usize) {
+fn pad(row: &mut StyledRow, columns: usize) {
     if columns > 0 {
         row.push(Span::raw(" ".repeat(columns)));
     }
 }
 
-fn append(row: &mut Row, more: &Row) {
+fn append(row: &mut StyledRow, more: &StyledRow) {
     let shift: usize = row.line.spans.iter().map(|span| span.content.len()).sum();
     row.line.spans.extend(more.line.spans.iter().cloned());
     row.links.extend(more.links.iter().map(|link| {

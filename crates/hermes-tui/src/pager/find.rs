@@ -1,4 +1,4 @@
-//! What a search finds, and lines cut by bytes.
+//! Search in rows, and slicing of lines by bytes.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use ratatui_core::style::Style;
 use ratatui_core::text::{Line, Span};
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use crate::row::Row;
+use crate::row::StyledRow;
 use crate::width;
 
-pub(super) fn plain(row: &Row) -> String {
+pub(super) fn plain(row: &StyledRow) -> String {
     row.line
         .spans
         .iter()
@@ -17,8 +17,8 @@ pub(super) fn plain(row: &Row) -> String {
         .collect()
 }
 
-/// Every place of `text`; capitals count only where they were typed.
-pub(super) fn hits(rows: &[Row], text: &str) -> Vec<(usize, Range<usize>)> {
+/// Every occurrence of `text`; upper case is significant only if typed.
+pub(super) fn hits(rows: &[StyledRow], text: &str) -> Vec<(usize, Range<usize>)> {
     let exact = text.chars().any(char::is_uppercase);
     let mut hits = Vec::new();
     if text.is_empty() {
@@ -38,8 +38,8 @@ pub(super) fn hits(rows: &[Row], text: &str) -> Vec<(usize, Range<usize>)> {
     hits
 }
 
-/// Places of `text` whatever the case. Small letters may have another length than capitals, so each
-/// is mapped back to where it came from.
+/// Case-insensitive occurrences of `text`. Lower case may change the length, so positions are
+/// mapped back.
 fn alike(line: &str, text: &str) -> Vec<Range<usize>> {
     let mut small = String::with_capacity(line.len());
     let mut from = Vec::with_capacity(line.len() + 1);

@@ -9,14 +9,16 @@ fn keys() -> Keymap {
     Keymap::default()
 }
 
-fn pager(rows: Vec<Row>, width: u16) -> Pager {
+fn pager(rows: Vec<StyledRow>, width: u16) -> Pager {
     let mut pager = Pager::new("Page");
     pager.set_rows(rows, width);
     pager
 }
 
-fn numbered(count: usize) -> Vec<Row> {
-    (0..count).map(|n| Row::new(format!("line {n}"))).collect()
+fn numbered(count: usize) -> Vec<StyledRow> {
+    (0..count)
+        .map(|n| StyledRow::new(format!("line {n}")))
+        .collect()
 }
 
 fn press(pager: &mut Pager, all: &[&str]) -> PagerOutcome {
@@ -41,11 +43,11 @@ fn seen(pager: &Pager, width: u16, height: u16) -> Vec<String> {
 #[test]
 fn pictures_of_a_page() {
     let mut rows = numbered(30);
-    rows[2] = Row::unbroken(format!(
+    rows[2] = StyledRow::unbroken(format!(
         "$ cargo test {}",
         "--features everything ".repeat(6)
     ));
-    rows[3] = Row::new("家族 of 👩‍👩‍👧‍👦");
+    rows[3] = StyledRow::new("家族 of 👩‍👩‍👧‍👦");
     let mut text = String::new();
     for name in crate::panel::tests::THEMES {
         for width in [40, 80, 120] {
@@ -106,7 +108,10 @@ fn a_live_page_follows_until_one_scrolls_up() {
 
 #[test]
 fn a_long_line_is_broken_or_moved() {
-    let rows = vec![Row::unbroken("0123456789".repeat(3)), Row::new("end")];
+    let rows = vec![
+        StyledRow::unbroken("0123456789".repeat(3)),
+        StyledRow::new("end"),
+    ];
     let mut pager = pager(rows, 20);
     assert_eq!(
         seen(&pager, 20, 12)[..3],
@@ -126,8 +131,8 @@ fn a_long_line_is_broken_or_moved() {
 #[test]
 fn a_search_goes_round_and_says_how_many() {
     let mut rows = numbered(100);
-    rows[40] = Row::new("the Needle");
-    rows[80] = Row::new("needle again");
+    rows[40] = StyledRow::new("the Needle");
+    rows[80] = StyledRow::new("needle again");
     let mut pager = pager(rows, 30);
     pager.view(30, 12, &theme("ascii"));
     press(&mut pager, &["/", "n", "e", "e", "d", "enter"]);
@@ -170,11 +175,15 @@ fn a_search_goes_round_and_says_how_many() {
 #[test]
 fn what_is_found_is_marked_across_spans() {
     let line = Line::from(vec![Span::raw("İx ne"), Span::raw("ed"), Span::raw("le")]);
-    let rows = vec![Row::new(line)];
+    let rows = vec![StyledRow::new(line)];
     let found = hits(&rows, "need");
     assert_eq!(found, [(0, 4..8)]);
     let ranges: Vec<Range<usize>> = found.into_iter().map(|(_, range)| range).collect();
-    let marked = mark(&rows[0].line, &ranges, theme("dark").style(Role::Match));
+    let marked = mark(
+        &rows[0].line,
+        &ranges,
+        theme("dark").style(StyleRole::Match),
+    );
     let words: Vec<&str> = marked
         .spans
         .iter()
@@ -185,8 +194,8 @@ fn what_is_found_is_marked_across_spans() {
 
 #[test]
 fn another_width_keeps_the_place() {
-    let rows: Vec<Row> = (0..50)
-        .map(|n| Row::unbroken(format!("{n:02}{}", "x".repeat(38))))
+    let rows: Vec<StyledRow> = (0..50)
+        .map(|n| StyledRow::unbroken(format!("{n:02}{}", "x".repeat(38))))
         .collect();
     let mut pager = pager(rows.clone(), 20);
     pager.view(20, 12, &theme("ascii"));
@@ -205,9 +214,9 @@ proptest! {
         keys_pressed in proptest::collection::vec(any_key(), 0..16),
         (w, h) in (1..100_u16, 1..30_u16),
     ) {
-        let rows: Vec<Row> = texts.iter().map(|(text, unbroken)| {
+        let rows: Vec<StyledRow> = texts.iter().map(|(text, unbroken)| {
             let text = width::harmless(text).into_owned();
-            if *unbroken { Row::unbroken(text) } else { Row::new(text) }
+            if *unbroken { StyledRow::unbroken(text) } else { StyledRow::new(text) }
         }).collect();
         let mut pager = pager(rows, w);
         for key in keys_pressed {
@@ -221,7 +230,7 @@ proptest! {
 #[test]
 fn long_lines_are_broken_between_words() {
     let long = "one two three four-five  unbreakablywide six";
-    let page = pager(vec![Row::unbroken(Line::from(long.to_owned()))], 10);
+    let page = pager(vec![StyledRow::unbroken(Line::from(long.to_owned()))], 10);
     let seen: Vec<String> = seen(&page, 10, 20)
         .into_iter()
         .map(|line| line.trim().to_owned())

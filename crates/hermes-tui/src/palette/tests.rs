@@ -3,7 +3,7 @@ use std::fmt::Write as _;
 use super::*;
 use crate::panel::tests::{THEMES, drawn, theme};
 
-fn press(palette: &mut Palette, keys: &[&str]) -> PaletteOutcome {
+fn press(palette: &mut CommandPalette, keys: &[&str]) -> PaletteOutcome {
     let mut last = PaletteOutcome::Nothing;
     for key in keys {
         last = palette.key(key.parse().unwrap(), &Keymap::default(), Instant::now());
@@ -11,10 +11,10 @@ fn press(palette: &mut Palette, keys: &[&str]) -> PaletteOutcome {
     last
 }
 
-fn typed(text: &str) -> Palette {
-    let mut palette = Palette::new(&Keymap::default(), Instant::now());
+fn typed(text: &str) -> CommandPalette {
+    let mut palette = CommandPalette::new(&Keymap::default(), Instant::now());
     for c in text.chars() {
-        palette.key(Key::char(c), &Keymap::default(), Instant::now());
+        palette.key(KeyPress::char(c), &Keymap::default(), Instant::now());
     }
     palette
 }
@@ -23,7 +23,7 @@ fn typed(text: &str) -> Palette {
 fn everything_is_found_and_done() {
     assert_eq!(
         press(&mut typed("whole transcript"), &["enter"]),
-        PaletteOutcome::Act(Action::Transcript)
+        PaletteOutcome::Act(KeyAction::Transcript)
     );
     assert_eq!(
         press(&mut typed("/help"), &["enter"]),
@@ -71,7 +71,7 @@ fn keys_are_those_of_the_person() {
     let wish = ["f9".to_owned()];
     let (keys, errors) = Keymap::from_config([("transcript", wish.as_slice())]);
     assert!(errors.is_empty());
-    let palette = Palette::new(&keys, Instant::now());
+    let palette = CommandPalette::new(&keys, Instant::now());
     let frame = palette.view(80, 30, &theme("ascii"));
     let text: Vec<String> = frame.lines.iter().map(ToString::to_string).collect();
     assert!(

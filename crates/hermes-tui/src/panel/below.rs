@@ -1,18 +1,18 @@
-//! What stands below the list of a panel: the row's detail, the footer, the keys or a question.
+//! The part below the list of a panel: the row's detail, the footer, the keys or a question.
 
 use ratatui_core::style::Style;
 use ratatui_core::text::{Line, Span};
 
 use super::view::{fitted, flat};
-use super::{PanelView, Pending, State, list};
-use crate::keys::Key;
+use super::{PanelState, PanelView, PendingKey, list};
+use crate::keys::KeyPress;
 use crate::port::PanelRow;
-use crate::theme::{Role, Theme};
+use crate::theme::{StyleRole, Theme};
 use crate::width;
 
 impl PanelView {
-    /// What stands below the list: the row's detail, the footer, and the keys or a question. With the
-    /// place of the cursor in it.
+    /// The lines below the list: the row's detail, the footer, and the keys or a question, with the
+    /// cursor position.
     pub(super) fn below(
         &self,
         w: usize,
@@ -30,12 +30,12 @@ impl PanelView {
             if reserved > 0 {
                 lines.push(Line::styled(
                     theme.glyphs().rule.repeat(w),
-                    theme.style(Role::Border),
+                    theme.style(StyleRole::Border),
                 ));
             }
             for at in 0..reserved {
                 let text = detail.get(at).cloned().unwrap_or_default();
-                lines.push(Line::styled(text, theme.style(Role::Dim)));
+                lines.push(Line::styled(text, theme.style(StyleRole::Dim)));
             }
         }
         let most = match h {
@@ -46,17 +46,17 @@ impl PanelView {
         lines.extend(self.footer(w, most, theme));
         let at = lines.len();
         match &self.state {
-            State::List => {
+            PanelState::List => {
                 if h >= 5 {
                     lines.extend(self.hints(w, if h >= 12 { 3 } else { 1 }, theme));
                 }
                 (lines, None)
             }
-            State::Confirm(of) => {
+            PanelState::Confirm(of) => {
                 lines.extend(confirmation(of, w, theme));
                 (lines, None)
             }
-            State::Text(of, entry) => {
+            PanelState::Text(of, entry) => {
                 let label = of.named(of.key.text.as_deref().unwrap_or_default());
                 let label = flat(&label);
                 let label = width::truncate_with(&label, w / 2, theme.glyphs().ellipsis);
@@ -65,8 +65,8 @@ impl PanelView {
                 let columns = w.saturating_sub(taken);
                 let (text, column) = entry.view(columns, of.key.secret);
                 let line = Line::from(vec![
-                    Span::styled(label, theme.style(Role::Accent)),
-                    Span::styled(text, theme.style(Role::Strong)),
+                    Span::styled(label, theme.style(StyleRole::Accent)),
+                    Span::styled(text, theme.style(StyleRole::Strong)),
                 ]);
                 lines.push(fitted(&line, w));
                 (lines, Some((taken + column, at)))
@@ -74,10 +74,10 @@ impl PanelView {
         }
     }
 
-    /// What the panel says of itself, broken where it is long.
+    /// The footer text, wrapped if it is long.
     fn footer(&self, w: usize, most: usize, theme: &Theme) -> Vec<Line<'static>> {
         let room = w.saturating_sub(2).max(1);
-        let style = theme.style(Role::Dim);
+        let style = theme.style(StyleRole::Dim);
         let broken = |text: &String| width::wrap_text(&flat(text), room, style);
         let mut lines: Vec<Line<'static>> = self.panel.footer.iter().flat_map(broken).collect();
         lines.truncate(most);
@@ -104,7 +104,7 @@ impl PanelView {
         longest.min(h / 4).min(8)
     }
 
-    /// The detail of a row; what was cut of it comes first.
+    /// The detail of a row; text that was cut in the row comes first.
     fn detail(&self, row: &PanelRow, group: usize, w: usize, theme: &Theme) -> Vec<String> {
         let (_, cut) = self.cells(&row.cells, group, self.room(w), theme);
         let mut texts: Vec<String> = Vec::new();
@@ -124,7 +124,7 @@ impl PanelView {
         lines
     }
 
-    /// The keys of the panel, in as many lines as they need and `most` allows.
+    /// The keys of the panel, in as many lines as they need, at most `most`.
     fn hints(&self, w: usize, most: usize, theme: &Theme) -> Vec<Line<'static>> {
         let keys = self.panel.keys.iter().filter(|key| !key.label.is_empty());
         let mut hints: Vec<(String, String)> = keys
@@ -136,15 +136,15 @@ impl PanelView {
     }
 }
 
-/// What is asked, whole, and what answers it.
-fn confirmation(of: &Pending, w: usize, theme: &Theme) -> Vec<Line<'static>> {
+/// The whole question and the keys that answer it.
+fn confirmation(of: &PendingKey, w: usize, theme: &Theme) -> Vec<Line<'static>> {
     let question = flat(&of.named(of.key.confirm.as_deref().unwrap_or_default()));
     let answer = "y yes, any other key no";
-    let style = theme.style(Role::Warning);
+    let style = theme.style(StyleRole::Warning);
     if width::width(&question) + width::width(answer) + 3 <= w {
         return vec![Line::from(vec![
             Span::styled(format!(" {question}"), style),
-            Span::styled(format!("  {answer}"), theme.style(Role::Dim)),
+            Span::styled(format!("  {answer}"), theme.style(StyleRole::Dim)),
         ])];
     }
     let room = w.saturating_sub(2).max(1);
@@ -153,11 +153,14 @@ fn confirmation(of: &Pending, w: usize, theme: &Theme) -> Vec<Line<'static>> {
     for line in &mut lines {
         line.spans.insert(0, Span::raw(" "));
     }
-    lines.push(Line::styled(format!(" {answer}"), theme.style(Role::Dim)));
+    lines.push(Line::styled(
+        format!(" {answer}"),
+        theme.style(StyleRole::Dim),
+    ));
     lines
 }
 
-/// `Enter use · ^S set default · Esc`, broken between hints.
+/// `Enter use · ^S set default · Esc`, wrapped between hints.
 pub(crate) fn hint_lines(
     hints: &[(String, String)],
     w: usize,
@@ -182,13 +185,13 @@ pub(crate) fn hint_lines(
         }
         let Some(line) = lines.last_mut() else { break };
         if used > 1 {
-            line.push(Span::styled(dot.clone(), theme.style(Role::Dim)));
+            line.push(Span::styled(dot.clone(), theme.style(StyleRole::Dim)));
             used += width::width(&dot);
         }
-        line.push(Span::styled(key.clone(), theme.style(Role::Key)));
+        line.push(Span::styled(key.clone(), theme.style(StyleRole::Key)));
         line.push(Span::styled(
             format!("{gap}{label}"),
-            theme.style(Role::Dim),
+            theme.style(StyleRole::Dim),
         ));
         used += wide;
     }
@@ -199,8 +202,8 @@ pub(crate) fn hint_lines(
         .collect()
 }
 
-/// A key of the program as hints name it.
+/// A key name of the program as displayed in hints.
 fn shown_key(key: &str) -> String {
-    key.parse::<Key>()
-        .map_or_else(|_| key.to_owned(), Key::shown)
+    key.parse::<KeyPress>()
+        .map_or_else(|_| key.to_owned(), KeyPress::shown)
 }

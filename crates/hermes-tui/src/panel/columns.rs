@@ -1,4 +1,4 @@
-//! Cells in their columns.
+//! Cells arranged in columns.
 
 use super::PanelView;
 use super::view::flat;
@@ -6,24 +6,24 @@ use crate::port::{Mark, Panel};
 use crate::theme::Theme;
 use crate::width;
 
-/// Between two cells.
+/// Space between two cells.
 const GAP: usize = 2;
-/// A first column is not made narrower than this for the others.
-const NAME: usize = 12;
+/// Minimum width of the first column.
+const MIN_NAME_COLUMNS: usize = 12;
 
-/// How wide the cells are.
+/// Column widths.
 #[derive(Debug, Default)]
-pub(super) struct Columns {
-    /// One entry for all groups where there are headings, else one per group.
+pub(super) struct PanelColumns {
+    /// One entry for all groups if there are headings, otherwise one per group.
     groups: Vec<Vec<usize>>,
-    /// Columns of numbers, which stand right.
+    /// Numeric columns, which are right-aligned.
     numbers: Vec<bool>,
     /// Some row has a mark.
     pub(super) marks: bool,
 }
 
-impl Columns {
-    pub(super) fn of(panel: &Panel) -> Self {
+impl PanelColumns {
+    pub(super) fn for_panel(panel: &Panel) -> Self {
         let headings: Vec<usize> = panel
             .columns
             .iter()
@@ -63,13 +63,13 @@ impl Columns {
         }
     }
 
-    /// The widths for a group in so many columns.
+    /// The widths of a group for this many columns.
     fn fitted(&self, group: usize, room: usize) -> Vec<usize> {
         let group = if self.groups.len() == 1 { 0 } else { group };
         let mut widths = self.groups.get(group).cloned().unwrap_or_default();
         let sum = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
         if let (true, Some(first)) = (sum > room, widths.first_mut()) {
-            let least = (room / 2).max(NAME);
+            let least = (room / 2).max(MIN_NAME_COLUMNS);
             *first = (*first).min(least.max(first.saturating_sub(sum - room)));
         }
         widths

@@ -1,21 +1,21 @@
-//! One line of text that is typed: a filter, a search, an answer.
+//! A single-line text input: a filter, a search, an answer.
 
 use unicode_segmentation::{GraphemeCursor, UnicodeSegmentation as _};
 
-use crate::keys::{Code, Key};
+use crate::keys::{KeyCode, KeyPress};
 use crate::width;
 
-/// Characters an entry takes at most; a paste beyond that is cut.
-const LONGEST: usize = 4096;
+/// Maximum number of characters; longer pastes are cut.
+const MAX_CHARS: usize = 4096;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct TextEntry {
     text: String,
-    /// A byte offset at the border of a grapheme.
+    /// A byte offset at a grapheme boundary.
     cursor: usize,
 }
 
-impl Entry {
+impl TextEntry {
     pub fn new(text: &str) -> Self {
         let mut entry = Self::default();
         entry.insert(text);
@@ -34,49 +34,49 @@ impl Entry {
         *self = Self::default();
     }
 
-    /// Puts text at the cursor. It stays one line: of more, only the first with something in it.
+    /// Inserts text at the cursor as one line: of several lines, the first non-empty one.
     pub fn insert(&mut self, text: &str) {
         let line = text.lines().find(|line| !line.trim().is_empty());
         let line = line.unwrap_or(text);
         for c in line.chars().filter(|c| !c.is_control()) {
-            if self.text.len() + c.len_utf8() > LONGEST {
+            if self.text.len() + c.len_utf8() > MAX_CHARS {
                 return;
             }
             self.text.insert(self.cursor, c);
             self.cursor += c.len_utf8();
         }
-        // A joining character may have made one grapheme of two.
+        // A combining character may have merged two graphemes.
         if !self.on_border(self.cursor) {
             self.cursor = self.next(self.cursor);
         }
     }
 
-    /// Whether the key was for the entry.
-    pub fn key(&mut self, key: Key) -> bool {
+    /// Returns whether the key was used.
+    pub fn key(&mut self, key: KeyPress) -> bool {
         if let Some(c) = key.text() {
             self.insert(c.encode_utf8(&mut [0; 4]));
             return true;
         }
         match (key.code, key.mods.ctrl, key.mods.alt) {
-            (Code::Backspace, false, false) | (Code::Char('h'), true, false) => {
+            (KeyCode::Backspace, false, false) | (KeyCode::Char('h'), true, false) => {
                 self.cut(self.previous(self.cursor), self.cursor);
             }
-            (Code::Delete, false, false) | (Code::Char('d'), true, false) => {
+            (KeyCode::Delete, false, false) | (KeyCode::Char('d'), true, false) => {
                 self.cut(self.cursor, self.next(self.cursor));
             }
-            (Code::Left, false, false) | (Code::Char('b'), true, false) => {
+            (KeyCode::Left, false, false) | (KeyCode::Char('b'), true, false) => {
                 self.cursor = self.previous(self.cursor);
             }
-            (Code::Right, false, false) | (Code::Char('f'), true, false) => {
+            (KeyCode::Right, false, false) | (KeyCode::Char('f'), true, false) => {
                 self.cursor = self.next(self.cursor);
             }
-            (Code::Home, ..) | (Code::Char('a'), true, false) => self.cursor = 0,
-            (Code::End, ..) | (Code::Char('e'), true, false) => self.cursor = self.text.len(),
-            (Code::Char('u'), true, false) => self.cut(0, self.cursor),
-            (Code::Char('k'), true, false) => self.cut(self.cursor, self.text.len()),
-            (Code::Char('w'), true, false)
-            | (Code::Backspace, true, _)
-            | (Code::Backspace, _, true) => {
+            (KeyCode::Home, ..) | (KeyCode::Char('a'), true, false) => self.cursor = 0,
+            (KeyCode::End, ..) | (KeyCode::Char('e'), true, false) => self.cursor = self.text.len(),
+            (KeyCode::Char('u'), true, false) => self.cut(0, self.cursor),
+            (KeyCode::Char('k'), true, false) => self.cut(self.cursor, self.text.len()),
+            (KeyCode::Char('w'), true, false)
+            | (KeyCode::Backspace, true, _)
+            | (KeyCode::Backspace, _, true) => {
                 self.cut(self.word_before(), self.cursor);
             }
             _ => return false,
@@ -84,7 +84,7 @@ impl Entry {
         true
     }
 
-    /// What fits `columns` around the cursor, and the column of the cursor in it.
+    /// The part around the cursor that fits `columns`, and the cursor's column in it.
     pub fn view(&self, columns: usize, secret: bool) -> (String, usize) {
         let shown = |text: &str| -> Vec<String> {
             text.graphemes(true)
@@ -170,8 +170,8 @@ impl Entry {
 mod tests {
     use super::*;
 
-    fn typed(keys: &[&str]) -> Entry {
-        let mut entry = Entry::default();
+    fn typed(keys: &[&str]) -> TextEntry {
+        let mut entry = TextEntry::default();
         for key in keys {
             entry.key(key.parse().unwrap());
         }
@@ -180,12 +180,12 @@ mod tests {
 
     #[test]
     fn a_line_is_edited_by_graphemes() {
-        let mut entry = Entry::new("a👩‍👩‍👧b");
-        entry.key(Key::plain(Code::Left));
-        entry.key(Key::plain(Code::Backspace));
+        let mut entry = TextEntry::new("a👩‍👩‍👧b");
+        entry.key(KeyPress::plain(KeyCode::Left));
+        entry.key(KeyPress::plain(KeyCode::Backspace));
         assert_eq!(entry.text(), "ab");
-        entry.key(Key::ctrl('e'));
-        entry.key(Key::ctrl('u'));
+        entry.key(KeyPress::ctrl('e'));
+        entry.key(KeyPress::ctrl('u'));
         assert!(entry.is_empty());
         let entry = typed(&["a", "b", "space", "c", "d", "ctrl+w", "home", "delete"]);
         assert_eq!(entry.text(), "b ");
@@ -193,21 +193,21 @@ mod tests {
 
     #[test]
     fn a_paste_stays_one_line_and_bounded() {
-        let mut entry = Entry::default();
+        let mut entry = TextEntry::default();
         entry.insert("\n  sk-or-1\u{1b}\nsecond");
         assert_eq!(entry.text(), "  sk-or-1");
         entry.insert(&"x".repeat(10_000));
-        assert!(entry.text().len() <= LONGEST);
+        assert!(entry.text().len() <= MAX_CHARS);
     }
 
     #[test]
     fn the_cursor_stays_in_view() {
-        let mut entry = Entry::new("0123456789");
+        let mut entry = TextEntry::new("0123456789");
         assert_eq!(entry.view(5, false), ("6789".to_owned(), 4));
-        entry.key(Key::plain(Code::Home));
+        entry.key(KeyPress::plain(KeyCode::Home));
         assert_eq!(entry.view(5, false), ("01234".to_owned(), 0));
         assert_eq!(entry.view(5, true), ("*****".to_owned(), 0));
-        assert_eq!(Entry::new("家族").view(4, false), ("族".to_owned(), 2));
-        assert_eq!(Entry::new("abc").view(0, false), (String::new(), 0));
+        assert_eq!(TextEntry::new("家族").view(4, false), ("族".to_owned(), 2));
+        assert_eq!(TextEntry::new("abc").view(0, false), (String::new(), 0));
     }
 }

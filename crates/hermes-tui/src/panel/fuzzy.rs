@@ -1,11 +1,11 @@
-//! How well a text fits what was typed.
+//! Fuzzy matching.
 
 use unicode_segmentation::UnicodeSegmentation as _;
 
-/// Better is greater; `None`: it does not fit. Every word of `query` must be found, in any order.
+/// Higher is better; `None`: no match. Every word of `query` must match, in any order.
 ///
-/// `name` may also fit letter by letter (`qcd` finds `qwen-coder`); `rest` must hold the word as it
-/// is, or long texts would fit everything.
+/// `name` may also match letter by letter (`qcd` finds `qwen-coder`); `rest` must contain the whole
+/// word, otherwise long texts would match everything.
 pub fn score(name: &str, rest: &str, query: &str) -> Option<i32> {
     let name = name.to_lowercase();
     let rest = rest.to_lowercase();
@@ -19,7 +19,7 @@ pub fn score(name: &str, rest: &str, query: &str) -> Option<i32> {
     Some(sum)
 }
 
-/// The word as it stands: the whole text, its beginning, the beginning of a word in it, anywhere.
+/// The word as a substring: the whole text, its beginning, the beginning of a word in it, anywhere.
 fn whole(text: &str, word: &str) -> Option<i32> {
     if text == word {
         return Some(4000);
@@ -44,13 +44,13 @@ fn scattered(text: &str, word: &str) -> Option<i32> {
     for grapheme in &wanted {
         end += letters[end..].iter().position(|g| g == grapheme)? + 1;
     }
-    // From its end backwards the same letters lie closest together.
+    // Scanning backwards from the end finds the closest positions.
     let mut start = end;
     for grapheme in wanted.iter().rev() {
         start = letters[..start].iter().rposition(|g| g == grapheme)?;
     }
     let spread = end - start - wanted.len();
-    // Letters strewn over a whole sentence are chance.
+    // Letters scattered over a whole sentence match by chance.
     (spread <= 2 * wanted.len() + 2).then(|| 900 - i32::try_from(spread).unwrap_or(900))
 }
 

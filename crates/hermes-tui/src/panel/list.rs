@@ -1,55 +1,55 @@
-//! Which rows of a panel are shown, and where the cursor stands among them.
+//! Which rows of a panel are visible, and the cursor among them.
 
 use super::fuzzy;
 use crate::port::{Group, Panel, PanelRow};
 
-/// A row of [`Panel::groups`], by its place there.
+/// The position of a row in [`Panel::groups`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RowPosition {
     pub(super) group: usize,
     pub(super) row: usize,
 }
 
 /// A line of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Item {
+pub(super) enum ListLine {
     Blank,
     /// The heading of a group.
     Heading(usize),
-    /// The number among the rows that are shown, and the row.
-    Row(usize, Place),
+    /// The index among the visible rows, and the row.
+    Row(usize, RowPosition),
 }
 
-/// The number of the row that fits best among `places`, the first of several.
-pub(super) fn best(panel: &Panel, places: &[Place], filter: &str) -> usize {
-    let score = |place: &Place| {
+/// The index of the best match among `places`, the first of several.
+pub(super) fn best(panel: &Panel, places: &[RowPosition], filter: &str) -> usize {
+    let score = |place: &RowPosition| {
         let group = panel.groups.get(place.group)?;
         fit(group, group.rows.get(place.row)?, filter)
     };
     let scores = places.iter().map(score).enumerate();
-    // Of equals `max_by_key` takes the last.
+    // `max_by_key` returns the last of equal elements.
     let best = scores.rev().max_by_key(|(_, score)| *score);
     best.map_or(0, |(number, _)| number)
 }
 
-/// The rows that fit the filter, the best first within each group.
-pub(super) fn fitting(panel: &Panel, filter: &str) -> Vec<Place> {
+/// The rows that match the filter, the best first within each group.
+pub(super) fn fitting(panel: &Panel, filter: &str) -> Vec<RowPosition> {
     let mut places = Vec::new();
     for (group, of) in panel.groups.iter().enumerate() {
-        let mut scored: Vec<(i32, Place)> = Vec::new();
+        let mut scored: Vec<(i32, RowPosition)> = Vec::new();
         for (row, data) in of.rows.iter().enumerate() {
             if let Some(score) = fit(of, data, filter) {
-                scored.push((score, Place { group, row }));
+                scored.push((score, RowPosition { group, row }));
             }
         }
-        // Stable: rows that fit equally well stay in their order.
+        // Stable: rows that match equally well keep their order.
         scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
         places.extend(scored.into_iter().map(|(_, place)| place));
     }
     places
 }
 
-/// Whether words are the beginning of an address.
+/// Whether the text is the beginning of an address.
 pub(super) fn is_address(words: &str) -> bool {
     let words = words.trim();
     words.starts_with("http://") || words.starts_with("https://")
@@ -59,7 +59,7 @@ fn fit(group: &Group, row: &PanelRow, filter: &str) -> Option<i32> {
     if filter.trim().is_empty() {
         return Some(0);
     }
-    // Whoever types an address means the row that takes one.
+    // A typed address selects the row that accepts one.
     if is_address(filter) && row.also.split_whitespace().any(is_address) {
         return Some(1);
     }
@@ -71,9 +71,14 @@ fn fit(group: &Group, row: &PanelRow, filter: &str) -> Option<i32> {
     fuzzy::score(name, &rest.join("\n"), filter)
 }
 
-/// The lines of the list: a heading before the rows of each group that has one. A group without any
-/// rows is said too, as long as nothing is filtered.
-pub(super) fn items(panel: &Panel, places: &[Place], filtered: bool, spaced: bool) -> Vec<Item> {
+/// The lines of the list: a heading before the rows of each group that has one. An empty group is
+/// shown too, unless a filter is active.
+pub(super) fn items(
+    panel: &Panel,
+    places: &[RowPosition],
+    filtered: bool,
+    spaced: bool,
+) -> Vec<ListLine> {
     let mut items = Vec::new();
     let mut number = 0;
     for (at, group) in panel.groups.iter().enumerate() {
@@ -84,23 +89,23 @@ pub(super) fn items(panel: &Panel, places: &[Place], filtered: bool, spaced: boo
         let said = here > 0 || (group.rows.is_empty() && !filtered);
         if said && !group.title.is_empty() {
             if spaced && !items.is_empty() {
-                items.push(Item::Blank);
+                items.push(ListLine::Blank);
             }
-            items.push(Item::Heading(at));
+            items.push(ListLine::Heading(at));
         }
         let rows = places.iter().enumerate().skip(number).take(here);
-        items.extend(rows.map(|(number, place)| Item::Row(number, *place)));
+        items.extend(rows.map(|(number, place)| ListLine::Row(number, *place)));
         number += here;
     }
     items
 }
 
-pub(super) fn row(panel: &Panel, place: Place) -> Option<&PanelRow> {
+pub(super) fn row(panel: &Panel, place: RowPosition) -> Option<&PanelRow> {
     panel.groups.get(place.group)?.rows.get(place.row)
 }
 
-/// The number of the row with this id among those shown.
-pub(super) fn position(panel: &Panel, places: &[Place], id: &str) -> Option<usize> {
+/// The index of the row with this id among the visible ones.
+pub(super) fn position(panel: &Panel, places: &[RowPosition], id: &str) -> Option<usize> {
     places
         .iter()
         .position(|place| row(panel, *place).is_some_and(|row| row.id == id))

@@ -1,4 +1,4 @@
-//! A list that things can be done to, over [`crate::port::Panel`].
+//! A list with actions, for [`crate::port::Panel`].
 
 mod below;
 mod columns;
@@ -15,17 +15,17 @@ pub(crate) use view::{fitted, flat};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use self::entry::Entry;
-use self::list::Place;
-use crate::keys::{Action, Area, Code, Key, Keymap};
+use self::entry::TextEntry;
+use self::list::RowPosition;
+use crate::keys::{KeyAction, KeyArea, KeyCode, KeyPress, Keymap};
 use crate::port::{CLOSED, FILTER, MOVED, Mark, Panel, PanelAsk, PanelKey, PanelRow, REFRESH};
 
-/// How long a filter rests before it is told.
-const RESTS: Duration = Duration::from_millis(200);
-/// The shortest time between two [`REFRESH`]es, whatever the panel says.
-const SHORTEST: Duration = Duration::from_millis(100);
+/// How long a filter must be unchanged before it is sent to the program.
+const FILTER_DELAY: Duration = Duration::from_millis(200);
+/// Minimum time between two [`REFRESH`]es, whatever the panel requests.
+const MIN_REFRESH: Duration = Duration::from_millis(100);
 
-/// What a key did.
+/// The effect of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PanelOutcome {
     Nothing,
@@ -36,23 +36,23 @@ pub enum PanelOutcome {
     Close(PanelAsk),
 }
 
-/// An open panel: where the cursor stands, what is typed.
+/// An open panel: cursor, filter and text input.
 #[derive(Debug)]
 pub struct PanelView {
     panel: Panel,
-    filter: Entry,
-    /// Widths of the columns: of all rows, or of each group where there are no headings.
-    columns: columns::Columns,
-    /// The rows that are shown.
-    places: Vec<Place>,
-    /// The number of the row under the cursor among them.
+    filter: TextEntry,
+    /// Column widths: of all rows, or of each group if there are no headings.
+    columns: columns::PanelColumns,
+    /// The visible rows.
+    places: Vec<RowPosition>,
+    /// The index of the row under the cursor.
     cursor: usize,
-    state: State,
-    /// When rows are asked for anew.
+    state: PanelState,
+    /// When rows are requested again.
     refresh_at: Option<Instant>,
-    /// When the filter is told.
+    /// When the filter is sent.
     filter_at: Option<Instant>,
-    /// The first line of the list that is on the screen, and how many are: known after a view.
+    /// The first visible line of the list, and how many are visible: known after the first view.
     top: Cell<usize>,
     height: Cell<usize>,
     /// Lines of the longest detail, and the width they were counted for.
@@ -60,23 +60,24 @@ pub struct PanelView {
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum PanelState {
     List,
-    /// Done with `y`.
-    Confirm(Pending),
+    /// Confirmed with `y`.
+    Confirm(PendingKey),
     /// A text is typed for it.
-    Text(Pending, Entry),
+    Text(PendingKey, TextEntry),
 }
 
-/// A key that waits for more. It was pressed for one row, whatever becomes of the list meanwhile.
+/// A key that needs confirmation or text. It belongs to one row, whatever happens to the list
+/// meanwhile.
 #[derive(Clone, Debug)]
-struct Pending {
+struct PendingKey {
     key: PanelKey,
     row: Option<PanelRow>,
 }
 
-impl Pending {
-    /// A question of the key with the row's name in it.
+impl PendingKey {
+    /// The question of the key with the row's name inserted.
     fn named(&self, question: &str) -> String {
         let name = self.row.as_ref().and_then(|row| row.cells.first());
         question.replace("{}", name.map_or("", String::as_str))
@@ -86,12 +87,12 @@ impl Pending {
 impl PanelView {
     pub fn new(panel: Panel, now: Instant) -> Self {
         let mut view = Self {
-            columns: columns::Columns::of(&panel),
+            columns: columns::PanelColumns::for_panel(&panel),
             panel,
-            filter: Entry::default(),
+            filter: TextEntry::default(),
             places: Vec::new(),
             cursor: 0,
-            state: State::List,
+            state: PanelState::List,
             refresh_at: None,
             filter_at: None,
             top: Cell::new(0),
@@ -109,11 +110,10 @@ impl PanelView {
         &self.panel.id
     }
 
-    /// New rows for the same panel. The cursor stays on its row, the filter and what is being typed
-    /// stay too.
+    /// New rows for the same panel. The cursor stays on its row; filter and typed text are kept.
     pub fn replace(&mut self, panel: Panel, now: Instant) {
         let id = self.row().map(|row| row.id.clone());
-        self.columns = columns::Columns::of(&panel);
+        self.columns = columns::PanelColumns::for_panel(&panel);
         self.longest.set(None);
         self.panel = panel;
         if self.panel.fresh {
@@ -123,7 +123,7 @@ impl PanelView {
         self.schedule(now);
     }
 
-    /// What is to be sent to the program because of the time.
+    /// A request that is due by now.
     pub fn due(&mut self, now: Instant) -> Option<PanelAsk> {
         if self.filter_at.is_some_and(|at| at <= now) {
             self.filter_at = None;
@@ -138,7 +138,7 @@ impl PanelView {
         None
     }
 
-    /// When [`PanelView::due`] has something next.
+    /// When [`PanelView::due`] has a request next.
     pub fn next_due(&self) -> Option<Instant> {
         [self.filter_at, self.refresh_at]
             .into_iter()
@@ -146,50 +146,50 @@ impl PanelView {
             .min()
     }
 
-    /// Text that came at once, as from the clipboard. A single character where nothing is typed was
-    /// a quick key; it never answers a question.
+    /// Pasted text. A single character counts as a key unless text is being typed; it never
+    /// confirms a question.
     pub fn paste(&mut self, text: &str, keys: &Keymap, now: Instant) -> PanelOutcome {
         match &mut self.state {
-            State::Text(_, entry) => {
+            PanelState::Text(_, entry) => {
                 entry.insert(text);
                 PanelOutcome::Redraw
             }
-            State::List if self.panel.filters => {
+            PanelState::List if self.panel.filters => {
                 self.filter.insert(text);
                 self.filtered(now)
             }
-            State::List => match single(text) {
+            PanelState::List => match single(text) {
                 Some(key) => self.list_key(key, keys, now),
                 None => PanelOutcome::Nothing,
             },
-            State::Confirm(_) => PanelOutcome::Nothing,
+            PanelState::Confirm(_) => PanelOutcome::Nothing,
         }
     }
 
-    pub fn key(&mut self, key: Key, keys: &Keymap, now: Instant) -> PanelOutcome {
-        match std::mem::replace(&mut self.state, State::List) {
-            State::List => self.list_key(key, keys, now),
-            State::Confirm(of) => {
-                // Anything else is no.
-                if key == Key::char('y') {
+    pub fn key(&mut self, key: KeyPress, keys: &Keymap, now: Instant) -> PanelOutcome {
+        match std::mem::replace(&mut self.state, PanelState::List) {
+            PanelState::List => self.list_key(key, keys, now),
+            PanelState::Confirm(of) => {
+                // Any other key means no.
+                if key == KeyPress::char('y') {
                     self.after_confirm(of)
                 } else {
                     PanelOutcome::Redraw
                 }
             }
-            State::Text(of, entry) => self.text_key(key, of, entry),
+            PanelState::Text(of, entry) => self.text_key(key, of, entry),
         }
     }
 
-    fn text_key(&mut self, key: Key, of: Pending, mut entry: Entry) -> PanelOutcome {
-        if key == Key::plain(Code::Esc) || key == Key::ctrl('c') {
+    fn text_key(&mut self, key: KeyPress, of: PendingKey, mut entry: TextEntry) -> PanelOutcome {
+        if key == KeyPress::plain(KeyCode::Esc) || key == KeyPress::ctrl('c') {
             return PanelOutcome::Redraw;
         }
-        if key == Key::plain(Code::Enter) {
+        if key == KeyPress::plain(KeyCode::Enter) {
             return self.done(&of, Some(entry.text().to_owned()));
         }
         let taken = entry.key(key);
-        self.state = State::Text(of, entry);
+        self.state = PanelState::Text(of, entry);
         if taken {
             PanelOutcome::Redraw
         } else {
@@ -197,11 +197,11 @@ impl PanelView {
         }
     }
 
-    fn list_key(&mut self, key: Key, keys: &Keymap, now: Instant) -> PanelOutcome {
-        if key == Key::ctrl('c') {
+    fn list_key(&mut self, key: KeyPress, keys: &Keymap, now: Instant) -> PanelOutcome {
+        if key == KeyPress::ctrl('c') {
             return PanelOutcome::Close(self.ask(CLOSED));
         }
-        if key == Key::plain(Code::Esc) {
+        if key == KeyPress::plain(KeyCode::Esc) {
             if self.filter.is_empty() {
                 return PanelOutcome::Close(self.ask(CLOSED));
             }
@@ -224,14 +224,14 @@ impl PanelView {
                     self.filtered(now)
                 };
             }
-        } else if key == Key::char('q') {
+        } else if key == KeyPress::char('q') {
             return PanelOutcome::Close(self.ask(CLOSED));
         }
         PanelOutcome::Nothing
     }
 
     /// A key that moves the cursor.
-    fn motion(&mut self, key: Key, keys: &Keymap) -> Option<PanelOutcome> {
+    fn motion(&mut self, key: KeyPress, keys: &Keymap) -> Option<PanelOutcome> {
         let last = self.places.len().saturating_sub(1);
         let page = self.height.get().saturating_sub(1).max(1);
         let letters = !self.panel.filters;
@@ -242,21 +242,21 @@ impl PanelView {
         } else {
             self.cursor + 1
         };
-        let to = match (keys.action(key, Area::Overlay), key.code, key.mods.ctrl) {
-            (Some(Action::PageUp), ..) => self.cursor.saturating_sub(page),
-            (Some(Action::PageDown), ..) => (self.cursor + page).min(last),
-            (Some(Action::Top), ..) if letters || empty => 0,
-            (Some(Action::Bottom), ..) if letters || empty => last,
-            (_, Code::Up, false) | (_, Code::Char('p'), true) => up,
-            (_, Code::Down, false) | (_, Code::Char('n'), true) => down,
-            (_, Code::Char('k'), false) if letters => up,
-            (_, Code::Char('j'), false) if letters => down,
+        let to = match (keys.action(key, KeyArea::Overlay), key.code, key.mods.ctrl) {
+            (Some(KeyAction::PageUp), ..) => self.cursor.saturating_sub(page),
+            (Some(KeyAction::PageDown), ..) => (self.cursor + page).min(last),
+            (Some(KeyAction::Top), ..) if letters || empty => 0,
+            (Some(KeyAction::Bottom), ..) if letters || empty => last,
+            (_, KeyCode::Up, false) | (_, KeyCode::Char('p'), true) => up,
+            (_, KeyCode::Down, false) | (_, KeyCode::Char('n'), true) => down,
+            (_, KeyCode::Char('k'), false) if letters => up,
+            (_, KeyCode::Char('j'), false) if letters => down,
             _ => return None,
         };
-        Some(self.stand(to))
+        Some(self.move_cursor_to(to))
     }
 
-    fn stand(&mut self, to: usize) -> PanelOutcome {
+    fn move_cursor_to(&mut self, to: usize) -> PanelOutcome {
         if to == self.cursor {
             return PanelOutcome::Nothing;
         }
@@ -272,7 +272,7 @@ impl PanelView {
     fn filtered(&mut self, now: Instant) -> PanelOutcome {
         let before = self.row().map(|row| row.id.clone());
         self.places = list::fitting(&self.panel, self.filter.text());
-        // To what fits best; without a filter the cursor goes back to where it was.
+        // Moves to the best match; without a filter the cursor returns to its previous row.
         self.cursor = if self.filter.is_empty() {
             before
                 .as_deref()
@@ -283,7 +283,7 @@ impl PanelView {
         };
         self.top.set(0);
         if self.panel.searches {
-            self.filter_at = Some(now + RESTS);
+            self.filter_at = Some(now + FILTER_DELAY);
         }
         if self.panel.previews && self.row().map(|row| &row.id) != before.as_ref() {
             return PanelOutcome::Ask(self.ask(MOVED));
@@ -291,20 +291,20 @@ impl PanelView {
         PanelOutcome::Redraw
     }
 
-    /// The rows of a panel that was replaced.
+    /// Rows of a panel that was replaced.
     fn fit(&mut self, stay: Option<&str>) {
         self.places = list::fitting(&self.panel, self.filter.text());
         let place = stay.and_then(|id| list::position(&self.panel, &self.places, id));
         self.cursor = match (place, stay) {
             (Some(at), _) => at,
-            // Its row is gone: the one that took its place.
+            // Its row is gone: use the one in its place.
             (None, Some(_)) => self.cursor.min(self.places.len().saturating_sub(1)),
             // There was none before.
             (None, None) => self.first(),
         };
     }
 
-    /// Where the cursor stands at first.
+    /// The initial cursor position.
     fn first(&self) -> usize {
         let named = self.panel.selected.as_deref();
         named
@@ -324,34 +324,34 @@ impl PanelView {
         }
         let own = row.as_ref().and_then(|row| row.enter.as_deref());
         let key = own.filter(|_| key.key == "enter").cloned().unwrap_or(key);
-        let of = Pending { key, row };
+        let of = PendingKey { key, row };
         if of.key.confirm.is_some() {
-            self.state = State::Confirm(of);
+            self.state = PanelState::Confirm(of);
             return PanelOutcome::Redraw;
         }
         self.after_confirm(of)
     }
 
-    fn after_confirm(&mut self, of: Pending) -> PanelOutcome {
+    fn after_confirm(&mut self, of: PendingKey) -> PanelOutcome {
         if of.key.text.is_none() {
             return self.done(&of, None);
         }
         let entry = match &of.row {
-            // An address that was typed to find the row need not be typed again.
+            // An address typed to find the row need not be typed again.
             Some(row)
                 if list::is_address(self.filter.text())
                     && row.also.split_whitespace().any(list::is_address) =>
             {
-                Entry::new(self.filter.text().trim())
+                TextEntry::new(self.filter.text().trim())
             }
-            Some(row) if of.key.row => Entry::new(&row.text),
-            _ => Entry::default(),
+            Some(row) if of.key.row => TextEntry::new(&row.text),
+            _ => TextEntry::default(),
         };
-        self.state = State::Text(of, entry);
+        self.state = PanelState::Text(of, entry);
         PanelOutcome::Redraw
     }
 
-    fn done(&self, of: &Pending, text: Option<String>) -> PanelOutcome {
+    fn done(&self, of: &PendingKey, text: Option<String>) -> PanelOutcome {
         let ask = PanelAsk {
             panel: self.panel.id.clone(),
             action: of.key.action.clone(),
@@ -379,20 +379,20 @@ impl PanelView {
     }
 
     fn schedule(&mut self, now: Instant) {
-        self.refresh_at = self.panel.refresh.map(|every| now + every.max(SHORTEST));
+        self.refresh_at = self.panel.refresh.map(|every| now + every.max(MIN_REFRESH));
     }
 }
 
-/// The key that a text of one character is.
-pub(crate) fn single(text: &str) -> Option<Key> {
+/// The key for a text of one character.
+pub(crate) fn single(text: &str) -> Option<KeyPress> {
     let mut chars = text.chars();
     match (chars.next(), chars.next()) {
-        (Some(c), None) if !c.is_control() => Some(Key::char(c)),
+        (Some(c), None) if !c.is_control() => Some(KeyPress::char(c)),
         _ => None,
     }
 }
 
-/// Whether a key of the panel is this one. A name that cannot be read is no key.
-fn is(of: &PanelKey, key: Key) -> bool {
-    of.key.parse::<Key>().is_ok_and(|named| named == key)
+/// Whether a key name of the panel means this key. An invalid name matches none.
+fn is(of: &PanelKey, key: KeyPress) -> bool {
+    of.key.parse::<KeyPress>().is_ok_and(|named| named == key)
 }

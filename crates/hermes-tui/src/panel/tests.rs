@@ -6,12 +6,12 @@ use ratatui_core::style::{Color, Modifier, Style};
 
 use super::*;
 use crate::port::Group;
-use crate::row::Frame;
+use crate::row::ScreenFrame;
 use crate::theme::Theme;
 use crate::width;
 
 /// A frame as text: the lines, where the cursor stands, and which words look how.
-pub(crate) fn drawn(frame: &Frame) -> String {
+pub(crate) fn drawn(frame: &ScreenFrame) -> String {
     let mut text = String::new();
     for line in &frame.lines {
         let line = line.to_string();
@@ -81,7 +81,7 @@ macro_rules! pictures {
 }
 pub(crate) use pictures;
 
-fn key(text: &str) -> Key {
+fn key(text: &str) -> KeyPress {
     text.parse().unwrap()
 }
 
@@ -280,7 +280,7 @@ impl Driver {
     fn type_in(&mut self, text: &str) -> PanelOutcome {
         let mut last = PanelOutcome::Nothing;
         for c in text.chars() {
-            last = self.view.key(Key::char(c), &self.keys, self.now);
+            last = self.view.key(KeyPress::char(c), &self.keys, self.now);
         }
         last
     }
@@ -534,7 +534,7 @@ fn a_filter_is_told_when_it_rests() {
         None
     );
     assert_eq!(
-        driver.view.due(driver.now + RESTS),
+        driver.view.due(driver.now + FILTER_DELAY),
         Some(asked("model", FILTER, Some("qwen3:8b"), Some("qw")))
     );
     assert_eq!(driver.view.next_due(), None);
@@ -641,7 +641,7 @@ fn any_panel() -> impl Strategy<Value = Panel> {
 }
 
 /// Lines and cursor stay within the screen.
-pub(crate) fn fits(frame: &Frame, w: u16, h: u16) -> Result<(), TestCaseError> {
+pub(crate) fn fits(frame: &ScreenFrame, w: u16, h: u16) -> Result<(), TestCaseError> {
     prop_assert!(frame.lines.len() <= usize::from(h));
     for line in &frame.lines {
         prop_assert!(
@@ -656,9 +656,9 @@ pub(crate) fn fits(frame: &Frame, w: u16, h: u16) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-pub(crate) fn any_key() -> impl Strategy<Value = Key> {
+pub(crate) fn any_key() -> impl Strategy<Value = KeyPress> {
     prop_oneof![
-        any::<char>().prop_map(Key::char),
+        any::<char>().prop_map(KeyPress::char),
         proptest::sample::select(vec![
             "up",
             "down",

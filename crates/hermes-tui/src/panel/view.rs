@@ -1,27 +1,27 @@
-//! How a panel looks: the title and the list. What stands below comes from [`super::below`].
+//! Rendering of a panel: the title and the list. The part below comes from [`super::below`].
 
 use ratatui_core::style::Style;
 use ratatui_core::text::{Line, Span};
 
-use super::list::{self, Item, Place};
-use super::{PanelView, State};
+use super::list::{self, ListLine, RowPosition};
+use super::{PanelState, PanelView};
 use crate::port::Mark;
-use crate::row::Frame;
-use crate::theme::{Role, Theme};
+use crate::row::ScreenFrame;
+use crate::theme::{StyleRole, Theme};
 use crate::width;
 
 impl PanelView {
     /// At most `height` lines, none wider than `width`.
-    pub fn view(&self, width: u16, height: u16, theme: &Theme) -> Frame {
+    pub fn view(&self, width: u16, height: u16, theme: &Theme) -> ScreenFrame {
         let (w, h) = (usize::from(width), usize::from(height));
         if w == 0 || h == 0 {
-            return Frame::default();
+            return ScreenFrame::default();
         }
-        let mut frame = Frame::default();
+        let mut frame = ScreenFrame::default();
         if h >= 3 {
             let (line, cursor) = self.title(w, theme);
             frame.lines.push(line);
-            if matches!(self.state, State::List) {
+            if matches!(self.state, PanelState::List) {
                 frame.cursor = cursor.map(|column| (column, 0));
             }
         }
@@ -29,7 +29,9 @@ impl PanelView {
             let cells: Vec<String> = self.panel.columns.clone();
             let text = self.cells(&cells, 0, self.room(w), theme).0;
             let line = format!("{}{text}", " ".repeat(self.margin()));
-            frame.lines.push(Line::styled(line, theme.style(Role::Dim)));
+            frame
+                .lines
+                .push(Line::styled(line, theme.style(StyleRole::Dim)));
         }
         let (below, cursor) = self.below(w, h, theme);
         let taken = frame.lines.len() + below.len();
@@ -53,16 +55,16 @@ impl PanelView {
         frame
     }
 
-    /// `── Model ── filter: qw ─────────── 6 of 214 ──`, and where the filter's cursor stands.
+    /// `── Model ── filter: qw ─────────── 6 of 214 ──`, and the cursor of the filter.
     fn title(&self, w: usize, theme: &Theme) -> (Line<'static>, Option<u16>) {
         let rule = theme.glyphs().rule;
-        let border = theme.style(Role::Border);
+        let border = theme.style(StyleRole::Border);
         let title = flat(&self.panel.title);
         let title = width::truncate_with(&title, w.saturating_sub(6), theme.glyphs().ellipsis);
         let mut spans = vec![
             Span::styled(rule.repeat(2), border),
             Span::raw(" "),
-            Span::styled(title.into_owned(), theme.style(Role::Heading)),
+            Span::styled(title.into_owned(), theme.style(StyleRole::Heading)),
             Span::raw(" "),
         ];
         let mut used: usize = spans.iter().map(|span| width::width(&span.content)).sum();
@@ -83,16 +85,19 @@ impl PanelView {
                 let columns = w - used - 3 - label.len() - tail.min(w - least);
                 let (text, column) = self.filter.view(columns, false);
                 spans.push(Span::styled(rule.repeat(2), border));
-                spans.push(Span::styled(format!(" {label}"), theme.style(Role::Dim)));
+                spans.push(Span::styled(
+                    format!(" {label}"),
+                    theme.style(StyleRole::Dim),
+                ));
                 cursor = Some(clamp(used + 3 + label.len() + column, w));
                 used += 3 + label.len() + width::width(&text) + 1;
-                spans.push(Span::styled(text, theme.style(Role::Strong)));
+                spans.push(Span::styled(text, theme.style(StyleRole::Strong)));
                 spans.push(Span::raw(" "));
             }
         }
         if let Some(busy) = &self.panel.busy {
             let busy = flat(busy);
-            // It is what matters now.
+            // It is the most important part now.
             if used + width::width(&busy) + width::width(&right) + 9 > w {
                 right = String::new();
             }
@@ -101,7 +106,7 @@ impl PanelView {
                 let busy = width::truncate_with(&busy, room, theme.glyphs().ellipsis).into_owned();
                 spans.push(Span::styled(rule.repeat(2), border));
                 used += width::width(&busy) + 4;
-                let style = theme.style(Role::Accent);
+                let style = theme.style(StyleRole::Accent);
                 spans.push(Span::styled(format!(" {busy} "), style));
             }
         }
@@ -118,13 +123,16 @@ impl PanelView {
             border,
         ));
         if !right.is_empty() {
-            spans.push(Span::styled(format!(" {right} "), theme.style(Role::Dim)));
+            spans.push(Span::styled(
+                format!(" {right} "),
+                theme.style(StyleRole::Dim),
+            ));
             spans.push(Span::styled(rule.repeat(2), border));
         }
         (Line::from(spans), cursor)
     }
 
-    /// What stands right in the title: how many fit the filter, or the panel's note.
+    /// The right side of the title: how many rows match the filter, or the panel's note.
     fn count(&self, theme: &Theme) -> String {
         let all: usize = self.panel.groups.iter().map(|group| group.rows.len()).sum();
         if !self.filter.is_empty() {
@@ -133,7 +141,7 @@ impl PanelView {
         flat(&self.panel.note).replace('·', theme.glyphs().dot)
     }
 
-    /// Columns before the cells: a blank, the pointer, a blank, the mark, a blank.
+    /// Columns before the cells: a space, the pointer, a space, the mark, a space.
     fn margin(&self) -> usize {
         if self.columns.marks { 5 } else { 3 }
     }
@@ -142,7 +150,7 @@ impl PanelView {
         w.saturating_sub(self.margin())
     }
 
-    /// The list, scrolled so that the cursor is in it.
+    /// The list, scrolled so that the cursor is visible.
     fn rows(&self, w: usize, h: usize, theme: &Theme) -> Vec<Line<'static>> {
         self.height.set(h);
         let filtered = !self.filter.is_empty();
@@ -154,13 +162,13 @@ impl PanelView {
                 "  nothing here yet"
             };
             let text = width::truncate_with(text, w, theme.glyphs().ellipsis).into_owned();
-            return vec![Line::styled(text, theme.style(Role::Dim))];
+            return vec![Line::styled(text, theme.style(StyleRole::Dim))];
         }
         let at = items
             .iter()
-            .position(|item| matches!(item, Item::Row(number, _) if *number == self.cursor))
+            .position(|item| matches!(item, ListLine::Row(number, _) if *number == self.cursor))
             .unwrap_or(0);
-        // The heading of the first row comes with it.
+        // The heading of the first row is shown with it.
         let from = if self.cursor == 0 { 0 } else { at };
         let mut top = self.top.get().min(items.len().saturating_sub(h));
         if from < top {
@@ -175,9 +183,9 @@ impl PanelView {
             .skip(top)
             .take(h)
             .map(|item| match item {
-                Item::Blank => Line::default(),
-                Item::Heading(group) => self.heading(*group, w, theme),
-                Item::Row(number, place) => self.line(*number, *place, w, theme),
+                ListLine::Blank => Line::default(),
+                ListLine::Heading(group) => self.heading(*group, w, theme),
+                ListLine::Row(number, place) => self.line(*number, *place, w, theme),
             })
             .collect()
     }
@@ -190,10 +198,10 @@ impl PanelView {
             .map_or("", |group| &group.title);
         let text = format!(" {}", flat(title));
         let text = width::truncate_with(&text, w, theme.glyphs().ellipsis).into_owned();
-        Line::styled(text, theme.style(Role::Dim))
+        Line::styled(text, theme.style(StyleRole::Dim))
     }
 
-    fn line(&self, number: usize, place: Place, w: usize, theme: &Theme) -> Line<'static> {
+    fn line(&self, number: usize, place: RowPosition, w: usize, theme: &Theme) -> Line<'static> {
         let Some(row) = list::row(&self.panel, place) else {
             return Line::default();
         };
@@ -201,7 +209,7 @@ impl PanelView {
         let glyphs = theme.glyphs();
         let over = |style: Style| {
             if chosen {
-                style.patch(theme.style(Role::Selected))
+                style.patch(theme.style(StyleRole::Selected))
             } else {
                 style
             }
@@ -209,7 +217,7 @@ impl PanelView {
         let pointer = if chosen { glyphs.pointer } else { " " };
         let mut spans = vec![Span::styled(
             format!(" {pointer} "),
-            over(theme.style(Role::Accent)),
+            over(theme.style(StyleRole::Accent)),
         )];
         if self.columns.marks {
             let (sign, role) = sign(row.mark, theme);
@@ -217,30 +225,30 @@ impl PanelView {
         }
         let (text, _) = self.cells(&row.cells, place.group, self.room(w), theme);
         let role = match row.mark {
-            Mark::Off => Role::Dim,
-            _ => Role::Text,
+            Mark::Off => StyleRole::Dim,
+            _ => StyleRole::Text,
         };
         spans.push(Span::styled(text, over(theme.style(role))));
         let used: usize = spans.iter().map(|span| width::width(&span.content)).sum();
         if chosen && used < w {
             spans.push(Span::styled(
                 " ".repeat(w - used),
-                theme.style(Role::Selected),
+                theme.style(StyleRole::Selected),
             ));
         }
         fitted(&Line::from(spans), w)
     }
 }
 
-fn sign(mark: Mark, theme: &Theme) -> (&'static str, Role) {
+fn sign(mark: Mark, theme: &Theme) -> (&'static str, StyleRole) {
     let glyphs = theme.glyphs();
     match mark {
-        Mark::None => (" ", Role::Text),
-        Mark::Current => (glyphs.bullet, Role::Accent),
-        Mark::Good => (glyphs.good, Role::Success),
-        Mark::Waiting => (glyphs.waiting, Role::Warning),
-        Mark::Bad => (glyphs.bad, Role::Error),
-        Mark::Off => (glyphs.off, Role::Dim),
+        Mark::None => (" ", StyleRole::Text),
+        Mark::Current => (glyphs.bullet, StyleRole::Accent),
+        Mark::Good => (glyphs.good, StyleRole::Success),
+        Mark::Waiting => (glyphs.waiting, StyleRole::Warning),
+        Mark::Bad => (glyphs.bad, StyleRole::Error),
+        Mark::Off => (glyphs.off, StyleRole::Dim),
     }
 }
 
@@ -252,7 +260,7 @@ fn to_u16(value: usize) -> u16 {
     u16::try_from(value).unwrap_or(u16::MAX)
 }
 
-/// Foreign text as one harmless line.
+/// Untrusted text as one sanitized line.
 pub(crate) fn flat(text: &str) -> String {
     let line = text.replace(['\n', '\t'], " ");
     width::harmless(&line).into_owned()

@@ -1,108 +1,109 @@
-//! Something dangerous is asked for: what exactly, why it is asked, and the letters that answer.
+//! Approval prompts: the exact action, the reason for asking, and the keys that answer.
 
 use std::time::{Duration, Instant};
 
 use hermes_core::approval::{ApprovalRequest, Rule, Verdict};
 
-use super::guard::Guard;
+use super::guard::KeyGuard;
 use super::line::LineEdit;
-use crate::keys::{Code, Key};
+use crate::keys::{KeyCode, KeyPress};
 
-/// A letter that allows something counts when nothing else was typed for so long: the first letter
-/// of a sentence is no answer.
-pub const SETTLE: Duration = Duration::from_millis(250);
+/// A key that approves counts only if nothing else is typed for this long: the first letter of a
+/// sentence is not an answer.
+pub const ANSWER_DELAY: Duration = Duration::from_millis(250);
 
-/// What becomes of a paste that nothing here can take.
-pub(super) const PASTED: &str = "a paste is not an answer; it is in your draft";
+/// Message for a paste that cannot be used.
+pub(super) const PASTE_IGNORED: &str = "a paste is not an answer; it is in your draft";
 
-/// Whether an edited rule may be stored for the request. The error says what is wanted.
+/// Checks whether an edited rule may be stored for the request. The error describes what is
+/// expected.
 pub type CheckRule = fn(&ApprovalRequest, &str) -> Result<Rule, String>;
 
 #[derive(Clone, Debug)]
 pub struct ApprovalPrompt {
     pub(super) request: ApprovalRequest,
-    pub(super) guard: Guard,
-    pub(super) stage: Stage,
-    /// Rows of the action that are above what is shown.
+    pub(super) guard: KeyGuard,
+    pub(super) stage: ApprovalStage,
+    /// Rows of the action scrolled out at the top.
     pub(super) scroll: usize,
     pub(super) problem: Option<String>,
-    settling: Option<Settling>,
+    pending: Option<PendingAnswer>,
     check: CheckRule,
-    /// When it is taken for a no.
+    /// When it is denied automatically.
     pub(super) expires: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Stage {
-    /// Which letter?
+pub(super) enum ApprovalStage {
+    /// Choosing an answer.
     Choose,
-    /// The rule is on the screen; `a` again stores it.
+    /// The rule is shown; `a` again stores it.
     Rule {
-        guard: Guard,
+        guard: KeyGuard,
     },
     EditRule {
         line: LineEdit,
-        guard: Guard,
+        guard: KeyGuard,
     },
-    /// Denied, and why.
+    /// Denied; entering a reason.
     Why {
         line: LineEdit,
     },
 }
 
 #[derive(Clone, Debug)]
-struct Settling {
-    key: Key,
+struct PendingAnswer {
+    key: KeyPress,
     verdict: Verdict,
     since: Instant,
 }
 
-/// What a key led to.
+/// The effect of a key.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step<T> {
+pub enum KeyResult<T> {
     /// Nothing has changed.
     Nothing,
     Redraw,
     /// The keys were not meant for the prompt: they go to the draft.
-    Draft(Vec<Key>),
+    Draft(Vec<KeyPress>),
     Answer(T),
 }
 
 impl ApprovalPrompt {
-    pub fn new(request: ApprovalRequest, guard: Guard, check: CheckRule) -> Self {
+    pub fn new(request: ApprovalRequest, guard: KeyGuard, check: CheckRule) -> Self {
         Self {
             request,
             guard,
-            stage: Stage::Choose,
+            stage: ApprovalStage::Choose,
             scroll: 0,
             problem: None,
-            settling: None,
+            pending: None,
             check,
             expires: None,
         }
     }
 
-    /// The same with the moment at which it is taken for a no.
+    /// With the time at which it is denied automatically.
     #[must_use]
     pub fn expiring(mut self, at: Option<Instant>) -> Self {
         self.expires = at;
         self
     }
 
-    pub fn key(&mut self, key: Key, now: Instant) -> Step<Verdict> {
+    pub fn key(&mut self, key: KeyPress, now: Instant) -> KeyResult<Verdict> {
         self.problem = None;
         match &mut self.stage {
-            Stage::Choose => self.choose(key, now),
-            Stage::Rule { guard } => {
+            ApprovalStage::Choose => self.choose(key, now),
+            ApprovalStage::Rule { guard } => {
                 let open = guard.is_open(now);
                 self.rule(key, open, now)
             }
-            Stage::EditRule { .. } => self.edit_rule(key, now),
-            Stage::Why { line } => match key.code {
-                Code::Esc => self.back(),
-                Code::Enter => {
+            ApprovalStage::EditRule { .. } => self.edit_rule(key, now),
+            ApprovalStage::Why { line } => match key.code {
+                KeyCode::Esc => self.back(),
+                KeyCode::Enter => {
                     let why = line.text().trim();
-                    Step::Answer(Verdict::Deny {
+                    KeyResult::Answer(Verdict::Deny {
                         why: (!why.is_empty()).then(|| why.to_owned()),
                     })
                 }
@@ -111,44 +112,44 @@ impl ApprovalPrompt {
         }
     }
 
-    fn choose(&mut self, key: Key, now: Instant) -> Step<Verdict> {
+    fn choose(&mut self, key: KeyPress, now: Instant) -> KeyResult<Verdict> {
         if self.scrolls(key) {
-            return Step::Redraw;
+            return KeyResult::Redraw;
         }
         if !self.guard.is_open(now) {
             let (step, problem) = self.guard.early(key, now);
             self.problem = problem;
             return step;
         }
-        if let Some(settling) = self.settling.take() {
-            // Enter behind a letter is a habit, anything else is a sentence.
-            if key.code == Code::Enter {
-                self.settling = Some(settling);
-                return Step::Nothing;
+        if let Some(settling) = self.pending.take() {
+            // Enter after a letter is a habit; any other key means a sentence is being typed.
+            if key.code == KeyCode::Enter {
+                self.pending = Some(settling);
+                return KeyResult::Nothing;
             }
             self.guard.typed(now);
             return self.no_answer(&format!("{}{}", settling.key.shown(), key.shown()));
         }
-        let settle = |verdict| Settling {
+        let settle = |verdict| PendingAnswer {
             key,
             verdict,
             since: now,
         };
         match key.text() {
-            Some('y' | 'Y') => self.settling = Some(settle(Verdict::Once)),
-            Some('s' | 'S') => self.settling = Some(settle(Verdict::Session)),
+            Some('y' | 'Y') => self.pending = Some(settle(Verdict::Once)),
+            Some('s' | 'S') => self.pending = Some(settle(Verdict::Session)),
             Some('a' | 'A') if self.request.rule.is_some() => {
-                self.stage = Stage::Rule {
-                    guard: Guard::default(),
+                self.stage = ApprovalStage::Rule {
+                    guard: KeyGuard::default(),
                 };
             }
             Some('a' | 'A') => {
                 self.problem =
                     Some("no rule can be stored for this command; y, s, n or e".to_owned());
             }
-            Some('n' | 'N') => return Step::Answer(Verdict::Deny { why: None }),
+            Some('n' | 'N') => return KeyResult::Answer(Verdict::Deny { why: None }),
             Some('e' | 'E') => {
-                self.stage = Stage::Why {
+                self.stage = ApprovalStage::Why {
                     line: LineEdit::default(),
                 };
             }
@@ -156,45 +157,47 @@ impl ApprovalPrompt {
                 self.guard.typed(now);
                 return self.no_answer(&key.shown());
             }
-            None if matches!(key.code, Code::Enter | Code::Esc) => {
-                return Step::Answer(Verdict::Deny { why: None });
+            None if matches!(key.code, KeyCode::Enter | KeyCode::Esc) => {
+                return KeyResult::Answer(Verdict::Deny { why: None });
             }
             None => return self.no_answer(&key.shown()),
         }
-        Step::Redraw
+        KeyResult::Redraw
     }
 
-    /// A key that means nothing here is said to mean nothing.
-    fn no_answer(&mut self, typed: &str) -> Step<Verdict> {
+    /// Reports that a key has no meaning here.
+    fn no_answer(&mut self, typed: &str) -> KeyResult<Verdict> {
         let letters = match (&self.stage, &self.request.rule) {
-            (Stage::Rule { .. }, _) => "a, e or Esc",
+            (ApprovalStage::Rule { .. }, _) => "a, e or Esc",
             (_, Some(_)) => "y, s, a, n or e",
             (_, None) => "y, s, n or e",
         };
         self.problem = Some(format!(
             "{typed} is not an answer and was ignored: {letters}"
         ));
-        Step::Redraw
+        KeyResult::Redraw
     }
 
-    fn rule(&mut self, key: Key, open: bool, now: Instant) -> Step<Verdict> {
+    fn rule(&mut self, key: KeyPress, open: bool, now: Instant) -> KeyResult<Verdict> {
         match (key.text(), key.code) {
-            (_, Code::Esc) => self.back(),
+            (_, KeyCode::Esc) => self.back(),
             (Some('a' | 'A'), _) if open => {
                 let rule = self.request.rule.clone();
-                rule.map_or(Step::Nothing, |rule| Step::Answer(Verdict::Always(rule)))
+                rule.map_or(KeyResult::Nothing, |rule| {
+                    KeyResult::Answer(Verdict::Always(rule))
+                })
             }
             (Some('e' | 'E'), _) if open => {
                 let rule = self.request.rule.as_ref();
-                self.stage = Stage::EditRule {
+                self.stage = ApprovalStage::EditRule {
                     line: LineEdit::new(rule.map_or("", |rule| &rule.0)),
-                    guard: Guard::default(),
+                    guard: KeyGuard::default(),
                 };
-                Step::Redraw
+                KeyResult::Redraw
             }
             // A sentence that began with an a, or a second a that came too soon.
             (Some(_), _) => {
-                self.stage = Stage::Choose;
+                self.stage = ApprovalStage::Choose;
                 self.guard.typed(now);
                 self.no_answer(&format!("a{}", key.shown()))
             }
@@ -202,77 +205,79 @@ impl ApprovalPrompt {
         }
     }
 
-    fn edit_rule(&mut self, key: Key, now: Instant) -> Step<Verdict> {
-        let Stage::EditRule { line, guard } = &mut self.stage else {
-            return Step::Nothing;
+    fn edit_rule(&mut self, key: KeyPress, now: Instant) -> KeyResult<Verdict> {
+        let ApprovalStage::EditRule { line, guard } = &mut self.stage else {
+            return KeyResult::Nothing;
         };
         match key.code {
-            Code::Esc => self.back(),
-            Code::Enter if !guard.is_open(now) => Step::Nothing,
-            Code::Enter => match (self.check)(&self.request, line.text().trim()) {
-                Ok(rule) => Step::Answer(Verdict::Always(rule)),
+            KeyCode::Esc => self.back(),
+            KeyCode::Enter if !guard.is_open(now) => KeyResult::Nothing,
+            KeyCode::Enter => match (self.check)(&self.request, line.text().trim()) {
+                Ok(rule) => KeyResult::Answer(Verdict::Always(rule)),
                 Err(why) => {
                     self.problem = Some(why);
-                    Step::Redraw
+                    KeyResult::Redraw
                 }
             },
             _ => redraw_if(line.key(key)),
         }
     }
 
-    fn back(&mut self) -> Step<Verdict> {
-        self.stage = Stage::Choose;
-        Step::Redraw
+    fn back(&mut self) -> KeyResult<Verdict> {
+        self.stage = ApprovalStage::Choose;
+        KeyResult::Redraw
     }
 
-    fn scrolls(&mut self, key: Key) -> bool {
+    fn scrolls(&mut self, key: KeyPress) -> bool {
         self.scroll = match key.code {
-            Code::Up => self.scroll.saturating_sub(1),
-            Code::Down => self.scroll + 1,
-            Code::PageUp => self.scroll.saturating_sub(10),
-            Code::PageDown => self.scroll + 10,
+            KeyCode::Up => self.scroll.saturating_sub(1),
+            KeyCode::Down => self.scroll + 1,
+            KeyCode::PageUp => self.scroll.saturating_sub(10),
+            KeyCode::PageDown => self.scroll + 10,
             _ => return false,
         };
         true
     }
 
-    /// Text that came at once answers nothing: it goes into a line, or `false`: to the draft.
+    /// Pasted text answers nothing: it is inserted into a line, or `false`: it goes to the draft.
     pub fn paste(&mut self, text: &str, now: Instant) -> bool {
-        self.settling = None;
+        self.pending = None;
         match &mut self.stage {
-            Stage::Choose | Stage::Rule { .. } => {
-                self.stage = Stage::Choose;
+            ApprovalStage::Choose | ApprovalStage::Rule { .. } => {
+                self.stage = ApprovalStage::Choose;
                 self.guard.typed(now);
-                self.problem = Some(PASTED.to_owned());
+                self.problem = Some(PASTE_IGNORED.to_owned());
                 false
             }
-            Stage::EditRule { line, .. } | Stage::Why { line } => {
+            ApprovalStage::EditRule { line, .. } | ApprovalStage::Why { line } => {
                 line.insert(text);
                 true
             }
         }
     }
 
-    /// The answer of a letter that nothing followed.
+    /// The answer of a letter that was not followed by another key.
     pub fn tick(&mut self, now: Instant) -> Option<Verdict> {
-        let settled = |settling: &mut Settling| now >= settling.since + SETTLE;
-        self.settling
+        let settled = |settling: &mut PendingAnswer| now >= settling.since + ANSWER_DELAY;
+        self.pending
             .take_if(settled)
             .map(|settling| settling.verdict)
     }
 
-    /// What keeps keys from counting now.
-    pub fn guard(&self) -> Guard {
+    /// Why keys do not count now.
+    pub fn guard(&self) -> KeyGuard {
         match &self.stage {
-            Stage::Rule { guard } | Stage::EditRule { guard, .. } => *guard,
-            Stage::Choose | Stage::Why { .. } => self.guard,
+            ApprovalStage::Rule { guard } | ApprovalStage::EditRule { guard, .. } => *guard,
+            ApprovalStage::Choose | ApprovalStage::Why { .. } => self.guard,
         }
     }
 
-    /// It is on the screen.
+    /// It became visible.
     pub fn seen(&mut self, now: Instant) {
         self.guard.seen(now);
-        if let Stage::Rule { guard } | Stage::EditRule { guard, .. } = &mut self.stage {
+        if let ApprovalStage::Rule { guard } | ApprovalStage::EditRule { guard, .. } =
+            &mut self.stage
+        {
             guard.seen(now);
         }
     }
@@ -280,19 +285,25 @@ impl ApprovalPrompt {
     /// It is covered.
     pub fn hidden(&mut self) {
         self.guard.hidden();
-        if let Stage::Rule { guard } | Stage::EditRule { guard, .. } = &mut self.stage {
+        if let ApprovalStage::Rule { guard } | ApprovalStage::EditRule { guard, .. } =
+            &mut self.stage
+        {
             guard.hidden();
         }
     }
 
     /// When [`Self::tick`] has something to do.
     pub fn settles(&self) -> Option<Instant> {
-        self.settling
+        self.pending
             .as_ref()
-            .map(|settling| settling.since + SETTLE)
+            .map(|settling| settling.since + ANSWER_DELAY)
     }
 }
 
-fn redraw_if<T>(changed: bool) -> Step<T> {
-    if changed { Step::Redraw } else { Step::Nothing }
+fn redraw_if<T>(changed: bool) -> KeyResult<T> {
+    if changed {
+        KeyResult::Redraw
+    } else {
+        KeyResult::Nothing
+    }
 }

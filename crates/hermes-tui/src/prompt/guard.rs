@@ -1,25 +1,26 @@
-//! Keys that were not meant for a prompt do not answer it.
+//! Protects prompts from keys that were not meant for them.
 
 use std::time::{Duration, Instant};
 
-use super::approval::Step;
-use crate::keys::{Code, Key};
+use super::approval::KeyResult;
+use crate::keys::{KeyCode, KeyPress};
 
-/// How long nothing may have been typed, and the prompt must have been on the screen, before a key
+/// How long nothing may have been typed, and the prompt must have been visible, before a key
 /// counts.
-pub const QUIET: Duration = Duration::from_secs(1);
+pub const QUIET_TIME: Duration = Duration::from_secs(1);
 
-/// Closed at first; opens once the person has had time to see what is asked.
+/// Closed at first; opens once the person has had time to see the prompt.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Guard {
-    /// `None`: it is not on the screen yet.
+pub struct KeyGuard {
+    /// `None`: not visible yet.
     opens: Option<Instant>,
-    /// A message was being written when the prompt came: until there is a pause, keys are its.
+    /// A message was being written when the prompt appeared: keys belong to it until there is a
+    /// pause.
     writing: bool,
 }
 
-impl Guard {
-    /// For a prompt that comes while the person writes a message.
+impl KeyGuard {
+    /// For a prompt that appears while the person writes a message.
     pub fn amid_writing(writing: bool) -> Self {
         Self {
             opens: None,
@@ -27,30 +28,30 @@ impl Guard {
         }
     }
 
-    /// A key that came too early to answer. What was typed before the prompt could be seen, or goes
-    /// on with a message, is for the draft; anything else is refused, and the person is told.
-    pub fn early<T>(&mut self, key: Key, now: Instant) -> (Step<T>, Option<String>) {
+    /// A key that came too early to answer. Input typed before the prompt was visible, or that
+    /// continues a message, goes to the draft; anything else is refused with a notice.
+    pub fn early<T>(&mut self, key: KeyPress, now: Instant) -> (KeyResult<T>, Option<String>) {
         let unseen = self.opens.is_none();
         self.typed(now);
         if !unseen && !self.writing {
             let told = format!("{} came too soon and was ignored", key.shown());
-            return (Step::Redraw, Some(told));
+            return (KeyResult::Redraw, Some(told));
         }
-        // Enter and Esc edit no draft.
-        if key.text().is_some() || key.code == Code::Backspace {
+        // Enter and Esc do not edit a draft.
+        if key.text().is_some() || key.code == KeyCode::Backspace {
             let told = (!unseen).then(|| "what you type goes to your draft".to_owned());
-            (Step::Draft(vec![key]), told)
+            (KeyResult::Draft(vec![key]), told)
         } else {
-            (Step::Redraw, None)
+            (KeyResult::Redraw, None)
         }
     }
 
-    /// The prompt is on the screen.
+    /// The prompt became visible.
     pub fn seen(&mut self, now: Instant) {
-        self.opens.get_or_insert(now + QUIET);
+        self.opens.get_or_insert(now + QUIET_TIME);
     }
 
-    /// It is not on the screen any more.
+    /// It is no longer visible.
     pub fn hidden(&mut self) {
         self.opens = None;
     }
@@ -59,20 +60,20 @@ impl Guard {
         self.opens.is_some_and(|opens| now >= opens)
     }
 
-    /// A key came that was not meant for the prompt: the person types on.
+    /// A key that was not meant for the prompt: the person is still typing.
     pub fn typed(&mut self, now: Instant) {
         if let Some(opens) = &mut self.opens {
-            // After a pause nobody writes on.
+            // After a pause the message is no longer being written.
             self.writing &= now < *opens;
-            *opens = (*opens).max(now + QUIET);
+            *opens = (*opens).max(now + QUIET_TIME);
         }
     }
 
-    /// How long until it opens; `None`: it is open.
+    /// Time until it opens; `None`: it is open.
     pub fn left(&self, now: Instant) -> Option<Duration> {
         let left = self
             .opens
-            .map_or(QUIET, |opens| opens.saturating_duration_since(now));
+            .map_or(QUIET_TIME, |opens| opens.saturating_duration_since(now));
         (!left.is_zero()).then_some(left)
     }
 }
@@ -85,7 +86,7 @@ mod tests {
     fn typing_keeps_it_closed() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
-        let mut guard = Guard::default();
+        let mut guard = KeyGuard::default();
         // Nobody has seen it.
         assert!(!guard.is_open(at(60_000)));
         guard.typed(at(500));

@@ -1,22 +1,22 @@
-//! One line that is typed into: a rule, a reason, a value of a form.
+//! A single-line input: a rule, a reason, a value of a form.
 
 use ratatui_core::style::Style;
 use ratatui_core::text::Span;
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use crate::keys::{Code, Key};
+use crate::keys::{KeyCode, KeyPress};
 use crate::width;
 
-/// A line with a caret. What is pasted loses its line ends.
+/// A line with a caret. Line breaks are removed from pastes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineEdit {
     text: String,
-    /// Byte offset, at a boundary of what people take for a character.
+    /// Byte offset at a grapheme boundary.
     caret: usize,
 }
 
 impl LineEdit {
-    /// The caret stands behind the text.
+    /// The caret is behind the text.
     pub fn new(text: impl Into<String>) -> Self {
         let text = text.into();
         Self {
@@ -46,24 +46,26 @@ impl LineEdit {
         *self = Self::default();
     }
 
-    /// Whether the key was one for a line.
-    pub fn key(&mut self, key: Key) -> bool {
+    /// Returns whether the key was used.
+    pub fn key(&mut self, key: KeyPress) -> bool {
         if let Some(c) = key.text() {
             self.insert(c.encode_utf8(&mut [0; 4]));
             return true;
         }
         match (key.code, key.mods.ctrl, key.mods.alt) {
-            (Code::Left, false, _) | (Code::Char('b'), true, _) => self.caret = self.before(),
-            (Code::Right, false, _) | (Code::Char('f'), true, _) => self.caret = self.after(),
-            (Code::Home, ..) | (Code::Char('a'), true, _) => self.caret = 0,
-            (Code::End, ..) | (Code::Char('e'), true, _) => self.caret = self.text.len(),
-            (Code::Backspace, false, false) | (Code::Char('h'), true, _) => self.cut(self.before()),
-            (Code::Delete, ..) | (Code::Char('d'), true, _) => {
+            (KeyCode::Left, false, _) | (KeyCode::Char('b'), true, _) => self.caret = self.before(),
+            (KeyCode::Right, false, _) | (KeyCode::Char('f'), true, _) => self.caret = self.after(),
+            (KeyCode::Home, ..) | (KeyCode::Char('a'), true, _) => self.caret = 0,
+            (KeyCode::End, ..) | (KeyCode::Char('e'), true, _) => self.caret = self.text.len(),
+            (KeyCode::Backspace, false, false) | (KeyCode::Char('h'), true, _) => {
+                self.cut(self.before())
+            }
+            (KeyCode::Delete, ..) | (KeyCode::Char('d'), true, _) => {
                 self.text.drain(self.caret..self.after());
             }
-            (Code::Char('w'), true, _) | (Code::Backspace, ..) => self.cut(self.word()),
-            (Code::Char('u'), true, _) => self.cut(0),
-            (Code::Char('k'), true, _) => self.text.truncate(self.caret),
+            (KeyCode::Char('w'), true, _) | (KeyCode::Backspace, ..) => self.cut(self.word()),
+            (KeyCode::Char('u'), true, _) => self.cut(0),
+            (KeyCode::Char('k'), true, _) => self.text.truncate(self.caret),
             _ => return false,
         }
         true
@@ -96,7 +98,7 @@ impl LineEdit {
     pub fn view(&self, room: u16, style: Style) -> (Span<'static>, u16) {
         let room = usize::from(room.max(1));
         let left = &self.text[..self.caret];
-        // One column stays for the caret behind the text.
+        // One column is reserved for the caret behind the text.
         let mut from = self.caret;
         let mut wide = 0;
         for part in left.graphemes(true).rev() {
@@ -129,7 +131,7 @@ mod tests {
 
     fn typed(line: &mut LineEdit, keys: &str) {
         for key in keys.split_whitespace() {
-            let key: Key = key.parse().unwrap();
+            let key: KeyPress = key.parse().unwrap();
             assert!(line.key(key), "{key}");
         }
     }

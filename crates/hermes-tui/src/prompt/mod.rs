@@ -1,8 +1,8 @@
-//! Approvals and questions: they take the place of the composer, one after another.
+//! Approvals and questions: they replace the composer, one after another.
 //!
-//! Nothing is answered by keys that were meant for something else: see [`guard`] and
-//! [`approval::SETTLE`]. A key that is not taken is said to be so; only what goes on with a message
-//! that was being written goes to the draft.
+//! Keys meant for something else never answer a prompt: see [`guard`] and
+//! [`approval::ANSWER_DELAY`]. A refused key is reported; only input that continues a message being
+//! written goes to the draft.
 
 pub mod approval;
 pub mod guard;
@@ -17,29 +17,29 @@ use hermes_core::approval::{ApprovalRequest, Verdict};
 use hermes_core::ask::{Answer, Question};
 use hermes_core::event::AgentCommand;
 
-use crate::keys::Key;
+use crate::keys::KeyPress;
 use crate::width;
-use approval::{ApprovalPrompt, CheckRule, Step};
-use guard::Guard;
+use approval::{ApprovalPrompt, CheckRule, KeyResult};
+use guard::KeyGuard;
 use question::QuestionPrompt;
 
-/// The tool whose whole work is a question.
+/// The tool whose only purpose is to ask a question.
 pub(crate) const CLARIFY: &str = "clarify";
-/// Columns of an action in the line that tells what was decided about it.
-const TOLD: usize = 72;
-/// How often the time until keys count is shown anew.
+/// Columns of an action in the line that reports the decision.
+const MAX_ACTION_COLUMNS: usize = 72;
+/// How often the countdown until keys count is updated.
 const COUNTDOWN: Duration = Duration::from_millis(200);
-/// So long before an approval is taken for a no the person is called once more.
+/// The person is notified once more this long before an approval is denied automatically.
 const LAST_CALL: Duration = Duration::from_secs(10);
 
-/// What a person can be asked.
+/// A prompt request.
 #[derive(Clone, Debug)]
-pub enum Asked {
+pub enum PromptRequest {
     Approval(ApprovalRequest),
     Question(Question),
 }
 
-impl Asked {
+impl PromptRequest {
     fn id(&self) -> &str {
         match self {
             Self::Approval(request) => &request.id,
@@ -49,62 +49,62 @@ impl Asked {
 }
 
 #[derive(Clone, Debug)]
-enum Open {
+enum OpenPrompt {
     Approval(ApprovalPrompt),
     Question(QuestionPrompt),
 }
 
-impl Open {
-    fn into_asked(self) -> Asked {
+impl OpenPrompt {
+    fn into_request(self) -> PromptRequest {
         match self {
-            Self::Approval(prompt) => Asked::Approval(prompt.request),
-            Self::Question(prompt) => Asked::Question(prompt.question),
+            Self::Approval(prompt) => PromptRequest::Approval(prompt.request),
+            Self::Question(prompt) => PromptRequest::Question(prompt.question),
         }
     }
 }
 
-/// What is asked now, and what waits behind it.
+/// The open prompt and those queued behind it.
 #[derive(Clone, Debug)]
-pub struct Prompts {
-    open: Option<Open>,
-    waiting: VecDeque<Waiting>,
-    /// Of this row of questions, for "2 of 3".
+pub struct PromptQueue {
+    open: Option<OpenPrompt>,
+    waiting: VecDeque<QueuedPrompt>,
+    /// Answered in this sequence of questions, for "2 of 3".
     answered: usize,
     check: CheckRule,
-    /// How long an approval waits; `None`: for ever.
+    /// How long an approval waits; `None`: forever.
     limit: Option<Duration>,
-    /// The request whose last call is over.
+    /// The request whose final notification was sent.
     called: Option<String>,
 }
 
 #[derive(Clone, Debug)]
-struct Waiting {
-    asked: Asked,
+struct QueuedPrompt {
+    request: PromptRequest,
     expires: Option<Instant>,
-    /// A message was being written when it came.
+    /// A message was being written when it arrived.
     writing: bool,
 }
 
-/// What is to be done after a key.
+/// What to do after a key.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum PromptOutcome {
     Nothing,
     Redraw,
     /// Not meant for the prompt.
-    Draft(Vec<Key>),
-    Send(Decision),
+    Draft(Vec<KeyPress>),
+    Send(PromptDecision),
 }
 
-/// An answer, and how the transcript tells of it.
+/// An answer and its line in the transcript.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Decision {
+pub struct PromptDecision {
     pub command: AgentCommand,
     /// Empty: the tool that asked shows the answer itself.
-    pub told: String,
+    pub summary: String,
     pub denied: bool,
 }
 
-impl Prompts {
+impl PromptQueue {
     /// `limit`: how long an approval waits.
     pub fn new(check: CheckRule, limit: Option<Duration>) -> Self {
         Self {
@@ -117,14 +117,14 @@ impl Prompts {
         }
     }
 
-    /// Whether an approval that nobody answers is taken for a no.
+    /// Whether an unanswered approval is denied automatically.
     pub fn is_limited(&self) -> bool {
         self.limit.is_some()
     }
 
-    /// Whether the person is to be called now, because the open approval is about to expire.
+    /// Whether to notify the person now, because the open approval is about to expire.
     pub fn last_call(&mut self, now: Instant) -> bool {
-        let Some(Open::Approval(prompt)) = &self.open else {
+        let Some(OpenPrompt::Approval(prompt)) = &self.open else {
             return false;
         };
         let due = prompt.expires.is_some_and(|at| now + LAST_CALL >= at);
@@ -140,19 +140,19 @@ impl Prompts {
         self.open.is_some()
     }
 
-    /// Whether an approval is on the screen.
+    /// Whether an approval is visible.
     pub fn approves(&self) -> bool {
-        matches!(self.open, Some(Open::Approval(_)))
+        matches!(self.open, Some(OpenPrompt::Approval(_)))
     }
 
     /// `writing`: a message is being written.
-    pub fn ask(&mut self, asked: Asked, writing: bool, now: Instant) {
+    pub fn ask(&mut self, asked: PromptRequest, writing: bool, now: Instant) {
         let limit = match asked {
-            Asked::Approval(_) => self.limit,
-            Asked::Question(_) => None,
+            PromptRequest::Approval(_) => self.limit,
+            PromptRequest::Question(_) => None,
         };
-        self.waiting.push_back(Waiting {
-            asked,
+        self.waiting.push_back(QueuedPrompt {
+            request: asked,
             expires: limit.map(|limit| now + limit),
             writing,
         });
@@ -161,23 +161,23 @@ impl Prompts {
         }
     }
 
-    /// Nobody wants to know any more. Says what becomes of an approval that was still open.
+    /// The request is withdrawn. Returns the outcome of an approval that was still open.
     pub fn withdraw(&mut self, id: &str) -> Option<String> {
         let at = self
             .waiting
             .iter()
-            .position(|waiting| waiting.asked.id() == id);
+            .position(|waiting| waiting.request.id() == id);
         let gone = match at.and_then(|at| self.waiting.remove(at)) {
-            Some(waiting) => Some(waiting.asked),
+            Some(waiting) => Some(waiting.request),
             None if self.open_id() == Some(id) => {
-                let gone = self.open.take().map(Open::into_asked);
+                let gone = self.open.take().map(OpenPrompt::into_request);
                 self.answered += 1;
                 self.next();
                 gone
             }
             None => None,
         };
-        let Some(Asked::Approval(request)) = gone else {
+        let Some(PromptRequest::Approval(request)) = gone else {
             return None;
         };
         let why = match self.limit {
@@ -189,25 +189,25 @@ impl Prompts {
 
     fn open_id(&self) -> Option<&str> {
         self.open.as_ref().map(|open| match open {
-            Open::Approval(prompt) => prompt.request.id.as_str(),
-            Open::Question(prompt) => prompt.question.id.as_str(),
+            OpenPrompt::Approval(prompt) => prompt.request.id.as_str(),
+            OpenPrompt::Question(prompt) => prompt.question.id.as_str(),
         })
     }
 
     /// The prompt is drawn at `now`.
     pub fn seen(&mut self, now: Instant) {
         match &mut self.open {
-            Some(Open::Approval(prompt)) => prompt.seen(now),
-            Some(Open::Question(prompt)) => prompt.guard.seen(now),
+            Some(OpenPrompt::Approval(prompt)) => prompt.seen(now),
+            Some(OpenPrompt::Question(prompt)) => prompt.guard.seen(now),
             None => {}
         }
     }
 
-    /// Something covers it: when it is seen again, keys are closed again.
+    /// It is covered: when it is visible again, keys are blocked again.
     pub fn hidden(&mut self) {
         match &mut self.open {
-            Some(Open::Approval(prompt)) => prompt.hidden(),
-            Some(Open::Question(prompt)) => prompt.guard.hidden(),
+            Some(OpenPrompt::Approval(prompt)) => prompt.hidden(),
+            Some(OpenPrompt::Question(prompt)) => prompt.guard.hidden(),
             None => {}
         }
     }
@@ -219,15 +219,17 @@ impl Prompts {
     }
 
     fn next(&mut self) {
-        // Whoever answers one prompt after another writes no message.
+        // A person who answers one prompt after another is not writing a message.
         let first = self.answered == 0;
         self.open = self.waiting.pop_front().map(|waiting| {
-            let guard = Guard::amid_writing(waiting.writing && first);
-            match waiting.asked {
-                Asked::Approval(request) => Open::Approval(
+            let guard = KeyGuard::amid_writing(waiting.writing && first);
+            match waiting.request {
+                PromptRequest::Approval(request) => OpenPrompt::Approval(
                     ApprovalPrompt::new(request, guard, self.check).expiring(waiting.expires),
                 ),
-                Asked::Question(question) => Open::Question(QuestionPrompt::new(question, guard)),
+                PromptRequest::Question(question) => {
+                    OpenPrompt::Question(QuestionPrompt::new(question, guard))
+                }
             }
         });
         if self.open.is_none() {
@@ -235,66 +237,70 @@ impl Prompts {
         }
     }
 
-    pub fn key(&mut self, key: Key, now: Instant) -> Outcome {
+    pub fn key(&mut self, key: KeyPress, now: Instant) -> PromptOutcome {
         let step = match &mut self.open {
-            None => return Outcome::Nothing,
-            Some(Open::Approval(prompt)) => match prompt.key(key, now) {
-                Step::Answer(verdict) => Step::Answer(decided(&prompt.request, verdict)),
-                Step::Draft(keys) => Step::Draft(keys),
-                Step::Redraw => Step::Redraw,
-                Step::Nothing => Step::Nothing,
+            None => return PromptOutcome::Nothing,
+            Some(OpenPrompt::Approval(prompt)) => match prompt.key(key, now) {
+                KeyResult::Answer(verdict) => {
+                    KeyResult::Answer(approval_decision(&prompt.request, verdict))
+                }
+                KeyResult::Draft(keys) => KeyResult::Draft(keys),
+                KeyResult::Redraw => KeyResult::Redraw,
+                KeyResult::Nothing => KeyResult::Nothing,
             },
-            Some(Open::Question(prompt)) => match prompt.key(key, now) {
-                Step::Answer(answer) => Step::Answer(answered(&prompt.question, answer)),
-                Step::Draft(keys) => Step::Draft(keys),
-                Step::Redraw => Step::Redraw,
-                Step::Nothing => Step::Nothing,
+            Some(OpenPrompt::Question(prompt)) => match prompt.key(key, now) {
+                KeyResult::Answer(answer) => {
+                    KeyResult::Answer(question_decision(&prompt.question, answer))
+                }
+                KeyResult::Draft(keys) => KeyResult::Draft(keys),
+                KeyResult::Redraw => KeyResult::Redraw,
+                KeyResult::Nothing => KeyResult::Nothing,
             },
         };
         match step {
-            Step::Nothing => Outcome::Nothing,
-            Step::Redraw => Outcome::Redraw,
-            Step::Draft(keys) => Outcome::Draft(keys),
-            Step::Answer(decision) => self.send(decision),
+            KeyResult::Nothing => PromptOutcome::Nothing,
+            KeyResult::Redraw => PromptOutcome::Redraw,
+            KeyResult::Draft(keys) => PromptOutcome::Draft(keys),
+            KeyResult::Answer(decision) => self.send(decision),
         }
     }
 
-    fn send(&mut self, decision: Decision) -> Outcome {
+    fn send(&mut self, decision: PromptDecision) -> PromptOutcome {
         self.answered += 1;
         self.next();
-        Outcome::Send(decision)
+        PromptOutcome::Send(decision)
     }
 
-    /// `false`: the text is for the draft.
+    /// `false`: the text goes to the draft.
     pub fn paste(&mut self, text: &str, now: Instant) -> bool {
         match &mut self.open {
             None => false,
-            Some(Open::Approval(prompt)) => prompt.paste(text, now),
-            Some(Open::Question(prompt)) => prompt.paste(text, now),
+            Some(OpenPrompt::Approval(prompt)) => prompt.paste(text, now),
+            Some(OpenPrompt::Question(prompt)) => prompt.paste(text, now),
         }
     }
 
-    /// Time has passed.
-    pub fn tick(&mut self, now: Instant) -> Outcome {
-        let Some(Open::Approval(prompt)) = &mut self.open else {
-            return Outcome::Nothing;
+    /// Handles timers.
+    pub fn tick(&mut self, now: Instant) -> PromptOutcome {
+        let Some(OpenPrompt::Approval(prompt)) = &mut self.open else {
+            return PromptOutcome::Nothing;
         };
         match prompt.tick(now) {
             Some(verdict) => {
-                let decision = decided(&prompt.request, verdict);
+                let decision = approval_decision(&prompt.request, verdict);
                 self.send(decision)
             }
-            None => Outcome::Nothing,
+            None => PromptOutcome::Nothing,
         }
     }
 
-    /// When the prompt looks different or does something by itself. `None`: never.
-    pub fn wakes(&self, now: Instant, animated: bool) -> Option<Instant> {
+    /// When the prompt changes on its own. `None`: never.
+    pub fn next_wakeup(&self, now: Instant, animated: bool) -> Option<Instant> {
         let (guard, settles, expires) = match self.open.as_ref()? {
-            Open::Approval(prompt) => (prompt.guard(), prompt.settles(), prompt.expires),
-            Open::Question(prompt) => (prompt.guard, None, None),
+            OpenPrompt::Approval(prompt) => (prompt.guard(), prompt.settles(), prompt.expires),
+            OpenPrompt::Question(prompt) => (prompt.guard, None, None),
         };
-        // The countdown: whenever another second has begun.
+        // The countdown: at every full second.
         let second = expires.and_then(|at| {
             let left = at.checked_duration_since(now)?;
             let part = Duration::from_nanos(u64::from(left.subsec_nanos()));
@@ -313,7 +319,7 @@ impl Prompts {
     }
 }
 
-fn decided(request: &ApprovalRequest, verdict: Verdict) -> Decision {
+fn approval_decision(request: &ApprovalRequest, verdict: Verdict) -> PromptDecision {
     let told = match &verdict {
         Verdict::Once => "approved once".to_owned(),
         Verdict::Session => "approved for this session".to_owned(),
@@ -321,9 +327,9 @@ fn decided(request: &ApprovalRequest, verdict: Verdict) -> Decision {
         Verdict::Deny { why: None } => "denied".to_owned(),
         Verdict::Deny { why: Some(why) } => format!("denied: {why}"),
     };
-    Decision {
+    PromptDecision {
         denied: matches!(verdict, Verdict::Deny { .. }),
-        told: format!("{told}  ({})", about(request)),
+        summary: format!("{told}  ({})", about(request)),
         command: AgentCommand::Answer {
             request: request.id.clone(),
             verdict,
@@ -331,14 +337,15 @@ fn decided(request: &ApprovalRequest, verdict: Verdict) -> Decision {
     }
 }
 
-/// Tool and action in a line. The whole of it stood in the prompt and stands in what the tool shows.
+/// Tool and action in one line. The complete action was shown in the prompt and is shown by the
+/// tool.
 fn about(request: &ApprovalRequest) -> String {
     let action = width::visible(first_line(&request.action));
-    let action = width::truncate_with(&action, TOLD, "…");
+    let action = width::truncate_with(&action, MAX_ACTION_COLUMNS, "…");
     format!("{}: {action}", request.tool)
 }
 
-fn answered(question: &Question, answer: Answer) -> Decision {
+fn question_decision(question: &Question, answer: Answer) -> PromptDecision {
     let told = match &answer {
         Answer::Text { text } => text.clone(),
         Answer::Form { values } => values
@@ -361,9 +368,9 @@ fn answered(question: &Question, answer: Answer) -> Decision {
             first_line(&question.text)
         )
     };
-    Decision {
+    PromptDecision {
         denied: matches!(answer, Answer::Declined { .. }),
-        told,
+        summary: told,
         command: AgentCommand::Reply {
             question: question.id.clone(),
             answer,

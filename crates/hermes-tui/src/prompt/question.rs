@@ -1,44 +1,44 @@
-//! Somebody wants to know something: words, a choice, a form, a visit.
+//! Question prompts: text, a choice, a form, a link to visit.
 
 use std::time::Instant;
 
 use hermes_core::ask::{Answer, Choice, Field, FieldKind, Question, Want};
 use serde_json::{Map, Value};
 
-use super::approval::{PASTED, Step};
-use super::guard::Guard;
+use super::approval::{KeyResult, PASTE_IGNORED};
+use super::guard::KeyGuard;
 use super::line::LineEdit;
-use crate::keys::{Code, Key};
+use crate::keys::{KeyCode, KeyPress};
 
 #[derive(Clone, Debug)]
 pub struct QuestionPrompt {
     pub(super) question: Question,
-    pub(super) guard: Guard,
-    pub(super) entry: Entry,
+    pub(super) guard: KeyGuard,
+    pub(super) entry: QuestionEntry,
     pub(super) problem: Option<String>,
 }
 
 /// What was entered so far.
 #[derive(Clone, Debug)]
-pub(super) enum Entry {
+pub(super) enum QuestionEntry {
     Text(LineEdit),
-    Choice(Picker),
-    Form { fields: Vec<Filled>, at: usize },
+    Choice(ChoicePicker),
+    Form { fields: Vec<FilledField>, at: usize },
     Visit,
 }
 
-/// A cursor in a list, and words of one's own where they are allowed.
+/// A cursor in a list, with free text if allowed.
 #[derive(Clone, Debug)]
-pub(super) struct Picker {
+pub(super) struct ChoicePicker {
     pub(super) options: Vec<Choice>,
     pub(super) at: usize,
     /// The last row.
     pub(super) own: Option<LineEdit>,
 }
 
-/// A field of a form with what was entered.
+/// A form field with its current value.
 #[derive(Clone, Debug)]
-pub(super) struct Filled {
+pub(super) struct FilledField {
     pub(super) field: Field,
     pub(super) value: FieldEntry,
 }
@@ -46,7 +46,7 @@ pub(super) struct Filled {
 #[derive(Clone, Debug)]
 pub(super) enum FieldEntry {
     Line(LineEdit),
-    /// `None`: nothing is chosen.
+    /// `None`: nothing is selected.
     One(Option<usize>),
     Several {
         at: usize,
@@ -55,19 +55,19 @@ pub(super) enum FieldEntry {
 }
 
 impl QuestionPrompt {
-    pub fn new(question: Question, guard: Guard) -> Self {
+    pub fn new(question: Question, guard: KeyGuard) -> Self {
         let entry = match &question.want {
-            Want::Text => Entry::Text(LineEdit::default()),
-            Want::Choice { options, other } => Entry::Choice(Picker {
+            Want::Text => QuestionEntry::Text(LineEdit::default()),
+            Want::Choice { options, other } => QuestionEntry::Choice(ChoicePicker {
                 options: options.clone(),
                 at: 0,
                 own: other.then(LineEdit::default),
             }),
-            Want::Form { fields } => Entry::Form {
-                fields: fields.iter().map(Filled::new).collect(),
+            Want::Form { fields } => QuestionEntry::Form {
+                fields: fields.iter().map(FilledField::new).collect(),
                 at: 0,
             },
-            Want::Visit { .. } => Entry::Visit,
+            Want::Visit { .. } => QuestionEntry::Visit,
         };
         Self {
             question,
@@ -77,33 +77,33 @@ impl QuestionPrompt {
         }
     }
 
-    pub fn key(&mut self, key: Key, now: Instant) -> Step<Answer> {
+    pub fn key(&mut self, key: KeyPress, now: Instant) -> KeyResult<Answer> {
         if !self.guard.is_open(now) {
             let (step, problem) = self.guard.early(key, now);
             self.problem = problem;
             return step;
         }
         self.problem = None;
-        if key.code == Code::Esc {
+        if key.code == KeyCode::Esc {
             return self.escape();
         }
         match &mut self.entry {
-            Entry::Text(line) if key.code == Code::Enter => match line.text().trim() {
+            QuestionEntry::Text(line) if key.code == KeyCode::Enter => match line.text().trim() {
                 "" => self.complain("type an answer, or Esc to give none"),
-                text => Step::Answer(Answer::Text {
+                text => KeyResult::Answer(Answer::Text {
                     text: text.to_owned(),
                 }),
             },
-            Entry::Text(line) => redraw_if(line.key(key)),
-            Entry::Choice(picker) => match picker.key(key) {
+            QuestionEntry::Text(line) => redraw_if(line.key(key)),
+            QuestionEntry::Choice(picker) => match picker.key(key) {
                 Ok(step) => step,
                 Err(why) => self.complain(&why),
             },
-            Entry::Form { .. } => self.form(key),
-            Entry::Visit => match (key.text(), key.code) {
-                (Some('y' | 'Y'), _) => Step::Answer(Answer::Agreed),
-                (Some('n' | 'N'), _) | (_, Code::Enter) => {
-                    Step::Answer(Answer::Declined { why: None })
+            QuestionEntry::Form { .. } => self.form(key),
+            QuestionEntry::Visit => match (key.text(), key.code) {
+                (Some('y' | 'Y'), _) => KeyResult::Answer(Answer::Agreed),
+                (Some('n' | 'N'), _) | (_, KeyCode::Enter) => {
+                    KeyResult::Answer(Answer::Declined { why: None })
                 }
                 _ => {
                     self.guard.typed(now);
@@ -116,56 +116,56 @@ impl QuestionPrompt {
         }
     }
 
-    /// Esc empties a line before it declines.
-    fn escape(&mut self) -> Step<Answer> {
+    /// Esc clears a line before it declines.
+    fn escape(&mut self) -> KeyResult<Answer> {
         let line = match &mut self.entry {
-            Entry::Text(line) => Some(line),
-            Entry::Choice(picker) => picker.own.as_mut(),
-            Entry::Form { .. } | Entry::Visit => None,
+            QuestionEntry::Text(line) => Some(line),
+            QuestionEntry::Choice(picker) => picker.own.as_mut(),
+            QuestionEntry::Form { .. } | QuestionEntry::Visit => None,
         };
         match line.filter(|line| !line.is_empty()) {
             Some(line) => {
                 line.clear();
-                Step::Redraw
+                KeyResult::Redraw
             }
-            None => Step::Answer(Answer::Declined { why: None }),
+            None => KeyResult::Answer(Answer::Declined { why: None }),
         }
     }
 
-    fn complain(&mut self, why: &str) -> Step<Answer> {
+    fn complain(&mut self, why: &str) -> KeyResult<Answer> {
         self.problem = Some(why.to_owned());
-        Step::Redraw
+        KeyResult::Redraw
     }
 
-    fn form(&mut self, key: Key) -> Step<Answer> {
-        let Entry::Form { fields, at } = &mut self.entry else {
-            return Step::Nothing;
+    fn form(&mut self, key: KeyPress) -> KeyResult<Answer> {
+        let QuestionEntry::Form { fields, at } = &mut self.entry else {
+            return KeyResult::Nothing;
         };
         let last = fields.len().saturating_sub(1);
-        let back = key.code == Code::Up || (key.code == Code::Tab && key.mods.shift);
-        let on = matches!(key.code, Code::Down | Code::Tab | Code::Enter) && !back;
+        let back = key.code == KeyCode::Up || (key.code == KeyCode::Tab && key.mods.shift);
+        let on = matches!(key.code, KeyCode::Down | KeyCode::Tab | KeyCode::Enter) && !back;
         if back {
             *at = at.saturating_sub(1);
-            return Step::Redraw;
+            return KeyResult::Redraw;
         }
         if !on {
             let changed = fields.get_mut(*at).is_some_and(|field| field.key(key));
             return redraw_if(changed);
         }
-        if let Some(Err(why)) = fields.get(*at).map(Filled::read) {
+        if let Some(Err(why)) = fields.get(*at).map(FilledField::read) {
             return self.complain(&why);
         }
-        if *at < last || key.code != Code::Enter {
+        if *at < last || key.code != KeyCode::Enter {
             *at = (*at + 1).min(last);
-            return Step::Redraw;
+            return KeyResult::Redraw;
         }
         self.send()
     }
 
-    /// All fields together; the first that is wrong gets the cursor.
-    fn send(&mut self) -> Step<Answer> {
-        let Entry::Form { fields, at } = &mut self.entry else {
-            return Step::Nothing;
+    /// Validates all fields; the first invalid one gets the cursor.
+    fn send(&mut self) -> KeyResult<Answer> {
+        let QuestionEntry::Form { fields, at } = &mut self.entry else {
+            return KeyResult::Nothing;
         };
         let mut values = Map::new();
         for (index, field) in fields.iter().enumerate() {
@@ -179,25 +179,25 @@ impl QuestionPrompt {
                 }
             }
         }
-        Step::Answer(Answer::Form { values })
+        KeyResult::Answer(Answer::Form { values })
     }
 
     /// `false`: there is nothing to paste into, or it is too early.
     pub fn paste(&mut self, text: &str, now: Instant) -> bool {
         if !self.guard.is_open(now) {
             self.guard.typed(now);
-            self.problem = Some(PASTED.to_owned());
+            self.problem = Some(PASTE_IGNORED.to_owned());
             return false;
         }
         let line = match &mut self.entry {
-            Entry::Text(line) => Some(line),
-            Entry::Choice(picker) => {
+            QuestionEntry::Text(line) => Some(line),
+            QuestionEntry::Choice(picker) => {
                 if picker.own.is_some() {
                     picker.at = picker.options.len();
                 }
                 picker.own.as_mut()
             }
-            Entry::Form { fields, at } => {
+            QuestionEntry::Form { fields, at } => {
                 fields
                     .get_mut(*at)
                     .and_then(|field| match &mut field.value {
@@ -205,15 +205,15 @@ impl QuestionPrompt {
                         _ => None,
                     })
             }
-            Entry::Visit => None,
+            QuestionEntry::Visit => None,
         };
         let taken = line.map(|line| line.insert(text)).is_some();
-        self.problem = (!taken).then(|| PASTED.to_owned());
+        self.problem = (!taken).then(|| PASTE_IGNORED.to_owned());
         taken
     }
 }
 
-impl Picker {
+impl ChoicePicker {
     pub(super) fn rows(&self) -> usize {
         self.options.len() + usize::from(self.own.is_some())
     }
@@ -222,19 +222,21 @@ impl Picker {
         self.at >= self.options.len()
     }
 
-    fn key(&mut self, key: Key) -> Result<Step<Answer>, String> {
+    fn key(&mut self, key: KeyPress) -> Result<KeyResult<Answer>, String> {
         let last = self.rows().saturating_sub(1);
         match (key.code, key.text().and_then(|c| c.to_digit(10))) {
-            (Code::Up, _) => self.at = self.at.checked_sub(1).unwrap_or(last),
-            (Code::Down | Code::Tab, _) => self.at = if self.at == last { 0 } else { self.at + 1 },
-            (Code::Enter, _) => return self.enter(),
+            (KeyCode::Up, _) => self.at = self.at.checked_sub(1).unwrap_or(last),
+            (KeyCode::Down | KeyCode::Tab, _) => {
+                self.at = if self.at == last { 0 } else { self.at + 1 }
+            }
+            (KeyCode::Enter, _) => return self.enter(),
             (_, Some(digit)) if !self.on_own() && (1..=self.rows()).contains(&(digit as usize)) => {
                 self.at = digit as usize - 1;
             }
             _ => {
                 let typed = key.text().is_some();
                 let Some(own) = &mut self.own else {
-                    return Ok(Step::Nothing);
+                    return Ok(KeyResult::Nothing);
                 };
                 if typed {
                     self.at = self.options.len();
@@ -242,21 +244,21 @@ impl Picker {
                 return Ok(redraw_if(own.key(key)));
             }
         }
-        Ok(Step::Redraw)
+        Ok(KeyResult::Redraw)
     }
 
-    fn enter(&self) -> Result<Step<Answer>, String> {
+    fn enter(&self) -> Result<KeyResult<Answer>, String> {
         let own = self.own.as_ref().map(|own| own.text().trim());
         let text = match (self.options.get(self.at), own) {
             (Some(choice), _) => choice.value.clone(),
             (None, Some(words)) if !words.is_empty() => words.to_owned(),
             _ => return Err("choose with the arrows, or Esc to give no answer".to_owned()),
         };
-        Ok(Step::Answer(Answer::Text { text }))
+        Ok(KeyResult::Answer(Answer::Text { text }))
     }
 }
 
-impl Filled {
+impl FilledField {
     fn new(field: &Field) -> Self {
         let chosen = |options: &[Choice], value: &Value| {
             options
@@ -296,7 +298,7 @@ impl Filled {
         }
     }
 
-    /// What can be chosen, where something can.
+    /// The options, if the field has any.
     pub(super) fn titles(&self) -> Vec<&str> {
         match &self.field.kind {
             FieldKind::Boolean => vec!["yes", "no"],
@@ -307,7 +309,7 @@ impl Filled {
         }
     }
 
-    fn key(&mut self, key: Key) -> bool {
+    fn key(&mut self, key: KeyPress) -> bool {
         let count = self.titles().len();
         let boolean = matches!(self.field.kind, FieldKind::Boolean);
         let typed = key.text();
@@ -318,15 +320,15 @@ impl Filled {
             FieldEntry::Line(line) => line.key(key),
             FieldEntry::One(at) => {
                 *at = match (key.code, typed) {
-                    (Code::Right | Code::Char(' '), _) => {
+                    (KeyCode::Right | KeyCode::Char(' '), _) => {
                         Some(at.map_or(0, |at| (at + 1) % count.max(1)))
                     }
-                    (Code::Left, _) => at.map_or(count.checked_sub(1), |at| {
+                    (KeyCode::Left, _) => at.map_or(count.checked_sub(1), |at| {
                         at.checked_sub(1).or(count.checked_sub(1))
                     }),
                     (_, Some('y' | 'Y')) if boolean => Some(0),
                     (_, Some('n' | 'N')) if boolean => Some(1),
-                    (Code::Backspace | Code::Delete, _) => None,
+                    (KeyCode::Backspace | KeyCode::Delete, _) => None,
                     _ => match digit.filter(|digit| (1..=count).contains(digit)) {
                         Some(digit) => Some(digit - 1),
                         None => return false,
@@ -336,8 +338,10 @@ impl Filled {
             }
             FieldEntry::Several { at, chosen } => {
                 match (key.code, typed) {
-                    (Code::Right, _) => *at = (*at + 1) % count.max(1),
-                    (Code::Left, _) => *at = at.checked_sub(1).unwrap_or(count.saturating_sub(1)),
+                    (KeyCode::Right, _) => *at = (*at + 1) % count.max(1),
+                    (KeyCode::Left, _) => {
+                        *at = at.checked_sub(1).unwrap_or(count.saturating_sub(1))
+                    }
                     (_, Some(' ')) => toggle(chosen, *at),
                     _ => match digit.filter(|digit| (1..=count).contains(digit)) {
                         Some(digit) => toggle(chosen, digit - 1),
@@ -390,6 +394,10 @@ fn toggle(chosen: &mut [bool], at: usize) {
     }
 }
 
-fn redraw_if<T>(changed: bool) -> Step<T> {
-    if changed { Step::Redraw } else { Step::Nothing }
+fn redraw_if<T>(changed: bool) -> KeyResult<T> {
+    if changed {
+        KeyResult::Redraw
+    } else {
+        KeyResult::Nothing
+    }
 }

@@ -1,4 +1,5 @@
-//! How prompts look. Nothing of what is asked is cut without a sign, nothing in it can hide.
+//! Rendering of prompts. Nothing that is asked is cut without a visible mark, and nothing can be
+//! hidden in it.
 
 use std::time::{Duration, Instant};
 
@@ -6,81 +7,81 @@ use hermes_core::ask::{FieldKind, Want};
 use ratatui_core::style::Style;
 use ratatui_core::text::{Line, Span};
 
-use super::approval::{ApprovalPrompt, Stage};
-use super::guard::Guard;
+use super::approval::{ApprovalPrompt, ApprovalStage};
+use super::guard::KeyGuard;
 use super::line::LineEdit;
-use super::question::{Entry, FieldEntry, Filled, Picker, QuestionPrompt};
-use super::{Open, Prompts};
-use crate::row::Frame;
-use crate::theme::{Role, Theme};
+use super::question::{ChoicePicker, FieldEntry, FilledField, QuestionEntry, QuestionPrompt};
+use super::{OpenPrompt, PromptQueue};
+use crate::row::ScreenFrame;
+use crate::theme::{StyleRole, Theme};
 use crate::width;
 
 const INDENT: &str = "  ";
 
-impl Prompts {
-    /// At most `height` lines; the middle scrolls where it is higher.
-    pub fn view(&self, columns: u16, height: u16, now: Instant, theme: &Theme) -> Frame {
+impl PromptQueue {
+    /// At most `height` lines; the middle scrolls if it is higher.
+    pub fn view(&self, columns: u16, height: u16, now: Instant, theme: &Theme) -> ScreenFrame {
         let waiting = self.waiting.len();
         let place = (waiting + self.answered > 0)
             .then(|| format!("{} of {}", self.answered + 1, self.answered + 1 + waiting));
-        let look = Look {
+        let look = PromptLook {
             columns: usize::from(columns),
             theme,
             now,
         };
         match &self.open {
-            None => Frame::default(),
-            Some(Open::Approval(prompt)) => approval(prompt, place, &look).fit(height, &look),
-            Some(Open::Question(prompt)) => question(prompt, place, &look).fit(height, &look),
+            None => ScreenFrame::default(),
+            Some(OpenPrompt::Approval(prompt)) => approval(prompt, place, &look).fit(height, &look),
+            Some(OpenPrompt::Question(prompt)) => question(prompt, place, &look).fit(height, &look),
         }
     }
 }
 
-struct Look<'a> {
+struct PromptLook<'a> {
     columns: usize,
     theme: &'a Theme,
     now: Instant,
 }
 
-/// A prompt before it is fitted into the screen.
-struct Sheet {
+/// A prompt before it is fitted to the screen.
+struct PromptSheet {
     title: Line<'static>,
-    /// What scrolls.
+    /// The scrollable part.
     body: Vec<Line<'static>>,
     scroll: usize,
-    /// The line of the body that must be seen.
+    /// The line of the body that must be visible.
     focus: Option<usize>,
-    /// What is wrong, what will be stored.
+    /// Errors, and rules to be stored.
     notes: Vec<Line<'static>>,
-    /// Where something is typed.
+    /// The text input.
     entry: Option<Line<'static>>,
     keys: Vec<Line<'static>>,
-    /// The letters alone, for the smallest screens.
+    /// The keys alone, for the smallest screens.
     letters: &'static str,
     /// Column, and the line of the body, or the entry.
-    cursor: Option<(usize, At)>,
+    cursor: Option<(usize, CursorAt)>,
 }
 
-enum At {
+enum CursorAt {
     Body(usize),
     Entry,
 }
 
-impl Sheet {
-    fn type_into(&mut self, label: &str, line: &LineEdit, look: &Look<'_>) {
+impl PromptSheet {
+    fn type_into(&mut self, label: &str, line: &LineEdit, look: &PromptLook<'_>) {
         let (line, column) = look.typed(label, line);
-        self.cursor = Some((column, At::Entry));
+        self.cursor = Some((column, CursorAt::Entry));
         self.entry = Some(line);
     }
 
-    fn fit(mut self, height: u16, look: &Look<'_>) -> Frame {
+    fn fit(mut self, height: u16, look: &PromptLook<'_>) -> ScreenFrame {
         let height = usize::from(height).max(1);
         let foot = self.notes.len() + usize::from(self.entry.is_some()) + self.keys.len();
         let mut lines = Vec::new();
-        // What is asked goes before how it is answered.
+        // The question is more important than the keys that answer it.
         if foot + 2 > height {
             self.notes.clear();
-            let letters = Line::styled(self.letters, look.style(Role::Key));
+            let letters = Line::styled(self.letters, look.style(StyleRole::Key));
             self.keys = if self.entry.is_some() {
                 Vec::new()
             } else {
@@ -102,7 +103,7 @@ impl Sheet {
         if count <= room {
             lines.extend(self.body);
         } else {
-            // The last of the room says how much more there is.
+            // The last line says how much more there is.
             let shown = room.saturating_sub(1).max(1);
             top = self.scroll.min(count - shown);
             if let Some(focus) = self.focus {
@@ -118,15 +119,15 @@ impl Sheet {
         let entry = lines.len();
         let cursor = self.cursor.and_then(|(column, at)| {
             let line = match at {
-                At::Body(line) => above + line.checked_sub(top)?,
-                At::Entry => self.entry.as_ref().map(|_| entry)?,
+                CursorAt::Body(line) => above + line.checked_sub(top)?,
+                CursorAt::Entry => self.entry.as_ref().map(|_| entry)?,
             };
             let column = column.min(look.columns.saturating_sub(1));
             (line < height).then(|| (small(column), small(line)))
         });
         lines.extend(self.entry);
         lines.extend(self.keys);
-        Frame { lines, cursor }
+        ScreenFrame { lines, cursor }
     }
 }
 
@@ -134,8 +135,8 @@ fn small(number: usize) -> u16 {
     u16::try_from(number).unwrap_or(u16::MAX)
 }
 
-impl Look<'_> {
-    fn style(&self, role: Role) -> Style {
+impl PromptLook<'_> {
+    fn style(&self, role: StyleRole) -> Style {
         self.theme.style(role)
     }
 
@@ -156,13 +157,13 @@ impl Look<'_> {
             ),
         };
         let text = width::truncate(&text, self.columns).into_owned();
-        Line::styled(text, self.style(Role::Warning))
+        Line::styled(text, self.style(StyleRole::Warning))
     }
 
     /// `── Approve? ───────── 1 of 2 ── terminal ──`
     fn title(&self, name: &str, facts: &[String]) -> Line<'static> {
         let rule = self.theme.glyphs().rule;
-        let border = self.style(Role::Border);
+        let border = self.style(StyleRole::Border);
         let mut right = String::new();
         for fact in facts {
             right = format!("{right} {fact} {rule}{rule}");
@@ -174,27 +175,27 @@ impl Look<'_> {
             let left = width::truncate(&left, room).into_owned();
             return Line::from(vec![
                 Span::styled(rule.repeat(2), border),
-                Span::styled(left, self.style(Role::Strong)),
+                Span::styled(left, self.style(StyleRole::Strong)),
             ]);
         }
         Line::from(vec![
             Span::styled(rule.repeat(2), border),
-            Span::styled(left, self.style(Role::Strong)),
+            Span::styled(left, self.style(StyleRole::Strong)),
             Span::styled(rule.repeat(self.columns - used), border),
             Span::styled(right, border),
         ])
     }
 
-    /// `text` broken to the width: `first` before the first line, blanks before the others.
-    fn block(&self, first: &str, text: &str, role: Role) -> Vec<Line<'static>> {
+    /// `text` wrapped to the width: `first` before the first line, spaces before the others.
+    fn block(&self, first: &str, text: &str, role: StyleRole) -> Vec<Line<'static>> {
         self.labelled(
-            &Span::styled(first.to_owned(), self.style(Role::Dim)),
+            &Span::styled(first.to_owned(), self.style(StyleRole::Dim)),
             text,
             role,
         )
     }
 
-    fn labelled(&self, first: &Span<'static>, text: &str, role: Role) -> Vec<Line<'static>> {
+    fn labelled(&self, first: &Span<'static>, text: &str, role: StyleRole) -> Vec<Line<'static>> {
         let indent = width::width(&first.content);
         let room = self.columns.saturating_sub(indent).max(1);
         let mut lines = Vec::new();
@@ -213,8 +214,7 @@ impl Look<'_> {
         lines
     }
 
-    /// Every character of a command, broken where the screen ends: blanks at a break are no less a
-    /// part of it.
+    /// Every character of a command, broken at the screen edge: spaces at a break are part of it.
     fn exact(&self, first: &str, text: &str) -> Vec<Line<'static>> {
         let indent = width::width(first);
         let room = self.columns.saturating_sub(indent).max(2);
@@ -227,15 +227,15 @@ impl Look<'_> {
                     " ".repeat(indent)
                 };
                 lines.push(Line::from(vec![
-                    Span::styled(prefix, self.style(Role::Accent)),
-                    Span::styled(piece, self.style(Role::Strong)),
+                    Span::styled(prefix, self.style(StyleRole::Accent)),
+                    Span::styled(piece, self.style(StyleRole::Strong)),
                 ]));
             }
         }
         lines
     }
 
-    /// Keys and what they do, as many on a line as fit.
+    /// Keys and their meaning, as many per line as fit.
     fn keys(&self, keys: &[(&str, String)]) -> Vec<Line<'static>> {
         let mut lines: Vec<Line<'static>> = Vec::new();
         for (key, label) in keys {
@@ -251,14 +251,14 @@ impl Look<'_> {
                 (true, _) | (_, None) => Span::raw("    "),
                 (false, Some(_)) => Span::styled(
                     format!("  {} ", self.theme.glyphs().pointer),
-                    self.style(Role::Accent),
+                    self.style(StyleRole::Accent),
                 ),
             };
             let item = [
                 gap,
-                Span::styled(key.to_owned(), self.style(Role::Key)),
+                Span::styled(key.to_owned(), self.style(StyleRole::Key)),
                 Span::raw(" "),
-                Span::styled(label, self.style(Role::Text)),
+                Span::styled(label, self.style(StyleRole::Text)),
             ];
             match lines.last_mut().filter(|_| fits) {
                 Some(line) => line.spans.extend(item),
@@ -268,8 +268,8 @@ impl Look<'_> {
         lines
     }
 
-    /// Says at the right end that keys do not count yet.
-    fn closed(&self, lines: &mut Vec<Line<'static>>, guard: Guard) {
+    /// Shows at the right edge that keys do not count yet.
+    fn closed(&self, lines: &mut Vec<Line<'static>>, guard: KeyGuard) {
         let Some(left) = guard.left(self.now) else {
             return;
         };
@@ -278,7 +278,7 @@ impl Look<'_> {
             tenths(left),
             self.theme.glyphs().ellipsis
         );
-        let span = Span::styled(text, self.style(Role::Warning));
+        let span = Span::styled(text, self.style(StyleRole::Warning));
         let wide = width::width(&span.content);
         match lines.last_mut() {
             Some(line) if width::line_width(line) + 2 + wide <= self.columns => {
@@ -296,19 +296,19 @@ impl Look<'_> {
         let label = format!("{INDENT}{label}");
         let start = width::width(&label);
         let room = self.columns.saturating_sub(start).max(2);
-        let (span, column) = line.view(small(room), self.style(Role::Text));
-        let line = Line::from(vec![Span::styled(label, self.style(Role::Dim)), span]);
+        let (span, column) = line.view(small(room), self.style(StyleRole::Text));
+        let line = Line::from(vec![Span::styled(label, self.style(StyleRole::Dim)), span]);
         (line, start + usize::from(column))
     }
 
     fn problem(&self, problem: Option<&String>, lines: &mut Vec<Line<'static>>) {
         if let Some(problem) = problem {
-            lines.extend(self.block(INDENT, problem, Role::Error));
+            lines.extend(self.block(INDENT, problem, StyleRole::Error));
         }
     }
 }
 
-/// `text` in pieces of at most `room` columns, none of it left out.
+/// `text` in pieces of at most `room` columns, complete.
 fn chop(text: &str, room: usize) -> Vec<String> {
     let text = width::expand_tabs(text, 0);
     let mut rest = &*text;
@@ -324,18 +324,18 @@ fn chop(text: &str, room: usize) -> Vec<String> {
     pieces
 }
 
-/// Rounded up, so that it never says zero while keys are closed.
+/// Rounded up, so that it is never zero while keys are blocked.
 fn tenths(left: Duration) -> String {
     let tenths = left.as_millis().div_ceil(100);
     format!("{}.{}s", tenths / 10, tenths % 10)
 }
 
-fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &Look<'_>) -> Sheet {
+fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &PromptLook<'_>) -> PromptSheet {
     let request = &prompt.request;
     let tool = width::visible(&request.tool).into_owned();
     let expires = prompt.expires.map(|at| {
         let left = at.saturating_duration_since(look.now);
-        // Rounded up: it never says zero while there is time.
+        // Rounded up: never zero while there is time left.
         let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
         format!("denied in {seconds} s")
     });
@@ -349,12 +349,12 @@ fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &Look<'_>) -> 
     if !request.reasons.is_empty() {
         let dot = format!(" {} ", look.theme.glyphs().dot);
         let reasons = request.reasons.join(&dot);
-        body.extend(look.block("  Reason: ", &reasons, Role::Warning));
+        body.extend(look.block("  Reason: ", &reasons, StyleRole::Warning));
     }
     if let Some(posture) = &request.posture {
-        body.extend(look.block("  Runs: ", posture, Role::Dim));
+        body.extend(look.block("  Runs: ", posture, StyleRole::Dim));
     }
-    let mut sheet = Sheet {
+    let mut sheet = PromptSheet {
         title: look.title("Approve?", &facts),
         body,
         scroll: prompt.scroll,
@@ -368,7 +368,7 @@ fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &Look<'_>) -> 
     look.problem(prompt.problem.as_ref(), &mut sheet.notes);
     let rule = request.rule.as_ref().map_or("", |rule| &rule.0);
     match &prompt.stage {
-        Stage::Choose => {
+        ApprovalStage::Choose => {
             let mut keys = vec![("y", "once".to_owned()), ("s", "this session".to_owned())];
             if request.rule.is_some() {
                 keys.push(("a", format!("always: {}", width::visible(rule))));
@@ -377,8 +377,8 @@ fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &Look<'_>) -> 
             keys.push(("e", "deny and explain".to_owned()));
             sheet.keys = look.keys(&keys);
         }
-        Stage::Rule { .. } => {
-            let stored = look.block("  Will always be allowed: ", rule, Role::Warning);
+        ApprovalStage::Rule { .. } => {
+            let stored = look.block("  Will always be allowed: ", rule, StyleRole::Warning);
             sheet.notes.extend(stored);
             sheet.letters = "a e Esc";
             sheet.keys = look.keys(&[
@@ -387,14 +387,14 @@ fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &Look<'_>) -> 
                 ("Esc", "back".to_owned()),
             ]);
         }
-        Stage::EditRule { line, .. } => {
+        ApprovalStage::EditRule { line, .. } => {
             sheet.type_into("rule: ", line, look);
             sheet.keys = look.keys(&[
                 ("Enter", "store it and allow".to_owned()),
                 ("Esc", "back".to_owned()),
             ]);
         }
-        Stage::Why { line } => {
+        ApprovalStage::Why { line } => {
             sheet.type_into("why not: ", line, look);
             sheet.keys = look.keys(&[("Enter", "deny".to_owned()), ("Esc", "back".to_owned())]);
         }
@@ -403,7 +403,7 @@ fn approval(prompt: &ApprovalPrompt, place: Option<String>, look: &Look<'_>) -> 
     sheet
 }
 
-fn question(prompt: &QuestionPrompt, place: Option<String>, look: &Look<'_>) -> Sheet {
+fn question(prompt: &QuestionPrompt, place: Option<String>, look: &PromptLook<'_>) -> PromptSheet {
     let question = &prompt.question;
     let facts: Vec<String> = place.into_iter().collect();
     let name = if question.from == super::CLARIFY {
@@ -411,9 +411,9 @@ fn question(prompt: &QuestionPrompt, place: Option<String>, look: &Look<'_>) -> 
     } else {
         format!("{} asks", width::visible(&question.from))
     };
-    let mut sheet = Sheet {
+    let mut sheet = PromptSheet {
         title: look.title(&name, &facts),
-        body: look.block(INDENT, &question.text, Role::Text),
+        body: look.block(INDENT, &question.text, StyleRole::Text),
         scroll: 0,
         focus: None,
         notes: Vec::new(),
@@ -424,16 +424,16 @@ fn question(prompt: &QuestionPrompt, place: Option<String>, look: &Look<'_>) -> 
     };
     look.problem(prompt.problem.as_ref(), &mut sheet.notes);
     match &prompt.entry {
-        Entry::Text(line) => {
+        QuestionEntry::Text(line) => {
             sheet.type_into("answer: ", line, look);
             sheet.keys.extend(look.keys(&[
                 ("Enter", "answer".to_owned()),
                 ("Esc", "no answer".to_owned()),
             ]));
         }
-        Entry::Choice(picker) => choices(picker, &mut sheet, look),
-        Entry::Form { fields, at } => form(fields, *at, &mut sheet, look),
-        Entry::Visit => {
+        QuestionEntry::Choice(picker) => choices(picker, &mut sheet, look),
+        QuestionEntry::Form { fields, at } => form(fields, *at, &mut sheet, look),
+        QuestionEntry::Visit => {
             if let Want::Visit { url } = &question.want {
                 sheet.body.extend(look.exact("    ", url));
             }
@@ -448,7 +448,7 @@ fn question(prompt: &QuestionPrompt, place: Option<String>, look: &Look<'_>) -> 
     sheet
 }
 
-fn choices(picker: &Picker, sheet: &mut Sheet, look: &Look<'_>) {
+fn choices(picker: &ChoicePicker, sheet: &mut PromptSheet, look: &PromptLook<'_>) {
     let pointer = look.theme.glyphs().pointer;
     for (index, choice) in picker.options.iter().enumerate() {
         let here = index == picker.at;
@@ -458,9 +458,9 @@ fn choices(picker: &Picker, sheet: &mut Sheet, look: &Look<'_>) {
         let mark = if here { pointer } else { " " };
         let first = format!("{INDENT}{mark} {}  ", index + 1);
         let (label, role) = if here {
-            (Role::Selected, Role::Selected)
+            (StyleRole::Selected, StyleRole::Selected)
         } else {
-            (Role::Dim, Role::Text)
+            (StyleRole::Dim, StyleRole::Text)
         };
         let first = Span::styled(first, look.style(label));
         sheet
@@ -473,7 +473,7 @@ fn choices(picker: &Picker, sheet: &mut Sheet, look: &Look<'_>) {
         let (line, column) = look.typed(&format!("{mark} your own words: "), own);
         if here {
             sheet.focus = Some(sheet.body.len());
-            sheet.cursor = Some((column, At::Body(sheet.body.len())));
+            sheet.cursor = Some((column, CursorAt::Body(sheet.body.len())));
         }
         sheet.body.push(line);
     }
@@ -486,7 +486,7 @@ fn choices(picker: &Picker, sheet: &mut Sheet, look: &Look<'_>) {
     ]));
 }
 
-fn form(fields: &[Filled], at: usize, sheet: &mut Sheet, look: &Look<'_>) {
+fn form(fields: &[FilledField], at: usize, sheet: &mut PromptSheet, look: &PromptLook<'_>) {
     let pointer = look.theme.glyphs().pointer;
     for (index, filled) in fields.iter().enumerate() {
         let here = index == at;
@@ -504,12 +504,12 @@ fn form(fields: &[Filled], at: usize, sheet: &mut Sheet, look: &Look<'_>) {
             FieldEntry::Line(line) => {
                 let (mut shown, column) = look.typed(&label, line);
                 if here {
-                    sheet.cursor = Some((column, At::Body(sheet.body.len())));
+                    sheet.cursor = Some((column, CursorAt::Body(sheet.body.len())));
                 }
                 if line.is_empty() {
                     let room = look.columns.saturating_sub(width::line_width(&shown));
                     let hint = width::truncate(&hint(filled), room).into_owned();
-                    shown.push_span(Span::styled(hint, look.style(Role::Placeholder)));
+                    shown.push_span(Span::styled(hint, look.style(StyleRole::Placeholder)));
                 }
                 sheet.body.push(shown);
             }
@@ -526,7 +526,7 @@ fn form(fields: &[Filled], at: usize, sheet: &mut Sheet, look: &Look<'_>) {
             }
         }
         if let Some(about) = filled.field.description.as_deref().filter(|_| here) {
-            sheet.body.extend(look.block("    ", about, Role::Dim));
+            sheet.body.extend(look.block("    ", about, StyleRole::Dim));
         }
     }
     let last = at + 1 == fields.len();
@@ -545,8 +545,8 @@ fn form(fields: &[Filled], at: usize, sheet: &mut Sheet, look: &Look<'_>) {
     sheet.keys.extend(look.keys(&keys));
 }
 
-/// What may be typed into an empty field.
-fn hint(filled: &Filled) -> String {
+/// Hint for an empty field.
+fn hint(filled: &FilledField) -> String {
     if let Some(default) = &filled.field.default {
         return default
             .as_str()
@@ -563,17 +563,17 @@ fn hint(filled: &Filled) -> String {
     }
 }
 
-/// The choices of a field. `marks`: whether it is chosen, whether the cursor stands on it.
+/// The options of a field. `marks`: whether it is selected, whether the cursor is on it.
 fn options(
     label: &str,
-    filled: &Filled,
+    filled: &FilledField,
     marks: impl Fn(usize) -> (bool, bool),
-    look: &Look<'_>,
+    look: &PromptLook<'_>,
 ) -> Vec<Line<'static>> {
     let glyphs = look.theme.glyphs();
     let mut line = Line::from(Span::styled(
         format!("{INDENT}{label}"),
-        look.style(Role::Dim),
+        look.style(StyleRole::Dim),
     ));
     let mut lines = Vec::new();
     for (index, title) in filled.titles().into_iter().enumerate() {
@@ -582,9 +582,9 @@ fn options(
         let room = look.columns.saturating_sub(6).max(1);
         let text = width::truncate(&format!("{mark} {}", width::visible(title)), room).into_owned();
         let role = match (here, on) {
-            (true, _) => Role::Selected,
-            (false, true) => Role::Strong,
-            (false, false) => Role::Text,
+            (true, _) => StyleRole::Selected,
+            (false, true) => StyleRole::Strong,
+            (false, false) => StyleRole::Text,
         };
         if width::line_width(&line) + width::width(&text) + 2 > look.columns {
             lines.push(std::mem::replace(&mut line, Line::from("    ")));

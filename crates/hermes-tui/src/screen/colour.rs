@@ -1,11 +1,11 @@
-//! What a terminal can show, decided in one place from its environment.
+//! Terminal capabilities, detected from the environment.
 
 use ratatui_core::style::Color;
 
-/// How many colours there are.
+/// Colour depth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Depth {
-    /// None at all: weight and underline still count.
+pub enum ColorDepth {
+    /// No colours: bold and underline are still used.
     None,
     /// The 16 of the terminal's own palette.
     #[default]
@@ -16,20 +16,20 @@ pub enum Depth {
     True,
 }
 
-/// What a terminal can show.
+/// What a terminal can display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
-    pub depth: Depth,
-    /// Text that leads somewhere (OSC 8).
+pub struct TerminalCapabilities {
+    pub depth: ColorDepth,
+    /// Hyperlinks (OSC 8).
     pub links: bool,
-    /// Inside tmux: sequences for the terminal outside must be wrapped.
+    /// Inside tmux: sequences for the outer terminal must be wrapped.
     pub tmux: bool,
-    /// The terminal is known to break its lines anew when its width changes. One that is wrongly taken
-    /// for such a terminal would lose rows, one that is not recognised keeps a piece of an old frame.
+    /// The terminal is known to re-wrap its lines when its width changes. A false positive would
+    /// lose rows; a false negative leaves part of an old frame.
     pub rewraps: bool,
 }
 
-impl Look {
+impl TerminalCapabilities {
     /// From the variables of the environment.
     pub fn detect(variable: impl Fn(&str) -> Option<String>) -> Self {
         let get = |name: &str| variable(name).filter(|value| !value.is_empty());
@@ -43,15 +43,15 @@ impl Look {
         }
     }
 
-    pub fn of_environment() -> Self {
+    pub fn from_environment() -> Self {
         Self::detect(|name| std::env::var(name).ok())
     }
 
-    /// Without colours, where they are not wanted (`--color never`).
+    /// Without colours, if they are not wanted (`--color never`).
     #[must_use]
     pub fn without_colour(self) -> Self {
         Self {
-            depth: Depth::None,
+            depth: ColorDepth::None,
             ..self
         }
     }
@@ -78,19 +78,19 @@ fn rewraps(term: &str, get: &impl Fn(&str) -> Option<String>) -> bool {
         "wezterm",
         "contour",
     ];
-    // A variable of the terminal in which an xterm was started says nothing about that.
+    // A variable of the terminal from which an xterm was started says nothing about the xterm.
     let outside = get("XTERM_VERSION").is_some() && get("TMUX").is_none();
     !outside
         && (named.iter().any(|name| get(name).is_some())
             || kinds.iter().any(|kind| term.contains(kind)))
 }
 
-/// Whether the terminal is known to make text into links. Elsewhere addresses are written out: one
-/// that is hidden where nothing can be clicked is lost.
+/// Whether the terminal is known to support links. Elsewhere addresses are written out: a hidden
+/// address that cannot be clicked is lost.
 fn shows_links(term: &str, get: &impl Fn(&str) -> Option<String>) -> bool {
     let program = get("TERM_PROGRAM").unwrap_or_default();
     if get("TMUX").is_some() {
-        // tmux passes them on since 3.4, and says which it is.
+        // tmux supports them since 3.4, and reports its version.
         let version = get("TERM_PROGRAM_VERSION").unwrap_or_default();
         let number = |text: &str| -> u32 {
             let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
@@ -125,25 +125,25 @@ fn shows_links(term: &str, get: &impl Fn(&str) -> Option<String>) -> bool {
             .any(|name| get(name).is_some())
 }
 
-fn depth(term: &str, get: &impl Fn(&str) -> Option<String>) -> Depth {
+fn depth(term: &str, get: &impl Fn(&str) -> Option<String>) -> ColorDepth {
     if get("NO_COLOR").is_some() || term == "dumb" {
-        return Depth::None;
+        return ColorDepth::None;
     }
     let truecolour = get("COLORTERM").is_some_and(|value| value == "truecolor" || value == "24bit");
     let known = ["kitty", "alacritty", "ghostty", "wezterm", "foot", "direct"];
     if truecolour || known.iter().any(|name| term.contains(name)) {
-        Depth::True
+        ColorDepth::True
     } else if term.contains("256") {
-        Depth::Fixed
+        ColorDepth::Fixed
     } else {
-        Depth::Ansi
+        ColorDepth::Ansi
     }
 }
 
 /// The levels of the 6×6×6 cube of the 256 colours.
 const LEVELS: [u8; 6] = [0, 95, 135, 175, 215, 255];
 
-/// What xterm shows for the 16 colours, to find the nearest.
+/// The 16 colours of xterm, to find the nearest.
 const ANSI: [(u8, u8, u8); 16] = [
     (0, 0, 0),
     (205, 0, 0),
@@ -163,20 +163,20 @@ const ANSI: [(u8, u8, u8); 16] = [
     (255, 255, 255),
 ];
 
-/// The nearest colour that `depth` has; `None`: the terminal's own.
-pub(super) fn shown(colour: Color, depth: Depth) -> Option<Color> {
+/// The nearest colour that `depth` has; `None`: the terminal's default.
+pub(super) fn nearest_color(colour: Color, depth: ColorDepth) -> Option<Color> {
     match (depth, colour) {
-        (Depth::None, _) | (_, Color::Reset) => None,
-        (Depth::Fixed, Color::Rgb(r, g, b)) => Some(Color::Indexed(fixed(r, g, b))),
-        (Depth::Ansi, Color::Rgb(r, g, b)) => Some(Color::Indexed(ansi((r, g, b)))),
-        (Depth::Ansi, Color::Indexed(index)) => Some(Color::Indexed(ansi(of_index(index)))),
+        (ColorDepth::None, _) | (_, Color::Reset) => None,
+        (ColorDepth::Fixed, Color::Rgb(r, g, b)) => Some(Color::Indexed(fixed(r, g, b))),
+        (ColorDepth::Ansi, Color::Rgb(r, g, b)) => Some(Color::Indexed(ansi((r, g, b)))),
+        (ColorDepth::Ansi, Color::Indexed(index)) => Some(Color::Indexed(ansi(of_index(index)))),
         (_, colour) => Some(colour),
     }
 }
 
 fn distance(a: (u8, u8, u8), b: (u8, u8, u8)) -> u32 {
     let part = |a: u8, b: u8| u32::from(a.abs_diff(b)).pow(2);
-    // The eye sees green best and blue least.
+    // The eye is most sensitive to green and least to blue.
     3 * part(a.0, b.0) + 6 * part(a.1, b.1) + part(a.2, b.2)
 }
 
@@ -224,8 +224,8 @@ fn of_index(index: u8) -> (u8, u8, u8) {
 mod tests {
     use super::*;
 
-    fn look(variables: &[(&str, &str)]) -> Look {
-        Look::detect(|name| {
+    fn look(variables: &[(&str, &str)]) -> TerminalCapabilities {
+        TerminalCapabilities::detect(|name| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| (*value).to_owned())
         })
@@ -234,20 +234,26 @@ mod tests {
     #[test]
     fn the_environment_says_what_can_be_shown() {
         for (variables, depth) in [
-            (&[("TERM", "xterm")][..], Depth::Ansi),
-            (&[], Depth::Ansi),
-            (&[("TERM", "xterm-256color")], Depth::Fixed),
+            (&[("TERM", "xterm")][..], ColorDepth::Ansi),
+            (&[], ColorDepth::Ansi),
+            (&[("TERM", "xterm-256color")], ColorDepth::Fixed),
             (
                 &[("TERM", "screen-256color"), ("COLORTERM", "truecolor")],
-                Depth::True,
+                ColorDepth::True,
             ),
-            (&[("TERM", "xterm-kitty")], Depth::True),
-            (&[("TERM", "xterm-kitty"), ("NO_COLOR", "1")], Depth::None),
+            (&[("TERM", "xterm-kitty")], ColorDepth::True),
+            (
+                &[("TERM", "xterm-kitty"), ("NO_COLOR", "1")],
+                ColorDepth::None,
+            ),
             (
                 &[("TERM", "xterm-256color"), ("NO_COLOR", "")],
-                Depth::Fixed,
+                ColorDepth::Fixed,
             ),
-            (&[("TERM", "dumb"), ("COLORTERM", "truecolor")], Depth::None),
+            (
+                &[("TERM", "dumb"), ("COLORTERM", "truecolor")],
+                ColorDepth::None,
+            ),
         ] {
             assert_eq!(look(variables).depth, depth, "{variables:?}");
         }
@@ -273,22 +279,31 @@ mod tests {
     #[test]
     fn a_colour_becomes_the_nearest_there_is() {
         let red = Color::Rgb(250, 10, 10);
-        assert_eq!(shown(red, Depth::True), Some(red));
-        assert_eq!(shown(red, Depth::Fixed), Some(Color::Indexed(196)));
-        assert_eq!(shown(red, Depth::Ansi), Some(Color::Indexed(9)));
-        assert_eq!(shown(red, Depth::None), None);
+        assert_eq!(nearest_color(red, ColorDepth::True), Some(red));
         assert_eq!(
-            shown(Color::Rgb(128, 128, 128), Depth::Fixed),
+            nearest_color(red, ColorDepth::Fixed),
+            Some(Color::Indexed(196))
+        );
+        assert_eq!(
+            nearest_color(red, ColorDepth::Ansi),
+            Some(Color::Indexed(9))
+        );
+        assert_eq!(nearest_color(red, ColorDepth::None), None);
+        assert_eq!(
+            nearest_color(Color::Rgb(128, 128, 128), ColorDepth::Fixed),
             Some(Color::Indexed(244))
         );
         assert_eq!(
-            shown(Color::Indexed(231), Depth::Ansi),
+            nearest_color(Color::Indexed(231), ColorDepth::Ansi),
             Some(Color::Indexed(15))
         );
-        assert_eq!(shown(Color::Green, Depth::Ansi), Some(Color::Green));
+        assert_eq!(
+            nearest_color(Color::Green, ColorDepth::Ansi),
+            Some(Color::Green)
+        );
         for index in 0..=255 {
             assert!(matches!(
-                shown(Color::Indexed(index), Depth::Ansi),
+                nearest_color(Color::Indexed(index), ColorDepth::Ansi),
                 Some(Color::Indexed(0..16))
             ));
         }

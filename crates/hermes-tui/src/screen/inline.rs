@@ -1,4 +1,4 @@
-//! Rows above, the frame below.
+//! The inline screen: rows above, the frame below.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -6,37 +6,38 @@ use std::time::Duration;
 
 use ratatui_core::text::Line;
 
-use super::modes::Placement;
+use super::modes::FramePlacement;
 use super::paint::{
     ERASE_BELOW, ERASE_LINE, HIDE_CURSOR, Paint, SHOW_CURSOR, SYNC_OFF, SYNC_ON, WRAP_OFF, WRAP_ON,
 };
-use super::{Look, Size};
-use crate::row::{Flow, Frame, Row};
+use super::{Size, TerminalCapabilities};
+use crate::row::{RowFlow, ScreenFrame, StyledRow};
 use crate::width::{soft_height, truncate_line};
 
-/// Milliseconds that a full terminal is waited for.
-const PATIENCE: u32 = 5000;
+/// Milliseconds to wait for a terminal that does not accept output.
+const WRITE_TIMEOUT_MS: u32 = 5000;
 
 /// What happens to old rows when the width changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reflow {
-    /// Everything is erased, what the shell had printed too, and printed anew for the new width.
+    /// Everything is erased, including earlier output of the shell, and printed again for the new
+    /// width.
     #[default]
     Full,
-    /// Old rows stay as the terminal breaks them.
+    /// Old rows stay as the terminal wraps them.
     Off,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct ScreenOptions {
-    pub look: Look,
+    pub look: TerminalCapabilities,
     pub reflow: Reflow,
-    /// Rows that are printed anew at most.
+    /// Maximum number of rows printed again.
     pub reflow_rows: usize,
 }
 
 impl ScreenOptions {
-    pub fn new(look: Look) -> Self {
+    pub fn new(look: TerminalCapabilities) -> Self {
         Self {
             look,
             reflow: Reflow::Full,
@@ -45,42 +46,42 @@ impl ScreenOptions {
     }
 }
 
-/// The terminal as the interface draws on it.
+/// The terminal that the interface draws on.
 ///
-/// After [`Screen::resized`] ask [`Screen::needs_reflow`]; while it says so, nothing is written until
-/// [`Screen::reflow`], so call that once sizes have settled. While an overlay is open, rows and frames
-/// wait and are written when it is left.
-pub struct Screen<W: Write> {
+/// After [`InlineScreen::resized`] check [`InlineScreen::needs_reflow`]; while it is true, nothing
+/// is written until [`InlineScreen::reflow`], so call that once the size has settled. While an
+/// overlay is open, rows and frames are kept and written when it is left.
+pub struct InlineScreen<W: Write> {
     out: W,
     pub(super) options: ScreenOptions,
     pub(super) title: String,
     size: Size,
     /// The width the frame was drawn for.
     drawn: u16,
-    /// The frame as it stands on the terminal.
+    /// The frame as it is on the terminal.
     shown: Vec<Line<'static>>,
     cursor: Option<(u16, u16)>,
-    /// Where in the frame the terminal's cursor stands.
+    /// The position of the terminal's cursor in the frame.
     at: (u16, usize),
-    /// What stands there cannot be trusted: the frame is written whole.
+    /// The displayed content is unknown: the frame is written completely.
     redraw: bool,
-    /// The rows above are those of another width.
+    /// The rows above are of another width.
     stale: bool,
-    waiting: Vec<Row>,
-    waiting_frame: Option<Frame>,
-    overlay: Option<Overlay>,
-    placement: Arc<Placement>,
+    waiting: Vec<StyledRow>,
+    waiting_frame: Option<ScreenFrame>,
+    overlay: Option<OverlayScreen>,
+    placement: Arc<FramePlacement>,
 }
 
 #[derive(Debug, Default)]
-struct Overlay {
+struct OverlayScreen {
     /// `None` before the first drawing.
     shown: Option<Vec<Line<'static>>>,
     cursor: Option<(u16, u16)>,
 }
 
-impl<W: Write> Screen<W> {
-    /// The frame begins where the cursor stands, which must be the first column.
+impl<W: Write> InlineScreen<W> {
+    /// The frame begins at the cursor, which must be in the first column.
     pub fn new(out: W, size: Size, options: ScreenOptions) -> Self {
         Self {
             out,
@@ -109,18 +110,18 @@ impl<W: Write> Screen<W> {
         &mut self.out
     }
 
-    pub fn look(&self) -> Look {
+    pub fn look(&self) -> TerminalCapabilities {
         self.options.look
     }
 
-    /// What [`super::Modes`] must know to leave the terminal tidy.
-    pub fn placement(&self) -> Arc<Placement> {
+    /// What [`super::TerminalModes`] needs to leave the terminal clean.
+    pub fn placement(&self) -> Arc<FramePlacement> {
         Arc::clone(&self.placement)
     }
 
-    /// Prints `rows` above the frame, once and for ever.
-    pub fn commit(&mut self, rows: &[Row]) -> io::Result<()> {
-        let frame = Frame {
+    /// Prints `rows` above the frame, permanently.
+    pub fn commit(&mut self, rows: &[StyledRow]) -> io::Result<()> {
+        let frame = ScreenFrame {
             lines: self.shown.clone(),
             cursor: self.cursor,
         };
@@ -129,12 +130,12 @@ impl<W: Write> Screen<W> {
     }
 
     /// Redraws the frame.
-    pub fn draw(&mut self, frame: &Frame) -> io::Result<()> {
+    pub fn draw(&mut self, frame: &ScreenFrame) -> io::Result<()> {
         self.update(&[], frame)
     }
 
-    /// Both in one write; nothing is written when nothing has changed.
-    pub fn update(&mut self, rows: &[Row], frame: &Frame) -> io::Result<()> {
+    /// Both in one write; nothing is written if nothing has changed.
+    pub fn update(&mut self, rows: &[StyledRow], frame: &ScreenFrame) -> io::Result<()> {
         if self.overlay.is_some() || self.stale {
             self.waiting.extend_from_slice(rows);
             self.waiting_frame = Some(frame.clone());
@@ -164,8 +165,8 @@ impl<W: Write> Screen<W> {
         self.send(paint)
     }
 
-    /// Cut to the height of the screen: the end stays, and the cursor.
-    fn clipped(&self, frame: &Frame) -> (Vec<Line<'static>>, Option<(u16, u16)>) {
+    /// Clipped to the height of the screen: the end and the cursor stay visible.
+    fn clipped(&self, frame: &ScreenFrame) -> (Vec<Line<'static>>, Option<(u16, u16)>) {
         let height = usize::from(self.size.height.max(1));
         let over = frame.lines.len().saturating_sub(height);
         let cursor_row = frame.cursor.map_or(over, |(_, row)| usize::from(row));
@@ -186,13 +187,13 @@ impl<W: Write> Screen<W> {
         (lines, cursor)
     }
 
-    /// Rows from the top of the frame to the cursor as the terminal has them now.
+    /// Rows from the top of the frame to the cursor as currently on the terminal.
     fn rows_above(&self) -> usize {
         let (column, row) = self.at;
         if !self.redraw || !self.options.look.rewraps {
             return row;
         }
-        // The terminal has broken what became too wide.
+        // The terminal has wrapped lines that became too wide.
         let columns = usize::from(self.size.width.max(1));
         let above: usize = self
             .shown
@@ -206,18 +207,18 @@ impl<W: Write> Screen<W> {
         above + usize::from(column) / columns
     }
 
-    /// `old` counts the rows of the old frame that still stand at and below the cursor.
-    fn write_rows(&self, paint: &mut Paint, rows: &[Row], old: &mut usize) {
+    /// `old`: rows of the old frame that are at and below the cursor.
+    fn write_rows(&self, paint: &mut Paint, rows: &[StyledRow], old: &mut usize) {
         let columns = usize::from(self.size.width.max(1));
         let look = self.options.look;
         for row in rows {
             match row.flow {
-                Flow::Broken => {
+                RowFlow::Broken => {
                     paint.raw(ERASE_LINE);
                     paint.line(&row.line, &row.links, Some(columns), look);
                 }
-                Flow::Unbroken => {
-                    // Its later rows must not keep what stood there.
+                RowFlow::Unbroken => {
+                    // Its later rows must not keep old content.
                     if *old > 0 {
                         paint.raw(ERASE_BELOW);
                         *old = 0;
@@ -280,7 +281,7 @@ impl<W: Write> Screen<W> {
         }
     }
 
-    /// To another row of the frame.
+    /// Moves to another row of the frame.
     fn go(&mut self, paint: &mut Paint, row: usize) {
         paint.up(self.at.1.saturating_sub(row));
         paint.down(row.saturating_sub(self.at.1));
@@ -308,16 +309,16 @@ impl<W: Write> Screen<W> {
     }
 
     pub(super) fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        let mut patience = PATIENCE;
+        let mut patience = WRITE_TIMEOUT_MS;
         while !bytes.is_empty() {
             match self.out.write(bytes) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     bytes = &bytes[written..];
-                    patience = PATIENCE;
+                    patience = WRITE_TIMEOUT_MS;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // A child that shares the terminal may have told it not to wait.
+                // A child that shares the terminal may have made it non-blocking.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && patience > 0 => {
                     patience -= 1;
                     std::thread::sleep(Duration::from_millis(1));
@@ -328,12 +329,12 @@ impl<W: Write> Screen<W> {
         self.out.flush()
     }
 
-    /// The terminal has another size.
+    /// The terminal was resized.
     pub fn resized(&mut self, size: Size) {
         if size == self.size {
             return;
         }
-        // Its top has gone to the scrollback: only a reflow takes it away there.
+        // The top of the frame has moved to the scrollback, from where only a reflow removes it.
         let lost = self.shown.len() > usize::from(size.height.max(1));
         if self.options.reflow == Reflow::Full && (size.width != self.size.width || lost) {
             self.stale = true;
@@ -345,25 +346,25 @@ impl<W: Write> Screen<W> {
         }
     }
 
-    /// Whether the rows must be printed anew before anything else is.
+    /// Whether the rows must be printed again before anything else.
     pub fn needs_reflow(&self) -> bool {
         self.stale && self.overlay.is_none()
     }
 
     /// Erases everything and prints the last of `rows`, the whole transcript, for this width.
-    pub fn reflow(&mut self, rows: &[Row], frame: &Frame) -> io::Result<()> {
+    pub fn reflow(&mut self, rows: &[StyledRow], frame: &ScreenFrame) -> io::Result<()> {
         if self.overlay.is_some() {
             self.stale = true;
             self.waiting_frame = Some(frame.clone());
             return Ok(());
         }
-        // They are among `rows`.
+        // They are included in `rows`.
         self.waiting.clear();
         self.waiting_frame = None;
         self.stale = false;
         self.redraw = false;
         let mut paint = begin();
-        // The scrollback goes last: some terminals move what they erase there.
+        // The scrollback is erased last: some terminals move erased content there.
         paint.raw("\x1b[H\x1b[2J\x1b[3J");
         let from = rows.len().saturating_sub(self.options.reflow_rows);
         let (lines, cursor) = self.clipped(frame);
@@ -374,7 +375,7 @@ impl<W: Write> Screen<W> {
         self.send(paint)
     }
 
-    /// The next frame is written whole, whatever stands there.
+    /// Forces the next frame to be written completely.
     pub fn redraw(&mut self) {
         self.redraw = true;
         if let Some(overlay) = &mut self.overlay {
@@ -382,12 +383,12 @@ impl<W: Write> Screen<W> {
         }
     }
 
-    /// Takes the frame away; the cursor stands where it began. For the end, an editor, a suspension:
+    /// Removes the frame; the cursor is where it began. For the exit, an editor or a suspension:
     /// the next update draws below whatever was printed meanwhile.
     pub fn release(&mut self) -> io::Result<()> {
         self.leave_overlay()?;
         if std::mem::take(&mut self.stale) {
-            // There will be no reflow: what waits for it is printed as it is.
+            // There will be no reflow: pending rows are printed as they are.
             let rows = std::mem::take(&mut self.waiting);
             let frame = self.waiting_frame.take().unwrap_or_default();
             self.update(&rows, &frame)?;
@@ -401,7 +402,7 @@ impl<W: Write> Screen<W> {
         self.send(paint)
     }
 
-    /// Others wrote on the terminal: the frame begins anew where the cursor stands.
+    /// Another program wrote to the terminal: the frame begins again at the cursor.
     pub fn forget(&mut self) {
         self.shown.clear();
         (self.cursor, self.at, self.redraw) = (None, (0, 0), false);
@@ -417,13 +418,13 @@ impl<W: Write> Screen<W> {
         if self.overlay.is_some() {
             return Ok(());
         }
-        self.overlay = Some(Overlay::default());
+        self.overlay = Some(OverlayScreen::default());
         self.placement.set_overlay(true);
         self.write(b"\x1b[?1049h\x1b[?25l")
     }
 
-    /// Redraws the alternate screen; lines that are missing are empty.
-    pub fn draw_overlay(&mut self, frame: &Frame) -> io::Result<()> {
+    /// Redraws the alternate screen; missing lines are empty.
+    pub fn draw_overlay(&mut self, frame: &ScreenFrame) -> io::Result<()> {
         let Some(mut overlay) = self.overlay.take() else {
             return Ok(());
         };
@@ -460,7 +461,7 @@ impl<W: Write> Screen<W> {
         Ok(())
     }
 
-    /// Back to the scrollback and the frame; what waited is written.
+    /// Back to the scrollback and the frame; pending output is written.
     pub fn leave_overlay(&mut self) -> io::Result<()> {
         if self.overlay.take().is_none() {
             return Ok(());

@@ -1,8 +1,9 @@
-//! The terminal: finished rows go to its own scrollback once, a frame is redrawn below them.
+//! The terminal: finished rows are printed to its own scrollback once, a frame is redrawn below
+//! them.
 //!
-//! Everything is relative to where the cursor stands: the screen never asks where that is, never sets
-//! a scroll region and never moves above its own frame, so what was there before stays as it is.
-//! Every write is one synchronized update; what has not changed is not written.
+//! All positions are relative to the cursor: the screen never queries it, never sets a scroll
+//! region and never moves above its own frame, so earlier output stays intact. Every write is one
+//! synchronized update; unchanged content is not written.
 
 mod colour;
 mod inline;
@@ -11,11 +12,13 @@ mod osc;
 mod paint;
 mod signals;
 
-pub use colour::{Depth, Look};
-pub use inline::{Reflow, Screen, ScreenOptions};
-pub use modes::{Modes, ModesOptions, Placement, enter_bytes, leave_bytes, record_panics};
+pub use colour::{ColorDepth, TerminalCapabilities};
+pub use inline::{InlineScreen, Reflow, ScreenOptions};
+pub use modes::{
+    FramePlacement, ModesOptions, TerminalModes, enter_bytes, leave_bytes, record_panics,
+};
 pub use osc::Attention;
-pub use signals::{Signal, Signals, stop_here};
+pub use signals::{ProcessSignal, SignalStream, stop_here};
 
 use rustix::termios::tcgetwinsize;
 
@@ -31,7 +34,7 @@ impl Size {
         Self { width, height }
     }
 
-    /// Of the terminal at stdout; a terminal that does not know is taken for 80×24.
+    /// Of the terminal at stdout; 80×24 if unknown.
     pub fn of_terminal() -> Self {
         let size = tcgetwinsize(rustix::stdio::stdout()).ok();
         let known = size.filter(|size| size.ws_col > 0 && size.ws_row > 0);

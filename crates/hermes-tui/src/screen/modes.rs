@@ -1,4 +1,4 @@
-//! The modes of the terminal: entered once, left in every way a program can end.
+//! Terminal modes: entered once, restored on every kind of exit.
 
 use std::fs::File;
 use std::io;
@@ -10,15 +10,16 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use super::paint::{SHOW_CURSOR, SYNC_OFF, WRAP_ON};
 
-/// Where the frame is, for whoever must leave the terminal without the [`super::Screen`].
+/// The position of the frame, for code that must restore the terminal without the
+/// [`super::InlineScreen`].
 #[derive(Debug, Default)]
-pub struct Placement {
+pub struct FramePlacement {
     overlay: AtomicBool,
-    /// Rows of the frame from the cursor's to the last; none: there is no frame.
+    /// Rows of the frame from the cursor's to the last; 0: there is no frame.
     rows: AtomicU32,
 }
 
-impl Placement {
+impl FramePlacement {
     pub(super) fn set(&self, frame: usize, cursor: usize) {
         let rows = frame.saturating_sub(cursor);
         self.rows.store(rows as u32, Ordering::Relaxed);
@@ -34,34 +35,34 @@ impl Placement {
 }
 
 pub struct ModesOptions {
-    /// Asks whether the terminal can tell keys apart that look alike (`tui.keyboard_protocol`).
+    /// Queries whether the terminal can distinguish keys that look alike (`tui.keyboard_protocol`).
     pub keyboard: bool,
-    /// Where stderr goes while the interface has the terminal.
+    /// Where stderr is redirected while the interface owns the terminal.
     pub stderr: Option<File>,
 }
 
-/// What is written when the interface takes the terminal. The questions are answered as
-/// [`crate::input::Report`]s.
+/// Written when the interface takes the terminal. The queries are answered as
+/// [`crate::input::TerminalReport`]s.
 pub fn enter_bytes(options: &ModesOptions) -> String {
-    // The title is put aside; pastes are marked; the window tells when it is looked at.
+    // Saves the title; enables bracketed paste and focus reports.
     let mut bytes = "\x1b[22;2t\x1b[?2004h\x1b[?1004h".to_owned();
-    // Are pastes marked? Which colour is the background?
+    // Queries bracketed paste and the background colour.
     bytes.push_str("\x1b[?2004$p\x1b]11;?\x1b\\");
     if options.keyboard {
         bytes.push_str("\x1b[?u");
     }
-    // Terminal.app prints a letter of a question that it does not know.
+    // Terminal.app prints a letter of a query that it does not know.
     bytes.push_str("\r\x1b[K");
     bytes
 }
 
-/// What is written when it gives the terminal back.
-pub fn leave_bytes(keyboard: bool, placement: &Placement) -> String {
+/// Written when it releases the terminal.
+pub fn leave_bytes(keyboard: bool, placement: &FramePlacement) -> String {
     let mut bytes = format!("{SYNC_OFF}\x1b[0m{WRAP_ON}");
     if placement.overlay.swap(false, Ordering::Relaxed) {
         bytes.push_str("\x1b[?1049l");
     }
-    // Below what is left of the frame.
+    // Below the rest of the frame.
     match placement.rows.swap(0, Ordering::Relaxed) {
         0 => {}
         1 => bytes.push_str("\r\n"),
@@ -78,25 +79,25 @@ pub fn leave_bytes(keyboard: bool, placement: &Placement) -> String {
     bytes
 }
 
-/// The terminal is ours while this lives: raw, with marked pastes, stderr in the log.
-pub struct Modes {
+/// Owns the terminal until dropped: raw mode, bracketed paste, stderr redirected to the log.
+pub struct TerminalModes {
     input: OwnedFd,
     output: OwnedFd,
     options: ModesOptions,
-    placement: Arc<Placement>,
-    held: Option<Held>,
+    placement: Arc<FramePlacement>,
+    held: Option<SavedModes>,
 }
 
-struct Held {
+struct SavedModes {
     termios: Termios,
     stderr: Option<OwnedFd>,
     /// The kitty flags were pushed.
     keyboard: bool,
 }
 
-impl Modes {
+impl TerminalModes {
     /// Takes the terminal at stdin and stdout.
-    pub fn enter(options: ModesOptions, placement: Arc<Placement>) -> io::Result<Self> {
+    pub fn enter(options: ModesOptions, placement: Arc<FramePlacement>) -> io::Result<Self> {
         let input = rustix::stdio::stdin().try_clone_to_owned()?;
         let output = rustix::stdio::stdout().try_clone_to_owned()?;
         Self::enter_on(input, output, options, placement)
@@ -107,7 +108,7 @@ impl Modes {
         input: OwnedFd,
         output: OwnedFd,
         options: ModesOptions,
-        placement: Arc<Placement>,
+        placement: Arc<FramePlacement>,
     ) -> io::Result<Self> {
         let mut modes = Self {
             input,
@@ -120,27 +121,27 @@ impl Modes {
         Ok(modes)
     }
 
-    /// Takes the terminal again after [`Modes::pause`], or after the process was stopped without
-    /// being asked.
+    /// Takes the terminal again after [`TerminalModes::pause`], or after the process was stopped
+    /// from outside.
     pub fn resume(&mut self) -> io::Result<()> {
         let termios = match &self.held {
-            // Stopped and continued: the shell has its own modes set, ours are known.
+            // Stopped and continued: the shell has set its own modes, ours are known.
             Some(held) => held.termios.clone(),
             None => tcgetattr(&self.input)?,
         };
         let mut raw = termios.clone();
         raw.make_raw();
         tcsetattr(&self.input, OptionalActions::Now, &raw)?;
-        let held = self.held.take().unwrap_or_else(|| Held {
+        let held = self.held.take().unwrap_or_else(|| SavedModes {
             termios,
-            stderr: self.options.stderr.as_ref().and_then(divert),
+            stderr: self.options.stderr.as_ref().and_then(redirect_stderr),
             keyboard: false,
         });
         self.held = Some(held);
         write_all(self.output.as_fd(), enter_bytes(&self.options).as_bytes())
     }
 
-    /// The terminal said that it knows the keyboard protocol.
+    /// The terminal reported that it supports the keyboard protocol.
     pub fn keyboard_known(&mut self) -> io::Result<()> {
         match &mut self.held {
             Some(held) if self.options.keyboard && !held.keyboard => {
@@ -151,7 +152,7 @@ impl Modes {
         }
     }
 
-    /// Gives the terminal back; again does nothing.
+    /// Releases the terminal; idempotent.
     pub fn pause(&mut self) -> io::Result<()> {
         let Some(held) = self.held.take() else {
             return Ok(());
@@ -166,9 +167,9 @@ impl Modes {
     }
 }
 
-impl Drop for Modes {
+impl Drop for TerminalModes {
     fn drop(&mut self) {
-        // The terminal may be gone; there is nobody left to tell.
+        // The terminal may be gone, and errors cannot be reported.
         let _ = self.pause();
         if std::thread::panicking() {
             let last = LAST_PANIC
@@ -182,8 +183,8 @@ impl Drop for Modes {
     }
 }
 
-/// Points stderr elsewhere; the old one is kept.
-fn divert(log: &File) -> Option<OwnedFd> {
+/// Redirects stderr; the old one is kept.
+fn redirect_stderr(log: &File) -> Option<OwnedFd> {
     let old = rustix::stdio::stderr().try_clone_to_owned().ok()?;
     rustix::stdio::dup2_stderr(log.as_fd()).ok()?;
     Some(old)
@@ -210,9 +211,9 @@ pub(super) fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> 
 
 static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
 
-/// Keeps what a panic says until the terminal is free. It does not free the terminal itself: a
-/// panic of a tool is caught and the interface goes on; one of the interface unwinds through
-/// [`Modes`], which then frees the terminal and says what happened.
+/// Keeps the message of a panic until the terminal is released. It does not release the terminal
+/// itself: a panic of a tool is caught and the interface continues; one of the interface unwinds
+/// through [`TerminalModes`], which releases the terminal and prints the message.
 pub fn record_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -240,7 +241,7 @@ mod tests {
             enter_bytes(&options),
             "\x1b[22;2t\x1b[?2004h\x1b[?1004h\x1b[?2004$p\x1b]11;?\x1b\\\x1b[?u\r\x1b[K"
         );
-        let placement = Placement::default();
+        let placement = FramePlacement::default();
         placement.set(4, 1);
         placement.set_overlay(true);
         assert_eq!(

@@ -1,14 +1,14 @@
-//! What is said to the terminal beside the text: its title, a call for attention, the clipboard.
+//! Terminal control beyond text: the title, notifications, the clipboard.
 
 use std::io::{self, Write};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{Look, Screen};
+use super::{InlineScreen, TerminalCapabilities};
 use crate::width::{harmless, truncate};
 
-/// How a person who looks elsewhere is called.
+/// How a person who is looking elsewhere is notified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attention {
     #[default]
@@ -21,7 +21,7 @@ pub enum Attention {
 }
 
 impl Attention {
-    /// What the terminal understands, from the variables of the environment.
+    /// What the terminal supports, from environment variables.
     pub fn detect(variable: impl Fn(&str) -> Option<String>) -> Self {
         let get = |name: &str| variable(name).unwrap_or_default().to_ascii_lowercase();
         let (term, program) = (get("TERM"), get("TERM_PROGRAM"));
@@ -40,18 +40,18 @@ impl Attention {
     }
 }
 
-/// More is not given to a clipboard: terminals drop it or stall.
-const CLIPBOARD: usize = 1 << 20;
-const TITLE: usize = 120;
+/// Maximum clipboard size: terminals drop more, or stall.
+const MAX_CLIPBOARD_BYTES: usize = 1 << 20;
+const MAX_TITLE_CHARS: usize = 120;
 
-/// One line without power.
+/// One sanitized line.
 fn plain(text: &str, columns: usize) -> String {
     let line = text.replace(['\n', '\t'], " ");
     truncate(&harmless(&line), columns).into_owned()
 }
 
-/// A sequence for the terminal outside of tmux.
-fn outside(sequence: &str, look: Look) -> String {
+/// Wraps a sequence for the terminal outside tmux.
+fn outside(sequence: &str, look: TerminalCapabilities) -> String {
     if look.tmux {
         format!("\x1bPtmux;{}\x1b\\", sequence.replace('\x1b', "\x1b\x1b"))
     } else {
@@ -59,10 +59,10 @@ fn outside(sequence: &str, look: Look) -> String {
     }
 }
 
-impl<W: Write> Screen<W> {
-    /// Names the window.
+impl<W: Write> InlineScreen<W> {
+    /// Sets the window title.
     pub fn title(&mut self, title: &str) -> io::Result<()> {
-        let title = plain(title, TITLE);
+        let title = plain(title, MAX_TITLE_CHARS);
         if title == self.title {
             return Ok(());
         }
@@ -71,11 +71,11 @@ impl<W: Write> Screen<W> {
         self.write(sequence.as_bytes())
     }
 
-    /// Calls the person.
+    /// Notifies the person.
     pub fn notify(&mut self, how: Attention, title: &str, text: &str) -> io::Result<()> {
         // A semicolon would begin another field.
-        let title = plain(title, TITLE).replace(';', ",");
-        let text = plain(text, TITLE).replace(';', ",");
+        let title = plain(title, MAX_TITLE_CHARS).replace(';', ",");
+        let text = plain(text, MAX_TITLE_CHARS).replace(';', ",");
         let sequence = match how {
             Attention::Off => return Ok(()),
             Attention::Bell => "\x07".to_owned(),
@@ -88,15 +88,15 @@ impl<W: Write> Screen<W> {
         self.write(sequence.as_bytes())
     }
 
-    /// Gives `text` to the clipboard of the person's own machine. `false`: it is too long for that.
+    /// Copies `text` to the clipboard of the person's own machine. `false`: it is too long.
     pub fn copy(&mut self, text: &str) -> io::Result<bool> {
-        if text.len() > CLIPBOARD {
+        if text.len() > MAX_CLIPBOARD_BYTES {
             return Ok(false);
         }
         let sequence = format!("\x1b]52;c;{}\x07", STANDARD.encode(text));
         let mut bytes = sequence.clone();
         if self.look().tmux {
-            // tmux keeps it or passes it on, as it is set up: both ways are tried.
+            // tmux keeps it or passes it on, depending on its settings: both ways are tried.
             bytes.push_str(&outside(&sequence, self.look()));
         }
         self.write(bytes.as_bytes())?;

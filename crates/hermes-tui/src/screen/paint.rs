@@ -1,15 +1,15 @@
-//! Styled text as bytes. Whatever stands in a span, only what is painted here drives the terminal.
+//! Encodes styled text as bytes. Control characters in spans never reach the terminal.
 
 use std::io::Write as _;
 
 use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::text::Line;
 
-use super::colour::{Look, shown};
-use crate::row::Link;
+use super::colour::{TerminalCapabilities, nearest_color};
+use crate::row::RowLink;
 use crate::width::{graphemes, is_harmful, loose_width};
 
-/// Begins and ends a synchronized update.
+/// Begin and end of a synchronized update.
 pub(super) const SYNC_ON: &str = "\x1b[?2026h";
 pub(super) const SYNC_OFF: &str = "\x1b[?2026l";
 pub(super) const HIDE_CURSOR: &str = "\x1b[?25l";
@@ -19,7 +19,7 @@ pub(super) const WRAP_OFF: &str = "\x1b[?7l";
 pub(super) const ERASE_LINE: &str = "\x1b[K";
 pub(super) const ERASE_BELOW: &str = "\x1b[J";
 
-/// Bytes under way to the terminal.
+/// Output being built for the terminal.
 #[derive(Debug, Default)]
 pub(super) struct Paint {
     pub(super) bytes: Vec<u8>,
@@ -33,7 +33,7 @@ impl Paint {
 
     fn csi(&mut self, count: usize, letter: char) {
         if count > 0 {
-            // A Vec takes everything.
+            // Writing to a Vec cannot fail.
             let _ = write!(self.bytes, "\x1b[{count}{letter}");
         }
     }
@@ -46,7 +46,7 @@ impl Paint {
         self.csi(rows, 'B');
     }
 
-    /// To a column, the first is 0.
+    /// Moves to a column, from 0.
     pub(super) fn column(&mut self, column: usize) {
         self.raw("\r");
         self.csi(column, 'C');
@@ -56,15 +56,15 @@ impl Paint {
         let _ = write!(self.bytes, "\x1b[{};1H", row + 1);
     }
 
-    /// The line, cut to `columns`. With `None` the terminal breaks it.
+    /// The line, cut to `columns`. With `None` the terminal wraps it.
     pub(super) fn line(
         &mut self,
         line: &Line<'_>,
-        links: &[Link],
+        links: &[RowLink],
         columns: Option<usize>,
-        look: Look,
+        look: TerminalCapabilities,
     ) {
-        let mut at = Column {
+        let mut at = LineColumn {
             used: 0,
             columns,
             byte: 0,
@@ -89,8 +89,8 @@ impl Paint {
         self.style(Style::default(), look);
     }
 
-    /// Whether there was room.
-    fn grapheme(&mut self, grapheme: &str, wide: usize, at: &mut Column<'_>) -> bool {
+    /// Returns whether there was space.
+    fn grapheme(&mut self, grapheme: &str, wide: usize, at: &mut LineColumn<'_>) -> bool {
         let (shown, wide) = stand_in(grapheme, wide, at);
         if at.columns.is_some_and(|columns| at.used + wide > columns) {
             return false;
@@ -103,7 +103,7 @@ impl Paint {
         at.byte += grapheme.len();
         at.used += wide;
         self.raw(shown);
-        // Where terminals disagree about the width, the next column is said.
+        // If terminals disagree about the width, the next column is set explicitly.
         let disputed = loose_width(shown) != wide || shown.len() != grapheme.len();
         if at.columns.is_some() && disputed {
             let _ = write!(self.bytes, "\x1b[{}G", at.used + 1);
@@ -111,7 +111,7 @@ impl Paint {
         true
     }
 
-    fn link(&mut self, index: Option<usize>, at: &mut Column<'_>) {
+    fn link(&mut self, index: Option<usize>, at: &mut LineColumn<'_>) {
         if at.open == index {
             return;
         }
@@ -125,10 +125,14 @@ impl Paint {
         at.open = index;
     }
 
-    fn style(&mut self, style: Style, look: Look) {
+    fn style(&mut self, style: Style, look: TerminalCapabilities) {
         let only = Style {
-            fg: style.fg.and_then(|colour| shown(colour, look.depth)),
-            bg: style.bg.and_then(|colour| shown(colour, look.depth)),
+            fg: style
+                .fg
+                .and_then(|colour| nearest_color(colour, look.depth)),
+            bg: style
+                .bg
+                .and_then(|colour| nearest_color(colour, look.depth)),
             add_modifier: style.add_modifier.difference(style.sub_modifier),
             ..Style::default()
         };
@@ -172,17 +176,17 @@ impl Paint {
     }
 }
 
-/// Where in a line the painter is.
-struct Column<'a> {
+/// The painter's position in a line.
+struct LineColumn<'a> {
     used: usize,
     columns: Option<usize>,
     byte: usize,
-    links: &'a [Link],
+    links: &'a [RowLink],
     open: Option<usize>,
 }
 
-impl Column<'_> {
-    /// Whether a text needs no look at its graphemes, as most do not; then it counts as written.
+impl LineColumn<'_> {
+    /// Whether a text needs no per-grapheme handling, as most do not; then it counts as written.
     fn takes_whole(&mut self, text: &str) -> bool {
         let plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
         let used = self.used + text.len();
@@ -195,14 +199,14 @@ impl Column<'_> {
     }
 }
 
-/// Control characters as they are shown.
+/// Symbols for control characters.
 const PICTURES: [&str; 32] = [
     "␀", "␁", "␂", "␃", "␄", "␅", "␆", "␇", "␈", "␉", "␊", "␋", "␌", "␍", "␎", "␏", "␐", "␑", "␒",
     "␓", "␔", "␕", "␖", "␗", "␘", "␙", "␚", "␛", "␜", "␝", "␞", "␟",
 ];
 
-/// What is written for a grapheme: itself, unless it drives the terminal or may pass the edge there.
-fn stand_in<'a>(grapheme: &'a str, wide: usize, at: &Column<'_>) -> (&'a str, usize) {
+/// What is written for a grapheme: itself, unless it controls the terminal or may cross the edge.
+fn stand_in<'a>(grapheme: &'a str, wide: usize, at: &LineColumn<'_>) -> (&'a str, usize) {
     let mut chars = grapheme.chars();
     let Some(first) = chars.next() else {
         return ("", 0);
@@ -225,9 +229,9 @@ fn stand_in<'a>(grapheme: &'a str, wide: usize, at: &Column<'_>) -> (&'a str, us
         .columns
         .is_some_and(|columns| at.used + loose_width(grapheme) > columns);
     if past && loose_width(grapheme) > wide {
-        // A terminal that draws every part of it would break the line.
+        // A terminal that draws its parts separately would break the line.
         let base = &grapheme[..first.len_utf8()];
-        // Half a flag is wide here and narrow there.
+        // Terminals disagree about the width of half a flag.
         let shown = if loose_width(base) > wide {
             "\u{fffd}"
         } else {

@@ -1,4 +1,4 @@
-//! Signals as values, so that the loop of the interface sees them in order with everything else.
+//! Signals as values, so that the event loop receives them in order with other events.
 
 use std::future::poll_fn;
 use std::io;
@@ -7,23 +7,23 @@ use std::task::Poll;
 use rustix::process::{Signal as Number, getpid, getsid, kill_current_process_group};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-/// What the system wants.
+/// A process signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
-    /// The end is asked for; the number tells the exit code (128 + number).
+pub enum ProcessSignal {
+    /// Exit requested; the exit code is 128 + number.
     End(i32),
     /// The terminal is gone.
     Hangup,
-    /// Release the screen, pause the modes, then [`stop_here`].
+    /// Release the screen, pause the modes, then call [`stop_here`].
     Suspend,
-    /// The process was stopped and goes on: resume the modes, draw anew.
+    /// The process was stopped and continued: resume the modes and redraw.
     Continue,
-    /// Ask for the size.
+    /// Query the size.
     Resize,
 }
 
-/// The signals of the process, from now on caught.
-pub struct Signals {
+/// The signals of the process, caught from now on.
+pub struct SignalStream {
     term: Stream,
     int: Stream,
     quit: Stream,
@@ -33,7 +33,7 @@ pub struct Signals {
     winch: Stream,
 }
 
-impl Signals {
+impl SignalStream {
     pub fn new() -> io::Result<Self> {
         let raw = |number: Number| signal(SignalKind::from_raw(number.as_raw()));
         Ok(Self {
@@ -47,25 +47,25 @@ impl Signals {
         })
     }
 
-    /// Waits for the next. May be dropped and called again without losing one.
-    pub async fn next(&mut self) -> Signal {
+    /// Waits for the next signal. Cancel-safe.
+    pub async fn next(&mut self) -> ProcessSignal {
         tokio::select! {
             biased;
-            _ = self.term.recv() => Signal::End(Number::TERM.as_raw()),
-            _ = self.int.recv() => Signal::End(Number::INT.as_raw()),
-            _ = self.quit.recv() => Signal::End(Number::QUIT.as_raw()),
-            _ = self.hup.recv() => Signal::Hangup,
-            _ = self.tstp.recv() => Signal::Suspend,
-            _ = self.cont.recv() => Signal::Continue,
-            _ = self.winch.recv() => Signal::Resize,
+            _ = self.term.recv() => ProcessSignal::End(Number::TERM.as_raw()),
+            _ = self.int.recv() => ProcessSignal::End(Number::INT.as_raw()),
+            _ = self.quit.recv() => ProcessSignal::End(Number::QUIT.as_raw()),
+            _ = self.hup.recv() => ProcessSignal::Hangup,
+            _ = self.tstp.recv() => ProcessSignal::Suspend,
+            _ = self.cont.recv() => ProcessSignal::Continue,
+            _ = self.winch.recv() => ProcessSignal::Resize,
         }
     }
 
-    /// Stops the process and those of its group, and returns when the shell has continued them:
-    /// release the screen and pause the modes before, resume them after. `false`: there is no shell
-    /// that would.
+    /// Stops the process group, and returns when the shell has continued it: release the screen and
+    /// pause the modes before, resume them after. `false`: there is no shell that would continue
+    /// it.
     pub async fn stop(&mut self) -> io::Result<bool> {
-        // What continued us earlier does not count.
+        // An earlier SIGCONT does not count.
         poll_fn(|cx| {
             while self.cont.poll_recv(cx).is_ready() {}
             Poll::Ready(())
@@ -79,8 +79,9 @@ impl Signals {
     }
 }
 
-/// Stops the process and those of its group until the shell continues them, which arrives as
-/// [`Signal::Continue`]. Another thread may run on for a moment: prefer [`Signals::stop`]. `false`: there is no shell that would.
+/// Stops the process group until the shell continues it, which arrives as
+/// [`ProcessSignal::Continue`]. Other threads may run on for a moment: prefer
+/// [`SignalStream::stop`]. `false`: there is no shell that would continue it.
 pub fn stop_here() -> io::Result<bool> {
     if getsid(None)? == getpid() {
         return Ok(false);

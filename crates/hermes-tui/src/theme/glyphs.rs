@@ -1,10 +1,10 @@
-//! Signs, each one column wide unless it says otherwise.
+//! Symbols, each one column wide unless noted otherwise.
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Glyphs {
-    /// Before what the model said or did.
+    /// Before messages and actions of the model.
     pub bullet: &'static str,
-    /// Before what the person said, and in the composer.
+    /// Before messages of the person, and in the composer.
     pub prompt: &'static str,
     /// The row under the cursor.
     pub pointer: &'static str,
@@ -34,15 +34,15 @@ pub struct Glyphs {
     pub up: &'static str,
     pub down: &'static str,
     pub enter: &'static str,
-    /// Where something was cut.
+    /// Marks a cut.
     pub ellipsis: &'static str,
     /// Between facts of a line.
     pub dot: &'static str,
     pub collapsed: &'static str,
     pub expanded: &'static str,
-    /// Frames of the running sign.
+    /// Frames of the spinner.
     pub spinner: &'static [&'static str],
-    /// Charts: from nothing to full.
+    /// Charts: from empty to full.
     pub bars: &'static [&'static str],
     pub full: &'static str,
     pub empty: &'static str,

@@ -3,11 +3,11 @@
 use ratatui_core::style::{Color, Modifier, Style};
 
 use super::glyphs::UNICODE;
-use super::{Background, ROLES, Role, Theme};
+use super::{ROLES, StyleRole, Theme, ThemeBackground};
 
-type Make = fn() -> Theme;
+type ThemeFn = fn() -> Theme;
 
-pub(super) const ALL: &[(&str, &str, Make)] = &[
+pub(super) const ALL: &[(&str, &str, ThemeFn)] = &[
     ("terminal", "the terminal's own sixteen colours", terminal),
     ("dark", "true colour on a dark background", dark),
     ("light", "true colour on a light background", light),
@@ -17,8 +17,8 @@ pub(super) const ALL: &[(&str, &str, Make)] = &[
     ("ascii", "sixteen colours and signs of ASCII only", ascii),
 ];
 
-/// The colours of a theme in true colour.
-struct Palette {
+/// The colours of a true-colour theme.
+struct ThemeColors {
     text: u32,
     dim: u32,
     accent: u32,
@@ -29,7 +29,7 @@ struct Palette {
     magenta: u32,
     cyan: u32,
     orange: u32,
-    /// Behind the row under the cursor, and what the person said.
+    /// Background of the row under the cursor and of the person's messages.
     raised: u32,
     added_word: u32,
     removed_word: u32,
@@ -43,7 +43,11 @@ fn fg(hex: u32) -> Style {
     Style::new().fg(rgb(hex))
 }
 
-fn build(name: &'static str, background: Background, style: impl Fn(Role) -> Style) -> Theme {
+fn build(
+    name: &'static str,
+    background: ThemeBackground,
+    style: impl Fn(StyleRole) -> Style,
+) -> Theme {
     let mut styles = [Style::new(); ROLES];
     for role in EVERY {
         if let Some(slot) = styles.get_mut(role as usize) {
@@ -59,27 +63,35 @@ fn build(name: &'static str, background: Background, style: impl Fn(Role) -> Sty
 }
 
 pub(super) fn terminal() -> Theme {
-    build("terminal", Background::Any, |role| {
+    build("terminal", ThemeBackground::Any, |role| {
         let ansi = |color: Color| Style::new().fg(color);
         match role {
-            Role::Text | Role::Variable => Style::new(),
-            Role::Dim | Role::Placeholder | Role::Border | Role::LineNumber => dim(),
-            Role::Comment | Role::Quote | Role::Reasoning => dim().add_modifier(Modifier::ITALIC),
-            Role::Strong | Role::Tool => bold(),
-            Role::Heading => ansi(Color::Cyan).add_modifier(Modifier::BOLD),
-            Role::Emphasis => Style::new().add_modifier(Modifier::ITALIC),
-            Role::Struck => dim().add_modifier(Modifier::CROSSED_OUT),
-            Role::Accent | Role::User | Role::Key | Role::Code | Role::Type => ansi(Color::Cyan),
-            Role::Success | Role::Added | Role::String => ansi(Color::Green),
-            Role::Warning | Role::Attribute => ansi(Color::Yellow),
-            Role::Error | Role::Removed => ansi(Color::Red),
-            Role::Info | Role::Function => ansi(Color::Blue),
-            Role::Link => ansi(Color::Blue).add_modifier(Modifier::UNDERLINED),
-            Role::Selected => Style::new().add_modifier(Modifier::REVERSED),
-            Role::Match => ansi(Color::Magenta).add_modifier(Modifier::BOLD),
-            Role::Chip | Role::Keyword | Role::Number => ansi(Color::Magenta),
-            Role::AddedWord => ansi(Color::Green).add_modifier(Modifier::REVERSED),
-            Role::RemovedWord => ansi(Color::Red).add_modifier(Modifier::REVERSED),
+            StyleRole::Text | StyleRole::Variable => Style::new(),
+            StyleRole::Dim | StyleRole::Placeholder | StyleRole::Border | StyleRole::LineNumber => {
+                dim()
+            }
+            StyleRole::Comment | StyleRole::Quote | StyleRole::Reasoning => {
+                dim().add_modifier(Modifier::ITALIC)
+            }
+            StyleRole::Strong | StyleRole::Tool => bold(),
+            StyleRole::Heading => ansi(Color::Cyan).add_modifier(Modifier::BOLD),
+            StyleRole::Emphasis => Style::new().add_modifier(Modifier::ITALIC),
+            StyleRole::Struck => dim().add_modifier(Modifier::CROSSED_OUT),
+            StyleRole::Accent
+            | StyleRole::User
+            | StyleRole::Key
+            | StyleRole::Code
+            | StyleRole::Type => ansi(Color::Cyan),
+            StyleRole::Success | StyleRole::Added | StyleRole::String => ansi(Color::Green),
+            StyleRole::Warning | StyleRole::Attribute => ansi(Color::Yellow),
+            StyleRole::Error | StyleRole::Removed => ansi(Color::Red),
+            StyleRole::Info | StyleRole::Function => ansi(Color::Blue),
+            StyleRole::Link => ansi(Color::Blue).add_modifier(Modifier::UNDERLINED),
+            StyleRole::Selected => Style::new().add_modifier(Modifier::REVERSED),
+            StyleRole::Match => ansi(Color::Magenta).add_modifier(Modifier::BOLD),
+            StyleRole::Chip | StyleRole::Keyword | StyleRole::Number => ansi(Color::Magenta),
+            StyleRole::AddedWord => ansi(Color::Green).add_modifier(Modifier::REVERSED),
+            StyleRole::RemovedWord => ansi(Color::Red).add_modifier(Modifier::REVERSED),
         }
     })
 }
@@ -91,50 +103,50 @@ pub(super) fn ascii() -> Theme {
 }
 
 pub(super) fn mono() -> Theme {
-    build("mono", Background::Any, |role| match role {
-        Role::Text
-        | Role::Variable
-        | Role::Function
-        | Role::String
-        | Role::Number
-        | Role::Type
-        | Role::Attribute
-        | Role::Info
-        | Role::Success
-        | Role::Added
-        | Role::Code => Style::new(),
-        Role::Dim
-        | Role::Placeholder
-        | Role::Border
-        | Role::LineNumber
-        | Role::Comment
-        | Role::Removed => dim(),
-        Role::Quote | Role::Reasoning => dim().add_modifier(Modifier::ITALIC),
-        Role::Emphasis => Style::new().add_modifier(Modifier::ITALIC),
-        Role::Struck => dim().add_modifier(Modifier::CROSSED_OUT),
-        Role::Link => Style::new().add_modifier(Modifier::UNDERLINED),
-        Role::Match => bold().add_modifier(Modifier::UNDERLINED),
-        Role::Selected | Role::AddedWord | Role::RemovedWord => {
+    build("mono", ThemeBackground::Any, |role| match role {
+        StyleRole::Text
+        | StyleRole::Variable
+        | StyleRole::Function
+        | StyleRole::String
+        | StyleRole::Number
+        | StyleRole::Type
+        | StyleRole::Attribute
+        | StyleRole::Info
+        | StyleRole::Success
+        | StyleRole::Added
+        | StyleRole::Code => Style::new(),
+        StyleRole::Dim
+        | StyleRole::Placeholder
+        | StyleRole::Border
+        | StyleRole::LineNumber
+        | StyleRole::Comment
+        | StyleRole::Removed => dim(),
+        StyleRole::Quote | StyleRole::Reasoning => dim().add_modifier(Modifier::ITALIC),
+        StyleRole::Emphasis => Style::new().add_modifier(Modifier::ITALIC),
+        StyleRole::Struck => dim().add_modifier(Modifier::CROSSED_OUT),
+        StyleRole::Link => Style::new().add_modifier(Modifier::UNDERLINED),
+        StyleRole::Match => bold().add_modifier(Modifier::UNDERLINED),
+        StyleRole::Selected | StyleRole::AddedWord | StyleRole::RemovedWord => {
             Style::new().add_modifier(Modifier::REVERSED)
         }
-        Role::Strong
-        | Role::Tool
-        | Role::Heading
-        | Role::Accent
-        | Role::User
-        | Role::Key
-        | Role::Warning
-        | Role::Error
-        | Role::Chip
-        | Role::Keyword => bold(),
+        StyleRole::Strong
+        | StyleRole::Tool
+        | StyleRole::Heading
+        | StyleRole::Accent
+        | StyleRole::User
+        | StyleRole::Key
+        | StyleRole::Warning
+        | StyleRole::Error
+        | StyleRole::Chip
+        | StyleRole::Keyword => bold(),
     })
 }
 
 fn dark() -> Theme {
     colored(
         "dark",
-        Background::Dark,
-        &Palette {
+        ThemeBackground::Dark,
+        &ThemeColors {
             text: 0x00e6_e6e6,
             dim: 0x00a0_a6b0,
             accent: 0x0062_d0e0,
@@ -155,8 +167,8 @@ fn dark() -> Theme {
 fn light() -> Theme {
     colored(
         "light",
-        Background::Light,
-        &Palette {
+        ThemeBackground::Light,
+        &ThemeColors {
             text: 0x001f_2328,
             dim: 0x0059_636e,
             accent: 0x0000_6a7d,
@@ -177,8 +189,8 @@ fn light() -> Theme {
 fn dusk() -> Theme {
     colored(
         "dusk",
-        Background::Dark,
-        &Palette {
+        ThemeBackground::Dark,
+        &ThemeColors {
             text: 0x00d3_d0c8,
             dim: 0x00a3_a39a,
             accent: 0x00d9_b36c,
@@ -199,8 +211,8 @@ fn dusk() -> Theme {
 fn paper() -> Theme {
     colored(
         "paper",
-        Background::Light,
-        &Palette {
+        ThemeBackground::Light,
+        &ThemeColors {
             text: 0x003a_342c,
             dim: 0x0069_6154,
             accent: 0x008f_4a14,
@@ -218,30 +230,32 @@ fn paper() -> Theme {
     )
 }
 
-fn colored(name: &'static str, background: Background, colors: &Palette) -> Theme {
+fn colored(name: &'static str, background: ThemeBackground, colors: &ThemeColors) -> Theme {
     build(name, background, |role| match role {
-        Role::Text | Role::Variable => fg(colors.text),
-        Role::Dim | Role::Placeholder | Role::Border | Role::LineNumber => fg(colors.dim),
-        Role::Comment | Role::Quote | Role::Reasoning => {
+        StyleRole::Text | StyleRole::Variable => fg(colors.text),
+        StyleRole::Dim | StyleRole::Placeholder | StyleRole::Border | StyleRole::LineNumber => {
+            fg(colors.dim)
+        }
+        StyleRole::Comment | StyleRole::Quote | StyleRole::Reasoning => {
             fg(colors.dim).add_modifier(Modifier::ITALIC)
         }
-        Role::Strong | Role::Tool => fg(colors.text).add_modifier(Modifier::BOLD),
-        Role::Heading => fg(colors.accent).add_modifier(Modifier::BOLD),
-        Role::Emphasis => fg(colors.text).add_modifier(Modifier::ITALIC),
-        Role::Struck => fg(colors.dim).add_modifier(Modifier::CROSSED_OUT),
-        Role::Accent | Role::User | Role::Key => fg(colors.accent),
-        Role::Success | Role::Added | Role::String => fg(colors.green),
-        Role::Warning | Role::Attribute => fg(colors.yellow),
-        Role::Error | Role::Removed => fg(colors.red),
-        Role::Info | Role::Function => fg(colors.blue),
-        Role::Link => fg(colors.blue).add_modifier(Modifier::UNDERLINED),
-        Role::Code | Role::Type => fg(colors.cyan),
-        Role::Selected => fg(colors.text).bg(rgb(colors.raised)),
-        Role::Match => fg(colors.magenta).add_modifier(Modifier::BOLD),
-        Role::Chip | Role::Keyword => fg(colors.magenta),
-        Role::Number => fg(colors.orange),
-        Role::AddedWord => fg(colors.text).bg(rgb(colors.added_word)),
-        Role::RemovedWord => fg(colors.text).bg(rgb(colors.removed_word)),
+        StyleRole::Strong | StyleRole::Tool => fg(colors.text).add_modifier(Modifier::BOLD),
+        StyleRole::Heading => fg(colors.accent).add_modifier(Modifier::BOLD),
+        StyleRole::Emphasis => fg(colors.text).add_modifier(Modifier::ITALIC),
+        StyleRole::Struck => fg(colors.dim).add_modifier(Modifier::CROSSED_OUT),
+        StyleRole::Accent | StyleRole::User | StyleRole::Key => fg(colors.accent),
+        StyleRole::Success | StyleRole::Added | StyleRole::String => fg(colors.green),
+        StyleRole::Warning | StyleRole::Attribute => fg(colors.yellow),
+        StyleRole::Error | StyleRole::Removed => fg(colors.red),
+        StyleRole::Info | StyleRole::Function => fg(colors.blue),
+        StyleRole::Link => fg(colors.blue).add_modifier(Modifier::UNDERLINED),
+        StyleRole::Code | StyleRole::Type => fg(colors.cyan),
+        StyleRole::Selected => fg(colors.text).bg(rgb(colors.raised)),
+        StyleRole::Match => fg(colors.magenta).add_modifier(Modifier::BOLD),
+        StyleRole::Chip | StyleRole::Keyword => fg(colors.magenta),
+        StyleRole::Number => fg(colors.orange),
+        StyleRole::AddedWord => fg(colors.text).bg(rgb(colors.added_word)),
+        StyleRole::RemovedWord => fg(colors.text).bg(rgb(colors.removed_word)),
     })
 }
 
@@ -253,41 +267,41 @@ fn bold() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
 }
 
-pub(super) const EVERY: [Role; ROLES] = [
-    Role::Text,
-    Role::Dim,
-    Role::Strong,
-    Role::Emphasis,
-    Role::Struck,
-    Role::Accent,
-    Role::User,
-    Role::Reasoning,
-    Role::Tool,
-    Role::Success,
-    Role::Warning,
-    Role::Error,
-    Role::Info,
-    Role::Heading,
-    Role::Link,
-    Role::Code,
-    Role::Quote,
-    Role::Border,
-    Role::Selected,
-    Role::Match,
-    Role::Placeholder,
-    Role::Chip,
-    Role::Key,
-    Role::Added,
-    Role::Removed,
-    Role::AddedWord,
-    Role::RemovedWord,
-    Role::LineNumber,
-    Role::Keyword,
-    Role::Type,
-    Role::Function,
-    Role::String,
-    Role::Number,
-    Role::Comment,
-    Role::Attribute,
-    Role::Variable,
+pub(super) const EVERY: [StyleRole; ROLES] = [
+    StyleRole::Text,
+    StyleRole::Dim,
+    StyleRole::Strong,
+    StyleRole::Emphasis,
+    StyleRole::Struck,
+    StyleRole::Accent,
+    StyleRole::User,
+    StyleRole::Reasoning,
+    StyleRole::Tool,
+    StyleRole::Success,
+    StyleRole::Warning,
+    StyleRole::Error,
+    StyleRole::Info,
+    StyleRole::Heading,
+    StyleRole::Link,
+    StyleRole::Code,
+    StyleRole::Quote,
+    StyleRole::Border,
+    StyleRole::Selected,
+    StyleRole::Match,
+    StyleRole::Placeholder,
+    StyleRole::Chip,
+    StyleRole::Key,
+    StyleRole::Added,
+    StyleRole::Removed,
+    StyleRole::AddedWord,
+    StyleRole::RemovedWord,
+    StyleRole::LineNumber,
+    StyleRole::Keyword,
+    StyleRole::Type,
+    StyleRole::Function,
+    StyleRole::String,
+    StyleRole::Number,
+    StyleRole::Comment,
+    StyleRole::Attribute,
+    StyleRole::Variable,
 ];

@@ -4,7 +4,7 @@ use ratatui_core::style::{Color, Style};
 use unicode_width::UnicodeWidthStr;
 
 use super::palettes::EVERY;
-use super::{Background, Role, Theme, glyphs};
+use super::{StyleRole, Theme, ThemeBackground, glyphs};
 
 /// Backgrounds people have.
 const DARK: [u32; 3] = [0x0000_0000, 0x001e_1e1e, 0x0028_2c34];
@@ -39,9 +39,9 @@ fn true_colours_are_readable() {
     for (name, _) in Theme::names() {
         let theme = Theme::named(name).unwrap();
         let grounds = match theme.background() {
-            Background::Any => continue,
-            Background::Dark => DARK,
-            Background::Light => LIGHT,
+            ThemeBackground::Any => continue,
+            ThemeBackground::Dark => DARK,
+            ThemeBackground::Light => LIGHT,
         };
         for role in EVERY {
             let style = theme.style(role);
@@ -105,7 +105,7 @@ fn every_role_has_its_place() {
     for (index, role) in EVERY.into_iter().enumerate() {
         assert_eq!(index, role as usize);
     }
-    assert_eq!(Role::Text as usize, 0);
+    assert_eq!(StyleRole::Text as usize, 0);
 }
 
 #[test]

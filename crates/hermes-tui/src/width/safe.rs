@@ -1,20 +1,20 @@
-//! Text of others as a terminal may show it.
+//! Sanitizing untrusted text for a terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use unicode_segmentation::UnicodeSegmentation;
 
-/// Marks on one letter beyond these are dropped: a tower of them covers other rows.
+/// Further combining marks on one letter are dropped: a stack of them covers other rows.
 const MARKS: usize = 8;
 
-/// Turns the direction of what follows: text reads otherwise than it is.
+/// Bidirectional controls: text would read differently than it is.
 fn turns(ch: char) -> bool {
     matches!(ch,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Takes no room and means nothing a person sees.
+/// Invisible characters without meaning for a person.
 fn unseen(ch: char) -> bool {
     matches!(ch,
         '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
@@ -23,12 +23,12 @@ fn unseen(ch: char) -> bool {
         | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Whether a character must not reach a terminal as it is.
+/// Whether a character must not reach a terminal unchanged.
 pub fn is_harmful(ch: char) -> bool {
     ch.is_control() || turns(ch) || unseen(ch)
 }
 
-/// Whether an unseen character has its use within `grapheme`: the joints of emoji and of scripts.
+/// Whether an invisible character is needed within `grapheme`: joiners of emoji and of scripts.
 fn belongs(ch: char, grapheme: &str) -> bool {
     let Some(first) = grapheme.chars().next().filter(|first| *first != ch) else {
         return false;
@@ -42,25 +42,25 @@ fn belongs(ch: char, grapheme: &str) -> bool {
     }
 }
 
-/// Text of a model, a tool or a provider: a sequence that would move the cursor, rename the window or
-/// fill the clipboard is seen and does nothing, what turns the direction of reading is marked, what
-/// cannot be seen is left out. Line breaks and tabs stay, `\r` does not.
+/// Sanitizes text of a model, a tool or a provider: sequences that would move the cursor, rename
+/// the window or fill the clipboard become visible and have no effect, bidirectional controls are
+/// marked, invisible characters are removed. Line breaks and tabs stay, `\r` does not.
 pub fn harmless(text: &str) -> Cow<'_, str> {
     made(text, |ch, out| match ch {
         '\r' => {}
         '\u{7f}' => out.push('␡'),
-        // The pictures of control characters: ␛ for escape.
+        // The Unicode pictures of control characters: ␛ for escape.
         '\0'..='\u{1f}' => out.extend(char::from_u32(0x2400 + u32::from(ch))),
         ch if unseen(ch) => {}
         _ => out.push(char::REPLACEMENT_CHARACTER),
     })
 }
 
-/// Text that somebody decides about: nothing is left out, whatever cannot be seen is named, as in
-/// `<U+200B>`. Line breaks and tabs stay.
+/// Sanitizes text that a person decides about: nothing is removed, invisible characters are named,
+/// as in `<U+200B>`. Line breaks and tabs stay.
 pub fn visible(text: &str) -> Cow<'_, str> {
     made(text, |ch, out| {
-        // A String takes everything.
+        // Writing to a String cannot fail.
         let _ = write!(out, "<U+{:04X}>", u32::from(ch));
     })
 }

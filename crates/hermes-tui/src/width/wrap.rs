@@ -1,4 +1,4 @@
-//! Lines broken at words, with what stands before the first and the others.
+//! Wrapping of lines at words, with prefixes for the first row and the others.
 
 use std::ops::Range;
 
@@ -6,9 +6,9 @@ use ratatui_core::style::Style;
 use ratatui_core::text::{Line, Span};
 
 use super::{graphemes, line_width};
-use crate::row::{Flow, Link, Row};
+use crate::row::{RowFlow, RowLink, StyledRow};
 
-/// What stands before the rows of a wrapped line: a bullet, then blanks below it.
+/// The prefixes of a wrapped line: a bullet, then spaces below it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Indent {
     pub first: Vec<Span<'static>>,
@@ -24,7 +24,7 @@ impl Indent {
         Self { first, rest }
     }
 
-    /// `first`, and as many blanks below it.
+    /// `first`, and as many spaces below it.
     pub fn hanging(first: impl Into<Span<'static>>) -> Self {
         let first = first.into();
         let blanks = " ".repeat(super::width(&first.content));
@@ -35,7 +35,7 @@ impl Indent {
         if row == 0 { &self.first } else { &self.rest }
     }
 
-    /// Columns before row `row`; an indent that leaves no room is dropped.
+    /// Columns before row `row`; an indent that leaves no space is dropped.
     fn width(&self, row: usize, columns: usize) -> Option<usize> {
         let spans = self.at(row);
         let wide: usize = spans.iter().map(|span| super::width(&span.content)).sum();
@@ -43,8 +43,8 @@ impl Indent {
     }
 }
 
-struct Piece {
-    /// Bytes of the text of the line.
+struct WrapPiece {
+    /// Byte range in the text of the line.
     bytes: Range<usize>,
     columns: usize,
     blank: bool,
@@ -52,14 +52,14 @@ struct Piece {
     opens: bool,
 }
 
-/// Signs that never begin a row: closing marks of Chinese, Japanese and Korean text.
+/// Characters that must not begin a row: closing punctuation of Chinese, Japanese and Korean.
 const NEVER_FIRST: &str =
     "、。，．：；！？）」』】〕〉》〗ー々…‥・゛゜ぁぃぅぇぉっゃゅょァィゥェォッャュョ";
-/// Signs that never end one.
+/// Characters that must not end a row.
 const NEVER_LAST: &str = "（「『【〔〈《〖";
 
-fn pieces(text: &str) -> Vec<Piece> {
-    let mut out: Vec<Piece> = Vec::new();
+fn pieces(text: &str) -> Vec<WrapPiece> {
+    let mut out: Vec<WrapPiece> = Vec::new();
     let mut at = 0;
     let (mut after_blank, mut after_wide, mut after_open) = (false, false, false);
     for (grapheme, columns) in graphemes(text) {
@@ -71,7 +71,7 @@ fn pieces(text: &str) -> Vec<Piece> {
             && !NEVER_FIRST.contains(grapheme);
         let bytes = at..at + grapheme.len();
         at = bytes.end;
-        out.push(Piece {
+        out.push(WrapPiece {
             bytes,
             columns,
             blank,
@@ -83,14 +83,14 @@ fn pieces(text: &str) -> Vec<Piece> {
     out
 }
 
-/// Byte ranges of the rows. Blanks at a break belong to none.
+/// Byte ranges of the rows. Spaces at a break belong to none.
 fn ranges(text: &str, room: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
     let pieces = pieces(text);
     let mut rows = Vec::new();
     let mut start = 0;
     let (mut used, mut last_open) = (0, None);
     let mut at = 0;
-    // Row of the pieces `from..to` without the blanks at its end.
+    // The row of the pieces `from..to` without trailing spaces.
     let row = |from: usize, to: usize| {
         let end = (from..to).rev().find(|index| !pieces[*index].blank);
         let begin = pieces
@@ -110,7 +110,7 @@ fn ranges(text: &str, room: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
             continue;
         }
         if piece.blank {
-            // Hangs over the edge.
+            // Overhangs the edge.
             rows.push(row(start, at));
             while pieces.get(at).is_some_and(|piece| piece.blank) {
                 at += 1;
@@ -119,7 +119,7 @@ fn ranges(text: &str, room: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
             let leading = (start..at).all(|index| pieces[index].blank);
             let next = match last_open {
                 _ if piece.opens => at,
-                // A break that would leave a row of blanks only is none.
+                // A break that would leave only spaces is not one.
                 Some(open) if !(start..open).all(|index| pieces[index].blank) => open,
                 _ => at,
             };
@@ -137,8 +137,8 @@ fn ranges(text: &str, room: impl Fn(usize) -> usize) -> Vec<Range<usize>> {
     rows
 }
 
-/// Breaks a row at words so that each fits `columns`; longer words are broken where they must.
-pub fn wrap_row(row: &Row, columns: usize, indent: &Indent) -> Vec<Row> {
+/// Wraps a row at words so that each part fits `columns`; longer words are split.
+pub fn wrap_row(row: &StyledRow, columns: usize, indent: &Indent) -> Vec<StyledRow> {
     let columns = columns.max(1);
     let text: String = row
         .line
@@ -169,7 +169,12 @@ pub fn wrap_row(row: &Row, columns: usize, indent: &Indent) -> Vec<Row> {
 }
 
 /// The part `range` of a row, whose spans begin at `starts`, with `before` in front.
-fn cut(row: &Row, starts: &[usize], range: &Range<usize>, before: Vec<Span<'static>>) -> Row {
+fn cut(
+    row: &StyledRow,
+    starts: &[usize],
+    range: &Range<usize>,
+    before: Vec<Span<'static>>,
+) -> StyledRow {
     let shift: usize = before.iter().map(|span| span.content.len()).sum();
     let mut spans = before;
     let first = starts
@@ -187,13 +192,13 @@ fn cut(row: &Row, starts: &[usize], range: &Range<usize>, before: Vec<Span<'stat
     }
     let links = row.links.iter().filter_map(|link| {
         let common = common(&link.range, range)?;
-        Some(Link {
+        Some(RowLink {
             range: common.start - range.start + shift..common.end - range.start + shift,
             url: link.url.clone(),
         })
     });
-    Row {
-        flow: Flow::Broken,
+    StyledRow {
+        flow: RowFlow::Broken,
         links: links.collect(),
         line: Line {
             spans,
@@ -213,7 +218,7 @@ pub fn wrap_line(line: &Line<'static>, columns: usize, indent: &Indent) -> Vec<L
     if indent.first.is_empty() && line_width(line) <= columns {
         return vec![line.clone()];
     }
-    let row = Row::new(line.clone());
+    let row = StyledRow::new(line.clone());
     wrap_row(&row, columns, indent)
         .into_iter()
         .map(|row| row.line)
@@ -277,12 +282,12 @@ mod tests {
 
     #[test]
     fn links_stay_with_their_words() {
-        let mut row = Row::default();
+        let mut row = StyledRow::default();
         row.push("see ");
         row.push_link("the long page", "https://example.org/");
         row.push(" now");
         let rows = wrap_row(&row, 12, &Indent::hanging("> "));
-        let linked = |row: &Row| -> Vec<String> {
+        let linked = |row: &StyledRow| -> Vec<String> {
             let text = row.line.to_string();
             row.links
                 .iter()

@@ -1,7 +1,7 @@
 //! Any life at a terminal: each line of the transcript is there once, the frame is last.
 
-use hermes_tui::row::{Frame, Row};
-use hermes_tui::screen::{Screen, Size};
+use hermes_tui::row::{ScreenFrame, StyledRow};
+use hermes_tui::screen::{InlineScreen, Size};
 use hermes_tui::width::{Indent, harmless, wrap_row};
 use proptest::prelude::*;
 use ratatui_core::text::Line;
@@ -94,17 +94,17 @@ struct Life {
 }
 
 impl Life {
-    fn rows_of(&self, from: usize, width: u16) -> Vec<Row> {
+    fn rows_of(&self, from: usize, width: u16) -> Vec<StyledRow> {
         let numbered = self.said.iter().enumerate().skip(from);
         numbered
             .flat_map(|(number, said)| cell(number, said, width))
             .collect()
     }
 
-    fn frame(&self, size: Size) -> Frame {
+    fn frame(&self, size: Size) -> ScreenFrame {
         let height = self.height.min((size.height * 2 / 3).max(1));
         let lines = (0..height).map(|line| Line::from(format!("frame {line}")));
-        Frame {
+        ScreenFrame {
             lines: lines.collect(),
             cursor: Some((2, self.cursor.min(height - 1))),
         }
@@ -112,18 +112,21 @@ impl Life {
 }
 
 /// Rows of one said thing; its mark `<n>` stands at its beginning.
-fn cell(number: usize, said: &Said, width: u16) -> Vec<Row> {
+fn cell(number: usize, said: &Said, width: u16) -> Vec<StyledRow> {
     let columns = usize::from(width);
     match said {
         Said::Prose(words) => {
             let text = format!("<{number}>{}", " word".repeat(*words));
-            wrap_row(&Row::new(text), columns, &Indent::hanging("• "))
+            wrap_row(&StyledRow::new(text), columns, &Indent::hanging("• "))
         }
-        Said::Code(length) => vec![Row::unbroken(format!("<{number}>{}", "x".repeat(*length)))],
+        Said::Code(length) => vec![StyledRow::unbroken(format!(
+            "<{number}>{}",
+            "x".repeat(*length)
+        ))],
         Said::Foreign(bytes) => {
             // Bytes as they are: the screen itself must hold.
             let raw = format!("<{number}>{}", String::from_utf8_lossy(bytes));
-            vec![Row::new(raw.replace(['<', '>'], "*").replacen(
+            vec![StyledRow::new(raw.replace(['<', '>'], "*").replacen(
                 &format!("*{number}*"),
                 &format!("<{number}>"),
                 1,
@@ -157,11 +160,11 @@ fn live(bench: &mut Bench, life: &mut Life, steps: &[Step], deep: bool) {
             Step::Resize(width, height) => bench.resize(*width, *height),
             Step::Height(height) => bench.resize(size.width, *height),
             Step::Overlay(steps) if !deep => {
-                bench.act(Screen::enter_overlay);
+                bench.act(InlineScreen::enter_overlay);
                 bench.act(|screen| screen.draw_overlay(&frame(&["page"], None)));
                 live(bench, life, steps, true);
                 bench.act(|screen| screen.draw_overlay(&frame(&["page"], None)));
-                bench.act(Screen::leave_overlay);
+                bench.act(InlineScreen::leave_overlay);
             }
             Step::Overlay(_) => {}
         }
@@ -238,8 +241,8 @@ proptest! {
         let mut bench = Bench::new(40, 10);
         let ui = frame(&["frame 0", "> ", "status"], Some((2, 1)));
         bench.act(|screen| screen.update(&rows(&["<before>"]), &ui));
-        let row = if unbroken { Row::unbroken(text.clone()) } else { Row::new(text.clone()) };
-        bench.act(|screen| screen.update(&[row, Row::new("<after>")], &ui));
+        let row = if unbroken { StyledRow::unbroken(text.clone()) } else { StyledRow::new(text.clone()) };
+        bench.act(|screen| screen.update(&[row, StyledRow::new("<after>")], &ui));
         bench.act(|screen| screen.draw(&frame(&["frame 0", &text, "status"], Some((2, 1)))));
         let (at, _) = bench.terminal.screen().cursor_position();
         bench.act(|screen| screen.draw(&ui));

@@ -2,13 +2,15 @@
 
 use std::num::NonZeroU16;
 
-use hermes_tui::row::{Frame, Row};
-use hermes_tui::screen::{Attention, Depth, Look, Reflow, Screen, ScreenOptions, Size};
+use hermes_tui::row::{ScreenFrame, StyledRow};
+use hermes_tui::screen::{
+    Attention, ColorDepth, InlineScreen, Reflow, ScreenOptions, Size, TerminalCapabilities,
+};
 use ratatui_core::style::{Color, Style, Stylize};
 use ratatui_core::text::{Line, Span};
 
-const LOOK: Look = Look {
-    depth: Depth::Ansi,
+const LOOK: TerminalCapabilities = TerminalCapabilities {
+    depth: ColorDepth::Ansi,
     links: true,
     tmux: false,
     // vt100 cuts lines instead of breaking them anew.
@@ -44,7 +46,7 @@ fn terminal(width: u16, height: u16) -> vt100::Parser<Told> {
 
 /// A screen, and the terminal that reads what it writes.
 pub(crate) struct Bench {
-    pub(crate) screen: Screen<Vec<u8>>,
+    pub(crate) screen: InlineScreen<Vec<u8>>,
     pub(crate) terminal: vt100::Parser<Told>,
     /// Everything ever written.
     pub(crate) written: Vec<u8>,
@@ -57,7 +59,7 @@ impl Bench {
 
     fn with(width: u16, height: u16, options: ScreenOptions) -> Self {
         Self {
-            screen: Screen::new(Vec::new(), Size::new(width, height), options),
+            screen: InlineScreen::new(Vec::new(), Size::new(width, height), options),
             terminal: terminal(width, height),
             written: Vec::new(),
         }
@@ -66,7 +68,7 @@ impl Bench {
     /// Does something on the screen and lets the terminal read it.
     pub(crate) fn act(
         &mut self,
-        act: impl FnOnce(&mut Screen<Vec<u8>>) -> std::io::Result<()>,
+        act: impl FnOnce(&mut InlineScreen<Vec<u8>>) -> std::io::Result<()>,
     ) -> String {
         act(&mut self.screen).unwrap();
         let bytes = std::mem::take(self.screen.out());
@@ -109,8 +111,8 @@ impl Bench {
     }
 }
 
-pub(crate) fn frame(lines: &[&str], cursor: Option<(u16, u16)>) -> Frame {
-    Frame {
+pub(crate) fn frame(lines: &[&str], cursor: Option<(u16, u16)>) -> ScreenFrame {
+    ScreenFrame {
         lines: lines
             .iter()
             .map(|line| Line::from((*line).to_owned()))
@@ -119,10 +121,10 @@ pub(crate) fn frame(lines: &[&str], cursor: Option<(u16, u16)>) -> Frame {
     }
 }
 
-pub(crate) fn rows(lines: &[&str]) -> Vec<Row> {
+pub(crate) fn rows(lines: &[&str]) -> Vec<StyledRow> {
     lines
         .iter()
-        .map(|line| Row::new((*line).to_owned()))
+        .map(|line| StyledRow::new((*line).to_owned()))
         .collect()
 }
 
@@ -180,8 +182,8 @@ fn what_only_the_terminal_may_break_is_one_line_there() {
     let mut bench = Bench::new(10, 8);
     let ui = frame(&["> ", "status"], Some((2, 0)));
     bench.act(|screen| screen.draw(&ui));
-    let code = Row::unbroken("let answer = compute(42);");
-    bench.act(|screen| screen.update(&[code, Row::new("after")], &ui));
+    let code = StyledRow::unbroken("let answer = compute(42);");
+    bench.act(|screen| screen.update(&[code, StyledRow::new("after")], &ui));
     assert_eq!(
         bench.rows(),
         ["let answer", " = compute", "(42);", "after", ">", "status"]
@@ -191,7 +193,10 @@ fn what_only_the_terminal_may_break_is_one_line_there() {
     // Exactly as wide as the screen, wide characters at the edge.
     bench.act(|screen| {
         screen.update(
-            &[Row::unbroken("0123456789"), Row::unbroken("012345678日本")],
+            &[
+                StyledRow::unbroken("0123456789"),
+                StyledRow::unbroken("012345678日本"),
+            ],
             &ui,
         )
     });
@@ -234,10 +239,12 @@ fn a_frame_taller_than_the_screen_keeps_its_end_and_the_cursor() {
 fn tiny_and_absurd_sizes_do_no_harm() {
     for (width, height) in [(0, 0), (1, 1), (1, 5), (2, 1), (3, 2), (40, 10)] {
         let options = ScreenOptions::new(LOOK);
-        let mut screen = Screen::new(Vec::new(), Size::new(width, height), options);
+        let mut screen = InlineScreen::new(Vec::new(), Size::new(width, height), options);
         let ui = frame(&["> 日本 👩‍👩‍👧‍👦", "status"], Some((5, 1)));
         screen.update(&rows(&["some row", ""]), &ui).unwrap();
-        screen.commit(&[Row::unbroken("unbroken 日本")]).unwrap();
+        screen
+            .commit(&[StyledRow::unbroken("unbroken 日本")])
+            .unwrap();
         screen.resized(Size::new(height, width));
         screen.reflow(&rows(&["some row"]), &ui).unwrap();
         screen.enter_overlay().unwrap();
@@ -285,7 +292,7 @@ fn an_overlay_leaves_everything_as_it_was() {
     let ui = frame(&["> draft", "status"], Some((7, 0)));
     bench.act(|screen| screen.update(&rows(&["one", "two"]), &ui));
     let before = bench.rows();
-    bench.act(Screen::enter_overlay);
+    bench.act(InlineScreen::enter_overlay);
     let page = frame(&["title", "", "body"], None);
     bench.act(|screen| screen.draw_overlay(&page));
     assert!(bench.terminal.screen().alternate_screen());
@@ -301,15 +308,15 @@ fn an_overlay_leaves_everything_as_it_was() {
         ""
     );
     assert_eq!(bench.act(|screen| screen.update(&rows(&["four"]), &ui)), "");
-    bench.act(Screen::leave_overlay);
+    bench.act(InlineScreen::leave_overlay);
     assert!(!bench.terminal.screen().alternate_screen());
     let mut expected = before.clone();
     expected.splice(2..2, ["three".to_owned(), "four".to_owned()]);
     assert_eq!(bench.rows(), expected);
     assert_eq!(bench.terminal.screen().cursor_position(), (4, 7));
     // Nothing happened: nothing changes.
-    bench.act(Screen::enter_overlay);
-    bench.act(Screen::leave_overlay);
+    bench.act(InlineScreen::enter_overlay);
+    bench.act(InlineScreen::leave_overlay);
     assert_eq!(bench.rows(), expected);
     assert!(!bench.terminal.screen().hide_cursor());
 }
@@ -319,12 +326,12 @@ fn a_width_that_changes_under_an_overlay_is_mended_after_it() {
     let mut bench = Bench::new(20, 6);
     let ui = frame(&["> ", "status"], Some((2, 0)));
     bench.act(|screen| screen.update(&rows(&["one", "two"]), &ui));
-    bench.act(Screen::enter_overlay);
+    bench.act(InlineScreen::enter_overlay);
     bench.resize(30, 6);
     assert!(!bench.screen.needs_reflow());
     bench.act(|screen| screen.draw_overlay(&frame(&["page"], None)));
     bench.act(|screen| screen.update(&rows(&["three"]), &ui));
-    bench.act(Screen::leave_overlay);
+    bench.act(InlineScreen::leave_overlay);
     assert!(bench.screen.needs_reflow());
     bench.act(|screen| screen.reflow(&rows(&["one", "two", "three"]), &ui));
     assert_eq!(bench.rows(), ["one", "two", "three", ">", "status"]);
@@ -388,8 +395,8 @@ impl std::io::Write for Slow {
 fn a_terminal_that_is_full_is_waited_for() {
     let size = Size::new(40, 10);
     let ui = frame(&["> ", "status"], Some((2, 0)));
-    let mut slow = Screen::new(Slow::default(), size, ScreenOptions::new(LOOK));
-    let mut fast = Screen::new(Vec::new(), size, ScreenOptions::new(LOOK));
+    let mut slow = InlineScreen::new(Slow::default(), size, ScreenOptions::new(LOOK));
+    let mut fast = InlineScreen::new(Vec::new(), size, ScreenOptions::new(LOOK));
     slow.update(&rows(&["one", "two"]), &ui).unwrap();
     fast.update(&rows(&["one", "two"]), &ui).unwrap();
     assert_eq!(slow.out().0, *fast.out());
@@ -426,7 +433,7 @@ fn a_terminal_that_breaks_its_lines_anew_gets_its_frame_cleared() {
     // vt100 does not break anew, so its part is played here: 20 columns become 10.
     let options = ScreenOptions {
         reflow: Reflow::Off,
-        look: Look {
+        look: TerminalCapabilities {
             rewraps: true,
             ..LOOK
         },
@@ -452,7 +459,7 @@ fn released_the_terminal_belongs_to_others() {
     let mut bench = Bench::new(20, 8);
     let ui = frame(&["busy", "> ", "status"], Some((2, 1)));
     bench.act(|screen| screen.update(&rows(&["one"]), &ui));
-    bench.act(Screen::release);
+    bench.act(InlineScreen::release);
     assert_eq!(bench.rows(), ["one"]);
     assert!(!bench.terminal.screen().hide_cursor());
     bench.terminal.process(b"[1]+ Stopped\r\n$ fg\r\n");
@@ -470,13 +477,13 @@ fn rows_that_wait_for_a_reflow_are_not_lost_at_the_end() {
     bench.act(|screen| screen.update(&rows(&["one"]), &ui));
     bench.resize(30, 8);
     bench.act(|screen| screen.update(&rows(&["two"]), &ui));
-    bench.act(Screen::release);
+    bench.act(InlineScreen::release);
     assert_eq!(bench.rows(), ["one", "two"]);
 }
 
 #[test]
 fn a_redraw_of_lines_that_were_cut_erases_nothing_above() {
-    let look = Look {
+    let look = TerminalCapabilities {
         rewraps: true,
         ..LOOK
     };
@@ -490,18 +497,18 @@ fn a_redraw_of_lines_that_were_cut_erases_nothing_above() {
 
 #[test]
 fn styles_and_links_are_what_the_terminal_can_show() {
-    let mut row = Row::default();
+    let mut row = StyledRow::default();
     row.push(Span::styled(
         "red",
         Style::new().fg(Color::Rgb(250, 0, 0)).bold(),
     ));
     row.push_link("page".underlined(), "https://example.org/a\x1b]b c");
-    let painted = |look: Look| {
+    let painted = |look: TerminalCapabilities| {
         let mut bench = Bench::with(40, 4, ScreenOptions::new(look));
         bench.act(|screen| screen.commit(std::slice::from_ref(&row)))
     };
-    let full = painted(Look {
-        depth: Depth::True,
+    let full = painted(TerminalCapabilities {
+        depth: ColorDepth::True,
         ..LOOK
     });
     assert!(full.contains("\x1b[0;1;38;2;250;0;0mred"), "{full:?}");
@@ -510,15 +517,15 @@ fn styles_and_links_are_what_the_terminal_can_show() {
         "{full:?}"
     );
     assert!(
-        painted(Look {
-            depth: Depth::Fixed,
+        painted(TerminalCapabilities {
+            depth: ColorDepth::Fixed,
             ..LOOK
         })
         .contains("\x1b[0;1;38;5;196mred")
     );
     assert!(painted(LOOK).contains("\x1b[0;1;91mred"));
-    let bare = painted(Look {
-        depth: Depth::None,
+    let bare = painted(TerminalCapabilities {
+        depth: ColorDepth::None,
         links: false,
         ..LOOK
     });
@@ -543,7 +550,11 @@ fn what_is_said_beside_the_text_is_harmless() {
     assert_eq!(osc9, "\x1b]9;hermes: done, ␇ok\x1b\\");
     let copied = bench.act(|screen| screen.copy("hi").map(|_| ()));
     assert_eq!(copied, "\x1b]52;c;aGk=\x07");
-    let mut tmux = Bench::with(40, 4, ScreenOptions::new(Look { tmux: true, ..LOOK }));
+    let mut tmux = Bench::with(
+        40,
+        4,
+        ScreenOptions::new(TerminalCapabilities { tmux: true, ..LOOK }),
+    );
     let copied = tmux.act(|screen| screen.copy("hi").map(|_| ()));
     assert_eq!(
         copied,

@@ -6,10 +6,11 @@ use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use hermes_tui::input::{Input, Inputs, Report};
-use hermes_tui::keys::Key;
+use hermes_tui::input::{InputReader, TerminalInput, TerminalReport};
+use hermes_tui::keys::KeyPress;
 use hermes_tui::screen::{
-    Modes, ModesOptions, Placement, Screen, ScreenOptions, Signal, Signals, Size,
+    FramePlacement, InlineScreen, ModesOptions, ProcessSignal, ScreenOptions, SignalStream, Size,
+    TerminalModes,
 };
 use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -30,13 +31,13 @@ fn raw(terminal: &OwnedFd) -> bool {
     !modes.intersects(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
 }
 
-fn enter(terminal: &OwnedFd, placement: Arc<Placement>) -> Modes {
+fn enter(terminal: &OwnedFd, placement: Arc<FramePlacement>) -> TerminalModes {
     let options = ModesOptions {
         keyboard: true,
         stderr: None,
     };
     let (input, output) = (terminal.try_clone().unwrap(), terminal.try_clone().unwrap());
-    Modes::enter_on(input, output, options, placement).unwrap()
+    TerminalModes::enter_on(input, output, options, placement).unwrap()
 }
 
 /// What was written since the last time, up to `end`: the kernel hands it on piece by piece.
@@ -86,8 +87,8 @@ fn the_terminal_is_given_back_as_it_was() {
 fn a_panic_of_the_interface_gives_it_back_too() {
     let (mut master, terminal) = pty();
     let out = File::from(terminal.try_clone().unwrap());
-    let look = hermes_tui::screen::Look::detect(|_| None);
-    let mut screen = Screen::new(out, Size::new(40, 10), ScreenOptions::new(look));
+    let look = hermes_tui::screen::TerminalCapabilities::detect(|_| None);
+    let mut screen = InlineScreen::new(out, Size::new(40, 10), ScreenOptions::new(look));
     let modes = enter(&terminal, screen.placement());
     let died = catch_unwind(AssertUnwindSafe(|| {
         let _modes = modes;
@@ -116,7 +117,7 @@ fn stderr_goes_to_the_log_meanwhile() {
         stderr: Some(log.try_clone().unwrap()),
     };
     let (input, output) = (terminal.try_clone().unwrap(), terminal.try_clone().unwrap());
-    let modes = Modes::enter_on(input, output, options, Arc::default()).unwrap();
+    let modes = TerminalModes::enter_on(input, output, options, Arc::default()).unwrap();
     rustix::io::write(rustix::stdio::stderr(), b"a library complains\n").unwrap();
     drop(modes);
     rustix::io::write(rustix::stdio::stderr(), b"").unwrap();
@@ -130,39 +131,42 @@ fn stderr_goes_to_the_log_meanwhile() {
 #[tokio::test]
 async fn signals_come_as_values() {
     use rustix::process::{Signal as Number, getpid, kill_process};
-    let mut signals = Signals::new().unwrap();
+    let mut signals = SignalStream::new().unwrap();
     for (number, signal) in [
-        (Number::WINCH, Signal::Resize),
-        (Number::HUP, Signal::Hangup),
-        (Number::TERM, Signal::End(15)),
-        (Number::INT, Signal::End(2)),
-        (Number::TSTP, Signal::Suspend),
-        (Number::CONT, Signal::Continue),
+        (Number::WINCH, ProcessSignal::Resize),
+        (Number::HUP, ProcessSignal::Hangup),
+        (Number::TERM, ProcessSignal::End(15)),
+        (Number::INT, ProcessSignal::End(2)),
+        (Number::TSTP, ProcessSignal::Suspend),
+        (Number::CONT, ProcessSignal::Continue),
     ] {
         kill_process(getpid(), number).unwrap();
         assert_eq!(signals.next().await, signal);
     }
 }
 
-fn reader() -> (PipeWriter, Inputs) {
+fn reader() -> (PipeWriter, InputReader) {
     let (terminal, typing) = std::io::pipe().unwrap();
-    (typing, Inputs::start(terminal).unwrap())
+    (typing, InputReader::start(terminal).unwrap())
 }
 
-fn key(name: &str) -> Input {
-    Input::Key(name.parse().unwrap())
+fn key(name: &str) -> TerminalInput {
+    TerminalInput::Key(name.parse().unwrap())
 }
 
 #[tokio::test]
 async fn keys_come_in_order_and_the_end_is_told_once() {
     let (mut typing, mut inputs) = reader();
     typing.write_all(b"\x1b[?2004;2$yab\r\x1b[A\x1b").unwrap();
-    assert_eq!(inputs.next().await, Input::Report(Report::Pastes));
+    assert_eq!(
+        inputs.next().await,
+        TerminalInput::Report(TerminalReport::Pastes)
+    );
     for name in ["a", "b", "enter", "up", "esc"] {
         assert_eq!(inputs.next().await, key(name));
     }
     drop(typing);
-    assert_eq!(inputs.next().await, Input::Closed);
+    assert_eq!(inputs.next().await, TerminalInput::Closed);
     assert_eq!(inputs.try_next(), None);
     assert_eq!(inputs.drain(), []);
 }
@@ -170,13 +174,13 @@ async fn keys_come_in_order_and_the_end_is_told_once() {
 #[tokio::test]
 async fn a_terminal_that_hangs_up_is_closed() {
     let (mut master, terminal) = pty();
-    let mut inputs = Inputs::start(terminal).unwrap();
+    let mut inputs = InputReader::start(terminal).unwrap();
     master.write_all(b"x\r").unwrap();
     // The line discipline of an untouched terminal gives a newline.
     assert_eq!(inputs.next().await, key("x"));
     let _ = inputs.next().await;
     drop(master);
-    assert_eq!(inputs.next().await, Input::Closed);
+    assert_eq!(inputs.next().await, TerminalInput::Closed);
 }
 
 #[tokio::test]
@@ -185,7 +189,7 @@ async fn a_paste_without_marks_is_a_paste() {
     typing.write_all(b"ls -l\rrm x\r").unwrap();
     assert_eq!(
         inputs.next().await,
-        Input::Paste("ls -l\nrm x\n".to_owned())
+        TerminalInput::Paste("ls -l\nrm x\n".to_owned())
     );
 }
 
@@ -193,9 +197,15 @@ async fn a_paste_without_marks_is_a_paste() {
 async fn lines_in_one_piece_are_a_paste_where_pastes_are_marked_too() {
     let (mut typing, mut inputs) = reader();
     typing.write_all(b"\x1b[?2004;2$y").unwrap();
-    assert_eq!(inputs.next().await, Input::Report(Report::Pastes));
+    assert_eq!(
+        inputs.next().await,
+        TerminalInput::Report(TerminalReport::Pastes)
+    );
     typing.write_all(b"a\tb\rc\td\r").unwrap();
-    assert_eq!(inputs.next().await, Input::Paste("a\tb\nc\td\n".to_owned()));
+    assert_eq!(
+        inputs.next().await,
+        TerminalInput::Paste("a\tb\nc\td\n".to_owned())
+    );
 }
 
 #[tokio::test]
@@ -205,8 +215,11 @@ async fn what_was_typed_before_a_question_does_not_answer_it() {
     let typed = inputs.drain();
     assert_eq!(typed, [key("y"), key("e"), key("s"), key("enter")]);
     // What is no typing stays.
-    assert_eq!(inputs.next().await, Input::Report(Report::Pastes));
-    assert_eq!(inputs.next().await, Input::Focus(true));
+    assert_eq!(
+        inputs.next().await,
+        TerminalInput::Report(TerminalReport::Pastes)
+    );
+    assert_eq!(inputs.next().await, TerminalInput::Focus(true));
     typing.write_all(b"n").unwrap();
     assert_eq!(inputs.next().await, key("n"));
 }
@@ -215,7 +228,7 @@ async fn what_was_typed_before_a_question_does_not_answer_it() {
 async fn paused_nothing_is_read() {
     let (terminal, mut typing) = std::io::pipe().unwrap();
     let mut editor = terminal.try_clone().unwrap();
-    let mut inputs = Inputs::start(terminal).unwrap();
+    let mut inputs = InputReader::start(terminal).unwrap();
     inputs.pause();
     typing.write_all(b":wq").unwrap();
     let mut bytes = [0; 3];
@@ -223,7 +236,7 @@ async fn paused_nothing_is_read() {
     assert_eq!(&bytes, b":wq");
     inputs.resume();
     typing.write_all(b"x").unwrap();
-    assert_eq!(inputs.next().await, Input::Key(Key::char('x')));
+    assert_eq!(inputs.next().await, TerminalInput::Key(KeyPress::char('x')));
     // Again, and with the thread asked while it rests.
     inputs.pause();
     assert_eq!(inputs.drain(), []);

@@ -11,7 +11,7 @@ use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::event::ProgressSink;
 use hermes_core::ids::TurnId;
 use hermes_core::tool::{Registry, ToolContext};
-use hermes_store::memory::Limits;
+use hermes_store::memory::MemoryLimits;
 use hermes_store::skills::Settings;
 use tokio_util::sync::CancellationToken;
 
@@ -28,15 +28,15 @@ impl Bench {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::at(dir.path().join("home"));
         std::fs::create_dir_all(home.skills_dir()).unwrap();
-        let limits = Limits {
+        let limits = MemoryLimits {
             memory: 60,
             user: 60,
         };
         let deps = StoreTools {
             memory: MemoryFiles::new(home.memories_dir(), limits),
-            memory_targets: vec![Target::Memory, Target::User],
+            memory_targets: vec![MemoryTarget::Memory, MemoryTarget::User],
             memory_approval: false,
-            skills: Library::new(Settings::new(home.skills_dir())),
+            skills: SkillLibrary::new(Settings::new(home.skills_dir())),
             skills_approval: false,
             store: None,
             todos: TodoList::default(),

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use hermes_core::slash::{self, CommandDef, Values};
 use hermes_models::catalogue;
-use hermes_store::db::{ListFilter, Order};
-use hermes_store::skills::Library;
+use hermes_store::db::{ListFilter, SessionOrder};
+use hermes_store::skills::SkillLibrary;
 use hermes_tui::port::Candidate;
 use hermes_tui::theme::Theme;
 
@@ -70,7 +70,7 @@ async fn values(
         Values::None | Values::Checkpoints => Vec::new(),
         Values::Models => models(conversation, before),
         Values::Sessions => sessions(conversation).await,
-        Values::Skills => Library::of_home(&conversation.cx.home, &chat.config, Some("cli"))
+        Values::Skills => SkillLibrary::of_home(&conversation.cx.home, &chat.config, Some("cli"))
             .scan()
             .into_iter()
             .map(|skill| candidate(skill.name, shorten(&skill.description, 60)))
@@ -118,7 +118,7 @@ fn models(conversation: &Conversation, before: &str) -> Vec<Candidate> {
     let route = &conversation.chat.route;
     let mut all = vec![candidate(route.model.as_str(), "in use")];
     all.extend(
-        catalogue::models_of(&route.provider)
+        catalogue::models_by_provider(&route.provider)
             .into_iter()
             .filter(|entry| entry.id != route.model)
             .map(|entry| candidate(entry.id, route.provider.as_str())),
@@ -132,7 +132,7 @@ fn models(conversation: &Conversation, before: &str) -> Vec<Candidate> {
 
 async fn sessions(conversation: &Conversation) -> Vec<Candidate> {
     let filter = ListFilter {
-        order: Order::LastActive,
+        order: SessionOrder::LastActive,
         limit: 100,
         ..ListFilter::default()
     };

@@ -19,14 +19,14 @@ use hermes_agent::turn::explain;
 use hermes_app::conversation::{CommandResult, Conversation, Surface, show_text};
 use hermes_app::conversation::{images, replay};
 use hermes_app::slash_commands::{self, ResolvedLine};
-use hermes_core::event::{AgentCommand, AgentEvent, Sequenced, TurnExit};
+use hermes_core::event::{AgentCommand, AgentEvent, SequencedEvent, TurnExit};
 use hermes_core::front_end::{Effect, TextKind};
 use hermes_core::model::Route;
 use hermes_core::task;
 use hermes_mcp::actor::McpEvent;
 use hermes_mcp::toolbox::Toolbox;
-use hermes_store::skills::{Bundles, Library, command_name};
-use hermes_tui::app::{self, Explanation, Farewell, Options};
+use hermes_store::skills::{SkillBundles, SkillLibrary, command_name};
+use hermes_tui::app::{self, AppOptions, ExitReason, Explanation};
 use hermes_tui::composer::Command;
 use hermes_tui::port::{self, Ask, HostPort, News, Status};
 use tokio::sync::{broadcast, mpsc};
@@ -70,8 +70,8 @@ pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
     }
     tracing::debug!("the conversation that began as {id} is closed");
     match shown {
-        Ok(Farewell::Left | Farewell::Ended) => ended,
-        Ok(Farewell::Hung) => Err(Failure::silent(Exit::Terminated)),
+        Ok(ExitReason::UserLeft | ExitReason::Disconnected) => ended,
+        Ok(ExitReason::TerminalGone) => Err(Failure::silent(Exit::Terminated)),
         Err(error) => Err(Failure::failed(error.to_string())),
     }
 }
@@ -81,7 +81,7 @@ async fn options(
     conversation: &Conversation,
     notices: Vec<String>,
     colour: bool,
-) -> Result<Options, Failure> {
+) -> Result<AppOptions, Failure> {
     let cx = &conversation.cx;
     let chat = &conversation.chat;
     let entries = if chat.used {
@@ -95,7 +95,7 @@ async fn options(
             "{why}: /model chooses one; what you type in the meantime is kept"
         ));
     }
-    Ok(Options {
+    Ok(AppOptions {
         keep: Some(cx.home.cache_dir().join("tui")),
         seeds: vec![
             cx.home.join("cache/line-history"),
@@ -113,14 +113,14 @@ async fn options(
         explain: explained,
         approval_limit: cx.approval_limit(),
         check_rule: approve::edited,
-        ..Options::new(env!("CARGO_PKG_VERSION"), status::of(conversation))
+        ..AppOptions::new(env!("CARGO_PKG_VERSION"), status::of(conversation))
     })
 }
 
 /// `/<skill>` and `/<bundle>`, for completion.
 fn skills(conversation: &Conversation) -> Vec<Command> {
     let chat = &conversation.chat;
-    let library = Library::of_home(&conversation.cx.home, &chat.config, Some("cli"));
+    let library = SkillLibrary::of_home(&conversation.cx.home, &chat.config, Some("cli"));
     let enabled = library.scan().into_iter().filter(|skill| skill.enabled);
     let command = enabled.map(|skill| Command {
         name: command_name(&skill.name),
@@ -128,7 +128,7 @@ fn skills(conversation: &Conversation) -> Vec<Command> {
         args: "[words]".to_owned(),
         summary: hermes_app::text::shorten(&skill.description, 80),
     });
-    let (bundles, _) = Bundles::of_home(&conversation.cx.home).scan();
+    let (bundles, _) = SkillBundles::for_home(&conversation.cx.home).scan();
     let bundles = bundles.into_iter().map(|bundle| Command {
         name: bundle.command(),
         aliases: Vec::new(),
@@ -456,7 +456,7 @@ impl Host {
 /// What the loop waits for.
 enum Next {
     Ask(Option<Ask>),
-    Event(Option<Sequenced>),
+    Event(Option<SequencedEvent>),
     Later(Effect),
     /// The status line may have to say something else.
     Changed,
@@ -537,7 +537,7 @@ impl Live {
         }
     }
 
-    async fn event(&mut self, event: Option<Sequenced>) {
+    async fn event(&mut self, event: Option<SequencedEvent>) {
         let Some(event) = event else {
             self.events = None;
             return;
@@ -553,7 +553,7 @@ impl Live {
     }
 
     async fn shell_event(&mut self, event: AgentEvent) {
-        let event = Sequenced {
+        let event = SequencedEvent {
             seq: 0,
             turn: None,
             event,
@@ -624,7 +624,7 @@ fn is_frequent(event: &AgentEvent) -> bool {
     )
 }
 
-async fn next_event(events: &mut Option<EventReceiver>) -> Option<Sequenced> {
+async fn next_event(events: &mut Option<EventReceiver>) -> Option<SequencedEvent> {
     match events {
         Some(events) => events.recv().await,
         None => std::future::pending().await,

@@ -10,7 +10,7 @@ use hermes_app::front::{OpenedConversation, Refusal};
 use hermes_app::host::{CommandInfo, ConversationHost, ListQuery, ListedConversation, Opening};
 use hermes_app::{AppContext, TurnOptions};
 use hermes_core::BoxFuture;
-use hermes_store::db::{ListFilter, Order};
+use hermes_store::db::{ListFilter, SessionOrder};
 
 use super::{commands, servers};
 use crate::commands::Context;
@@ -147,7 +147,7 @@ impl Editor {
             exclude_sources: NOT_LISTED.map(str::to_owned).to_vec(),
             cwd: query.cwd.map(|cwd| cwd.display().to_string()),
             min_messages: 1,
-            order: Order::LastActive,
+            order: SessionOrder::LastActive,
             limit: query.limit,
             offset: query.offset,
             ..ListFilter::default()

@@ -4,7 +4,7 @@ use std::io::BufRead as _;
 
 use hermes_core::clock::{Rng as _, SystemRng};
 use hermes_models::credentials::is_usable_for;
-use hermes_models::credentials::manage::{Added, NewKey};
+use hermes_models::credentials::manage::{AddKeyResult, NewKey};
 use hermes_models::live::{LIST_TIMEOUT, ListError};
 use hermes_models::providers::{self, Auth};
 use hermes_models::router::{LiveError, Router};
@@ -63,10 +63,10 @@ pub(super) fn run(args: &AddArgs, cx: &Context) -> Outcome {
         .add_key(&pool, &new, desk.now)
         .map_err(|error| store_failure(&error))?
     {
-        Added::As(label) => Ok(cx
+        AddKeyResult::As(label) => Ok(cx
             .out
             .line(format!("stored {label} for {pool} in auth.json"))?),
-        Added::Known(label) => Err(Failure::failed(format!(
+        AddKeyResult::Known(label) => Err(Failure::failed(format!(
             "this key of {pool} is stored already, as {label}"
         ))),
     }

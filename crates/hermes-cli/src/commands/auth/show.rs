@@ -1,8 +1,8 @@
 //! `hermes auth list` and `status`.
 
 use chrono::{DateTime, Local, Utc};
-use hermes_models::credentials::Status;
-use hermes_models::credentials::manage::Entry;
+use hermes_models::credentials::KeyStatus;
+use hermes_models::credentials::manage::KeyEntry;
 use hermes_models::providers::PROVIDERS;
 use serde_json::{Value, json};
 
@@ -76,33 +76,33 @@ fn all_pools(desk: &Desk<'_>) -> Result<Vec<String>, Failure> {
 }
 
 /// How a key fares, in words. Empty: nothing is wrong.
-fn standing(entry: &Entry, now: DateTime<Utc>) -> String {
+fn standing(entry: &KeyEntry, now: DateTime<Utc>) -> String {
     let code = entry
         .error_code
         .map(|code| format!(" ({code})"))
         .unwrap_or_default();
     match entry.status {
-        Status::Exhausted(until) if until > now => format!(
+        KeyStatus::Exhausted(until) if until > now => format!(
             "paused until {}{code}",
             until.with_timezone(&Local).format("%H:%M")
         ),
-        Status::Dead => format!("refused{code}: replace it"),
-        Status::Ready | Status::Exhausted(_) => String::new(),
+        KeyStatus::Dead => format!("refused{code}: replace it"),
+        KeyStatus::Ready | KeyStatus::Exhausted(_) => String::new(),
     }
 }
 
-fn state(entry: &Entry, now: DateTime<Utc>) -> &'static str {
+fn state(entry: &KeyEntry, now: DateTime<Utc>) -> &'static str {
     match entry.status {
-        Status::Exhausted(until) if until > now => "resting",
-        Status::Dead => "refused",
-        Status::Ready | Status::Exhausted(_) => "ready",
+        KeyStatus::Exhausted(until) if until > now => "resting",
+        KeyStatus::Dead => "refused",
+        KeyStatus::Ready | KeyStatus::Exhausted(_) => "ready",
     }
 }
 
 fn row_json(index: usize, row: &Row, now: DateTime<Utc>) -> Value {
     let entry = &row.entry;
     let until = match entry.status {
-        Status::Exhausted(until) if until > now => Some(until.to_rfc3339()),
+        KeyStatus::Exhausted(until) if until > now => Some(until.to_rfc3339()),
         _ => None,
     };
     json!({

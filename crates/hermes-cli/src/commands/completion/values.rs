@@ -15,9 +15,9 @@ use hermes_config::{Config, Loaded};
 use hermes_core::clock::SystemClock;
 use hermes_models::{catalogue, providers};
 use hermes_store::Store;
-use hermes_store::db::{ListFilter, Order};
+use hermes_store::db::{ListFilter, SessionOrder};
 use hermes_store::jobs::JobTable;
-use hermes_store::skills::Library;
+use hermes_store::skills::SkillLibrary;
 use serde_json::Value;
 
 /// After this, an answer comes too late to be of use.
@@ -152,7 +152,7 @@ fn words(kind: Kind, request: &Request) -> Option<Words> {
         Kind::Sessions => sessions(&home)?,
         Kind::Models => models(&config()?),
         Kind::Providers => plain(providers::PROVIDERS.iter().map(|provider| provider.id)),
-        Kind::Skills => Library::of_home(&home, &config()?, Some("cli"))
+        Kind::Skills => SkillLibrary::of_home(&home, &config()?, Some("cli"))
             .scan()
             .into_iter()
             .map(|skill| (skill.name, short(&skill.description)))
@@ -221,7 +221,7 @@ fn sessions(home: &Home) -> Option<Words> {
     let found = runtime.block_on(store.list(ListFilter {
         exclude_sources: vec!["tool".to_owned()],
         // By an index: what was active last would have to be found among all messages.
-        order: Order::Started,
+        order: SessionOrder::Started,
         limit: MOST_SESSIONS,
         ..ListFilter::default()
     }));
@@ -239,7 +239,7 @@ fn models(config: &Config) -> Words {
     if !current.is_empty() {
         words.push((current, "in use".to_owned()));
     }
-    for entry in catalogue::models_of(&config.model.provider) {
+    for entry in catalogue::models_by_provider(&config.model.provider) {
         if !words.iter().any(|(known, _)| *known == entry.id) {
             words.push((entry.id.to_owned(), String::new()));
         }

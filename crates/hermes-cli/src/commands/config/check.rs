@@ -131,7 +131,9 @@ fn platforms(cx: &Context, known: &[String]) -> Vec<String> {
 
 /// Files that look like bundles of skills and are none.
 fn bundles(cx: &Context) -> Vec<String> {
-    hermes_store::skills::Bundles::of_home(&cx.home).scan().1
+    hermes_store::skills::SkillBundles::for_home(&cx.home)
+        .scan()
+        .1
 }
 
 fn about_version(file: &serde_json::Value) -> Option<Finding> {

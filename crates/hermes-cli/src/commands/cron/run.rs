@@ -15,7 +15,7 @@ use hermes_gateway::settings::GatewaySettings;
 use hermes_models::router::Overrides;
 use hermes_store::Store;
 use hermes_store::db::delivery::Owner;
-use hermes_store::jobs::{ClaimError, JobError, JobTable};
+use hermes_store::jobs::{JobClaimError, JobError, JobTable};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -174,7 +174,7 @@ impl<'a> Here<'a> {
         let gateway = Gateway::new(Deps {
             settings: Arc::clone(&self.settings),
             store: self.store.clone(),
-            ledger: delivery.clone(),
+            delivery: delivery.clone(),
             lease: LEASE,
             seats: self.seats.clone(),
             pairing: Pairing::new(&self.cx.home, Arc::clone(&clock)),
@@ -224,9 +224,9 @@ fn latest(report: Report, handed: Vec<Report>) -> Report {
 
 fn failure(error: &CronError) -> Failure {
     let exit = match error {
-        CronError::Claim(ClaimError::Running(_)) | CronError::Lock(_) => Exit::Busy,
-        CronError::Claim(ClaimError::Job(JobError::NotFound(_))) => Exit::NotFound,
-        CronError::Claim(ClaimError::Paused(_) | ClaimError::Spent(_)) => Exit::Refused,
+        CronError::Claim(JobClaimError::Running(_)) | CronError::Lock(_) => Exit::Busy,
+        CronError::Claim(JobClaimError::Job(JobError::NotFound(_))) => Exit::NotFound,
+        CronError::Claim(JobClaimError::Paused(_) | JobClaimError::Exhausted(_)) => Exit::Refused,
         _ => Exit::Failed,
     };
     Failure::new(exit, error.to_string())

@@ -7,7 +7,7 @@ use hermes_config::Config;
 use hermes_core::model::{ModelClient, ModelRouter as _};
 use hermes_exec::backend;
 use hermes_exec::local::Declared;
-use hermes_exec::sandbox::{Sandbox, Settings, Tier};
+use hermes_exec::sandbox::{Sandbox, SandboxSettings, SandboxTier};
 use hermes_models::router::Overrides;
 
 use super::Report;
@@ -147,12 +147,12 @@ pub(super) fn posture(cx: &Context, report: &mut Report) {
         Err(error) => report.problem(error.to_string(), "hermes setup terminal"),
         Ok(Some(environment)) => report.ok(environment.info().posture),
         Ok(None) => {
-            let sandbox = Sandbox::detect(Settings::from_config(&cx.home, &config));
+            let sandbox = Sandbox::detect(SandboxSettings::from_config(&cx.home, &config));
             let posture = sandbox.describe();
             let text = format!("sandbox: commands are {posture}");
             if posture.refuses {
                 report.problem(text, "hermes config set terminal.sandbox auto");
-            } else if posture.active == Tier::None && posture.requested != "off" {
+            } else if posture.active == SandboxTier::None && posture.requested != "off" {
                 report.warning(text, "a kernel with Landlock, or bubblewrap, confines them");
             } else {
                 report.ok(text);

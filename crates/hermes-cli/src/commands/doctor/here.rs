@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hermes_core::clock::{Clock as _, SystemClock};
-use hermes_models::credentials::Status;
+use hermes_models::credentials::KeyStatus;
 use hermes_models::credentials::store::AuthStore;
 use hermes_models::router::Overrides;
-use hermes_store::db::{RepairOptions, RepairReport, glance, repair};
-use hermes_store::memory::{MemoryFiles, Target};
-use hermes_store::skills::Library;
+use hermes_store::db::{RepairOptions, RepairReport, quick_check, repair};
+use hermes_store::memory::{MemoryFiles, MemoryTarget};
+use hermes_store::skills::SkillLibrary;
 
 use super::Report;
 use crate::commands::{self, Context, counted};
@@ -166,14 +166,14 @@ pub(super) fn keys(cx: &Context, report: &mut Report) {
         for entry in listed.entries {
             stored += usize::from(entry.holds_secret);
             match entry.status {
-                Status::Dead => report.warning(
+                KeyStatus::Dead => report.warning(
                     format!("{provider}: {} was refused", entry.label),
                     format!(
                         "hermes auth remove {provider} {}, then hermes auth add {provider}",
                         entry.id
                     ),
                 ),
-                Status::Exhausted(until) if until > now => report.warning(
+                KeyStatus::Exhausted(until) if until > now => report.warning(
                     format!(
                         "{provider}: {} is paused until {}",
                         entry.label,
@@ -181,7 +181,7 @@ pub(super) fn keys(cx: &Context, report: &mut Report) {
                     ),
                     format!("hermes auth reset {provider}"),
                 ),
-                Status::Exhausted(_) | Status::Ready => {}
+                KeyStatus::Exhausted(_) | KeyStatus::Ready => {}
             }
         }
     }
@@ -233,7 +233,7 @@ pub(super) fn database(cx: &Context, report: &mut Report) {
     }
     let size = std::fs::metadata(&path).map_or(0, |meta| meta.len());
     if size > READ_THROUGH {
-        match glance(&path) {
+        match quick_check(&path) {
             Err(error) => report.problem(error.to_string(), ""),
             Ok(Some(problem)) => report.problem(problem, "run: hermes sessions repair"),
             Ok(None) => report.ok(format!(
@@ -267,8 +267,8 @@ pub(super) fn memory(cx: &Context, report: &mut Report) {
     let Ok(loaded) = cx.load_config() else {
         return;
     };
-    let files = MemoryFiles::of_home(&cx.home, &loaded.config);
-    for target in [Target::Memory, Target::User] {
+    let files = MemoryFiles::for_home(&cx.home, &loaded.config);
+    for target in [MemoryTarget::Memory, MemoryTarget::User] {
         match files.usage(target) {
             Ok(saved) => report.ok(format!("{}: {}", target.file_name(), saved.usage())),
             Err(error) => report.problem(error.to_string(), ""),
@@ -278,7 +278,7 @@ pub(super) fn memory(cx: &Context, report: &mut Report) {
 
 pub(super) fn skills(cx: &Context, report: &mut Report) {
     if let Ok(loaded) = cx.load_config() {
-        let found = Library::of_home(&cx.home, &loaded.config, Some("cli")).scan();
+        let found = SkillLibrary::of_home(&cx.home, &loaded.config, Some("cli")).scan();
         report.ok(format!("{} found", found.len()));
     }
 }

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use hermes_models::local::machine::{self, size};
-use hermes_models::local::program::{self, Program};
-use hermes_models::local::server::{self, Service};
-use hermes_models::local::weights::Weights;
+use hermes_models::local::program::{self, LocalProgram};
+use hermes_models::local::server::{self, LocalService};
+use hermes_models::local::weights::ModelWeights;
 use hermes_models::local::{PROVIDER, table};
 
 use super::Report;
@@ -14,7 +14,7 @@ use crate::commands::model::local::Here;
 use crate::wiring;
 
 /// What can be seen without starting anything. `None`: there is nothing to start.
-fn looked_at(cx: &Context, report: &mut Report) -> Option<(Here, Weights)> {
+fn looked_at(cx: &Context, report: &mut Report) -> Option<(Here, ModelWeights)> {
     let here = Here::look(cx).ok()?;
     let route = here.router.describe().ok();
     let used = route.filter(|route| route.provider == PROVIDER);
@@ -34,9 +34,9 @@ fn looked_at(cx: &Context, report: &mut Report) -> Option<(Here, Weights)> {
         return None;
     }
     match program::find() {
-        Program::There(path) => report.ok(format!("program {}", path.display())),
-        Program::Buildable(_) => report.ok("the program is built when it is first needed"),
-        Program::Missing => {
+        LocalProgram::Found(path) => report.ok(format!("program {}", path.display())),
+        LocalProgram::Buildable(_) => report.ok("the program is built when it is first needed"),
+        LocalProgram::Missing => {
             report.problem("hermes-local is not next to hermes", program::HOW_TO_GET);
             return None;
         }
@@ -85,7 +85,7 @@ pub(super) fn started(cx: &Context, report: &mut Report) {
     let Some((here, weights)) = looked_at(cx, report) else {
         return;
     };
-    if !matches!(program::find(), Program::There(_)) {
+    if !matches!(program::find(), LocalProgram::Found(_)) {
         return;
     }
     let log = here.settings.logs.clone();
@@ -95,7 +95,7 @@ pub(super) fn started(cx: &Context, report: &mut Report) {
     };
     let began = Instant::now();
     let tried = runtime.block_on(async {
-        let service = Service::new(here.settings.clone(), weights.clone())?;
+        let service = LocalService::new(here.settings.clone(), weights.clone())?;
         let held = service.ensure(&|_| {}).await?;
         let all = server::running(&here.settings).await;
         Ok::<_, server::StartError>(all.into_iter().find(|server| server.pid == held.pid))

@@ -8,11 +8,10 @@ use chrono::Utc;
 use hermes_agent::home::toolsets;
 use hermes_app::hooks::{Happening, Hooks};
 use hermes_config::fs::write_atomic;
-use hermes_gateway::api;
-use hermes_gateway::gateway::{Gateway, Posting, RestartRequest};
-use hermes_gateway::platforms::http::Http;
+use hermes_gateway::gateway::{Gateway, RestartRequest};
 use hermes_gateway::settings::GatewaySettings;
 use hermes_gateway::voice::{Ears, Mouth, Speaker, Transcriber};
+use hermes_platforms::{Http, Posting};
 use hermes_store::db::delivery::Target;
 use serde_json::{Value, json};
 
@@ -111,7 +110,7 @@ pub(super) struct Told {
     pub(super) gateway: Gateway,
 }
 
-impl api::Facts for Told {
+impl hermes_api::Facts for Told {
     fn status(&self) -> Value {
         let status = self.gateway.status();
         let platforms: serde_json::Map<String, Value> = status
@@ -134,7 +133,7 @@ impl api::Facts for Told {
     }
 
     fn toolsets(&self) -> Vec<Value> {
-        let enabled = toolsets::enabled(&self.settings.config, api::SOURCE);
+        let enabled = toolsets::enabled(&self.settings.config, hermes_api::SOURCE);
         let row = |set: &toolsets::Toolset| {
             json!({
                 "name": set.name,
@@ -145,7 +144,7 @@ impl api::Facts for Told {
                 "tools": set.tools,
             })
         };
-        toolsets::switchable(api::SOURCE).map(row).collect()
+        toolsets::switchable(hermes_api::SOURCE).map(row).collect()
     }
 }
 

@@ -5,22 +5,22 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chrono::Utc;
+use hermes_api::Work;
 use hermes_app::hooks::{Happening, Hooks};
 use hermes_app::host::ConversationHost;
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::store::StoreError;
 use hermes_core::task;
-use hermes_gateway::api::Work;
 use hermes_gateway::authorize::pairing::Pairing;
 use hermes_gateway::gateway::{Calls, Deps, Ended, Gateway, Leaving, RestartRequest};
-use hermes_gateway::platform::{LinkState, Platform};
-use hermes_gateway::platforms::{self, Unusable, webhook};
+use hermes_gateway::platforms::{self, GatewayWebhooks};
 use hermes_gateway::process::{
     self, GatewayState, Machine, Marker, Notifier, PlatformRow, Snapshot, StateFile, TokenLock,
     TokenLocks,
 };
 use hermes_gateway::seats::{Bounds, Seats};
 use hermes_gateway::settings::GatewaySettings;
+use hermes_platforms::{LinkState, Platform, Unusable, webhook};
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Left, Target};
 use serde_json::json;
@@ -240,7 +240,7 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
     let gateway = Gateway::new(Deps {
         settings: Arc::clone(settings),
         store: store.clone(),
-        ledger: delivery.clone(),
+        delivery: delivery.clone(),
         lease: LEASE,
         seats: seats.clone(),
         pairing: Pairing::new(&cx.home, Arc::clone(&clock)),
@@ -254,7 +254,7 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
     .map_err(|error| Failure::failed(error.to_string()))?;
     let post = gateway.post();
     let store_of_desk = store.clone();
-    let _ = desk.set(Arc::new(webhook::GatewayDesk {
+    let _ = desk.set(Arc::new(GatewayWebhooks {
         store: store_of_desk,
         post,
         inline: program.inline_shell(),
@@ -348,7 +348,7 @@ fn complain(cx: &Context, settings: &GatewaySettings, unusable: &[Unusable]) -> 
 }
 
 /// Webhooks say things by the gateway that they are part of.
-type Desk = Arc<OnceLock<Arc<dyn webhook::Desk>>>;
+type Desk = Arc<OnceLock<Arc<dyn webhook::WebhookHost>>>;
 
 /// The server of webhooks, where it is switched on.
 fn webhooks(
@@ -360,7 +360,13 @@ fn webhooks(
     let (Some(platform), Some(desk)) = (wanted, desk.get()) else {
         return Ok(None);
     };
-    let made = webhook::platform(settings, platform, Arc::clone(desk), Arc::clone(clock));
+    let made = webhook::platform(
+        &settings.home,
+        &settings.config,
+        platform,
+        Arc::clone(desk),
+        Arc::clone(clock),
+    );
     made.map(Some).map_err(|why| Unusable {
         platform: platform.name.clone(),
         why,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hermes_app::AppContext;
 use hermes_app::host::Script;
 use hermes_exec::{Exec, Stdin};
-use hermes_policy::{CommandRequest, Kind};
+use hermes_policy::{CommandRequest, RequestKind};
 
 use super::program::workplace;
 use crate::exit::{Exit as Code, Failure};
@@ -40,8 +40,8 @@ impl Scripts {
         let text = std::fs::read_to_string(&path)
             .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
         let (program, kind) = match path.extension().and_then(|end| end.to_str()) {
-            Some("sh" | "bash") => ("bash", Kind::Cron),
-            _ => ("python3", Kind::Code),
+            Some("sh" | "bash") => ("bash", RequestKind::Cron),
+            _ => ("python3", RequestKind::Code),
         };
         let ground = commands.ground_here(&parts.cx, &parts.config).await?;
         let beside = || path.parent().map(Path::to_owned).unwrap_or_default();

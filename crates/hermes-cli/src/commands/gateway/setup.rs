@@ -2,125 +2,12 @@
 
 use clap::Args;
 use hermes_config::env::{is_usable_secret, writer};
+use hermes_platforms::{PLATFORMS, PlatformDef, SetupField, Writers, definition};
 
 use super::run::settings as read_settings;
 use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
 use crate::prompt::{self, Answer};
-
-/// What a platform wants to know.
-struct Field {
-    var: &'static str,
-    /// The flag that gives it.
-    flag: &'static str,
-    question: &'static str,
-    secret: bool,
-    required: bool,
-}
-
-struct Kind {
-    name: &'static str,
-    /// Where the person gets it.
-    hint: &'static str,
-    fields: &'static [Field],
-    /// Set so that it runs.
-    switch: Option<&'static str>,
-    /// People are let in by their ids.
-    people: bool,
-}
-
-const fn field(
-    var: &'static str,
-    flag: &'static str,
-    question: &'static str,
-    (secret, required): (bool, bool),
-) -> Field {
-    Field {
-        var,
-        flag,
-        question,
-        secret,
-        required,
-    }
-}
-
-const SECRET: (bool, bool) = (true, true);
-const NEEDED: (bool, bool) = (false, true);
-const MAYBE: (bool, bool) = (false, false);
-
-const KINDS: [Kind; 6] = [
-    Kind {
-        name: "telegram",
-        hint: "create a bot with @BotFather in Telegram; it gives you a token like 123456:ABC-DEF",
-        fields: &[field("TELEGRAM_BOT_TOKEN", "token", "bot token", SECRET)],
-        switch: None,
-        people: true,
-    },
-    Kind {
-        name: "discord",
-        hint: "create an application with a bot at https://discord.com/developers (with the Message Content intent)",
-        fields: &[field("DISCORD_BOT_TOKEN", "token", "bot token", SECRET)],
-        switch: None,
-        people: true,
-    },
-    Kind {
-        name: "slack",
-        hint: "create an app with Socket Mode at https://api.slack.com/apps",
-        fields: &[
-            field("SLACK_BOT_TOKEN", "token", "bot token (xoxb-…)", SECRET),
-            field("SLACK_APP_TOKEN", "app-token", "app token (xapp-…)", SECRET),
-        ],
-        switch: None,
-        people: true,
-    },
-    Kind {
-        name: "email",
-        hint: "use a separate account: everything that arrives there is read",
-        fields: &[
-            field("EMAIL_ADDRESS", "address", "address", NEEDED),
-            field(
-                "EMAIL_PASSWORD",
-                "password",
-                "password (an app password if the provider has them)",
-                SECRET,
-            ),
-            field("EMAIL_IMAP_HOST", "imap-host", "IMAP server", NEEDED),
-            field("EMAIL_SMTP_HOST", "smtp-host", "SMTP server", NEEDED),
-        ],
-        switch: None,
-        people: true,
-    },
-    Kind {
-        name: "api_server",
-        hint: "for programs that speak OpenAI's protocol; anyone with the key can run commands on this machine",
-        fields: &[
-            field(
-                "API_SERVER_KEY",
-                "key",
-                "key (empty: generate one)",
-                (true, false),
-            ),
-            field("API_SERVER_PORT", "port", "port (empty: 8642)", MAYBE),
-        ],
-        switch: Some("API_SERVER_ENABLED"),
-        people: false,
-    },
-    Kind {
-        name: "webhook",
-        hint: "for services that call when something happens; routes are set in config.yaml (docs/webhook.md)",
-        fields: &[
-            field(
-                "WEBHOOK_SECRET",
-                "secret",
-                "secret that callers sign with (empty: generate one)",
-                (true, false),
-            ),
-            field("WEBHOOK_PORT", "port", "port (empty: 8644)", MAYBE),
-        ],
-        switch: Some("WEBHOOK_ENABLED"),
-        people: false,
-    },
-];
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct SetupArgs {
@@ -194,7 +81,7 @@ pub(super) fn run(args: &SetupArgs, cx: &Context) -> Outcome {
         return wizard(args, cx);
     };
     let Some(kind) = find(name) else {
-        let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+        let known: Vec<&str> = PLATFORMS.iter().map(|kind| kind.name).collect();
         return Err(Failure::usage(format!(
             "no platform {name}; available: {}",
             known.join(", ")
@@ -204,14 +91,14 @@ pub(super) fn run(args: &SetupArgs, cx: &Context) -> Outcome {
     end(cx)
 }
 
-fn find(name: &str) -> Option<&'static Kind> {
+fn find(name: &str) -> Option<&'static PlatformDef> {
     let name = name.trim().to_lowercase().replace('-', "_");
     let name = if name == "api" {
         "api_server".to_owned()
     } else {
         name
     };
-    KINDS.iter().find(|kind| kind.name == name)
+    definition(&name)
 }
 
 fn wizard(args: &SetupArgs, cx: &Context) -> Outcome {
@@ -219,7 +106,7 @@ fn wizard(args: &SetupArgs, cx: &Context) -> Outcome {
         let cx = cx.reread()?;
         cx.out
             .remark("Which platform do you want to set up? (Enter: done)");
-        for (number, kind) in KINDS.iter().enumerate() {
+        for (number, kind) in PLATFORMS.iter().enumerate() {
             let mark = if is_set(kind, &cx) { "set up" } else { "" };
             cx.out
                 .remark(format!("  {} {:<12} {mark}", number + 1, kind.name));
@@ -231,7 +118,7 @@ fn wizard(args: &SetupArgs, cx: &Context) -> Outcome {
         let by_number = answer
             .parse::<usize>()
             .ok()
-            .and_then(|number| KINDS.get(number.checked_sub(1)?));
+            .and_then(|number| PLATFORMS.get(number.checked_sub(1)?).copied());
         match by_number.or_else(|| find(&answer)) {
             Some(kind) => set_up(kind, args, &cx, true)?,
             None => cx.out.error(format!("no platform {answer}")),
@@ -239,26 +126,26 @@ fn wizard(args: &SetupArgs, cx: &Context) -> Outcome {
     }
 }
 
-fn is_set(kind: &Kind, cx: &Context) -> bool {
+fn is_set(kind: &PlatformDef, cx: &Context) -> bool {
     let set = |var: &str| {
         cx.env
             .get(var)
             .is_some_and(|value| !value.trim().is_empty())
     };
-    let fields = kind.fields.iter().filter(|field| field.required);
-    match kind.switch {
+    let fields = kind.setup.fields.iter().filter(|field| field.required);
+    match kind.setup.switch {
         Some(switch) => set(switch),
         None => fields.clone().count() > 0 && fields.into_iter().all(|field| set(field.var)),
     }
 }
 
 /// Asks for what was not given, then writes everything.
-fn set_up(kind: &Kind, args: &SetupArgs, cx: &Context, asks: bool) -> Outcome {
+fn set_up(kind: &PlatformDef, args: &SetupArgs, cx: &Context, asks: bool) -> Outcome {
     if asks {
-        cx.out.remark(format!("{}: {}", kind.name, kind.hint));
+        cx.out.remark(format!("{}: {}", kind.name, kind.setup.hint));
     }
     let mut changes: Vec<(String, String)> = Vec::new();
-    for field in kind.fields {
+    for field in kind.setup.fields {
         let known = cx
             .env
             .get(field.var)
@@ -285,10 +172,10 @@ fn set_up(kind: &Kind, args: &SetupArgs, cx: &Context, asks: bool) -> Outcome {
         check(field, &value)?;
         changes.push((field.var.to_owned(), value));
     }
-    if let Some(switch) = kind.switch {
+    if let Some(switch) = kind.setup.switch {
         changes.push((switch.to_owned(), "true".to_owned()));
     }
-    if kind.people {
+    if kind.writers == Writers::People {
         changes.extend(people(kind, args, cx, asks)?);
     }
     for (name, value) in &changes {
@@ -305,7 +192,7 @@ fn set_up(kind: &Kind, args: &SetupArgs, cx: &Context, asks: bool) -> Outcome {
 }
 
 /// `None`: the person went back.
-fn asked(field: &Field, known: bool) -> Result<Option<String>, Failure> {
+fn asked(field: &SetupField, known: bool) -> Result<Option<String>, Failure> {
     let keep = if known { " (empty: unchanged)" } else { "" };
     let question = format!("{}{keep}: ", field.question);
     let answer = if field.secret {
@@ -319,7 +206,7 @@ fn asked(field: &Field, known: bool) -> Result<Option<String>, Failure> {
     })
 }
 
-fn check(field: &Field, value: &str) -> Outcome {
+fn check(field: &SetupField, value: &str) -> Outcome {
     if value.contains(['\n', '\r', '\0']) {
         return Err(Failure::usage(format!("{}: more than one line", field.var)));
     }
@@ -339,7 +226,7 @@ fn check(field: &Field, value: &str) -> Outcome {
 
 /// Who may talk, and where home is.
 fn people(
-    kind: &Kind,
+    kind: &PlatformDef,
     args: &SetupArgs,
     cx: &Context,
     asks: bool,
@@ -367,11 +254,7 @@ fn people(
         changes.push((format!("{prefix}_ALLOWED_USERS"), ids.join(",")));
     }
     if let Some(home) = &args.home_channel {
-        let var = match kind.name {
-            "email" => "EMAIL_HOME_ADDRESS".to_owned(),
-            _ => format!("{prefix}_HOME_CHANNEL"),
-        };
-        changes.push((var, home.trim().to_owned()));
+        changes.push((kind.home_var.to_owned(), home.trim().to_owned()));
     }
     Ok(changes)
 }
@@ -394,4 +277,32 @@ fn end(cx: &Context) -> Outcome {
     cx.out
         .remark(format!("enabled: {}; next: {next}", on.join(", ")));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use hermes_agent::home::toolsets;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        args: SetupArgs,
+    }
+
+    #[test]
+    fn every_platform_can_be_set_up_by_flags_and_has_tools() {
+        for platform in PLATFORMS {
+            for field in platform.setup.fields {
+                let flag = format!("--{}", field.flag);
+                let alone = Alone::try_parse_from(["setup", &flag, "7"]).unwrap();
+                let given = alone.args.given(field.flag);
+                assert_eq!(given.as_deref(), Some("7"), "{flag}");
+            }
+            let name = platform.name;
+            assert!(toolsets::PLATFORMS.contains(&name), "{name}");
+        }
+    }
 }

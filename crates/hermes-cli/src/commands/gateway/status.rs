@@ -9,7 +9,8 @@ use hermes_config::Home;
 use hermes_core::clock::SystemClock;
 use hermes_gateway::authorize::pairing::Pairing;
 use hermes_gateway::process::{self, read_state, uptime};
-use hermes_gateway::settings::{GatewaySettings, PLATFORMS, PlatformSettings};
+use hermes_gateway::settings::GatewaySettings;
+use hermes_platforms::{PLATFORMS, PlatformSettings, Writers, definition};
 use hermes_store::jobs::JobTable;
 use serde::Serialize;
 use serde_json::Value;
@@ -133,8 +134,8 @@ pub(crate) fn summary(cx: &Context, system: bool) -> Summary {
     let mut platforms = Vec::new();
     if let Some(settings) = &settings {
         problems.extend(settings.problems.clone());
-        for name in PLATFORMS {
-            platforms.push(row(name, settings, &state, pid.is_some(), &pairing));
+        for one in PLATFORMS {
+            platforms.push(row(one.name, settings, &state, pid.is_some(), &pairing));
         }
     }
     let text = |key: &str| state[key].as_str().map(str::to_owned);
@@ -236,14 +237,9 @@ fn jobs(home: &Home) -> Jobs {
 pub(crate) fn platforms_in_short(root: &Path) -> Option<String> {
     process::running(root)?;
     let state = read_state(root)?;
-    let short = |name: &str| match name {
-        "telegram" => "tg".to_owned(),
-        "discord" => "ds".to_owned(),
-        "slack" => "sl".to_owned(),
-        "email" => "mail".to_owned(),
-        "api_server" => "api".to_owned(),
-        "webhook" => "hook".to_owned(),
-        other => other.chars().take(4).collect(),
+    let short = |name: &str| match definition(name) {
+        Some(definition) => definition.short_name.to_owned(),
+        None => name.chars().take(4).collect(),
     };
     let platforms = state["platforms"].as_object()?;
     let words: Vec<String> = platforms
@@ -301,10 +297,7 @@ fn lines(summary: &Summary, full: bool, now: DateTime<Utc>) -> Vec<String> {
     for row in &summary.platforms {
         if row.enabled
             || row.state.is_some()
-            || matches!(
-                row.name.as_str(),
-                "telegram" | "discord" | "slack" | "email"
-            )
+            || definition(&row.name).is_some_and(|one| one.writers == Writers::People)
         {
             lines.push(platform_line(row, summary.running, full, now));
         }

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_api::{ApiDeps, ApiServer, Work};
 use hermes_config::Zone;
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::{BoxFuture, task};
-use hermes_gateway::api::{self, ApiServer, Work};
 use hermes_gateway::control::GatewayControl;
 use hermes_gateway::cron::{self, HomeFiles, Scheduler};
 use hermes_gateway::gateway::Gateway;
-use hermes_gateway::platforms::Unusable;
 use hermes_gateway::process::{self, Machine};
 use hermes_gateway::seats::Seats;
 use hermes_gateway::settings::GatewaySettings;
 use hermes_models::router::Overrides;
+use hermes_platforms::Unusable;
 use hermes_store::Store;
 use hermes_store::jobs::JobTable;
 use tokio_util::sync::CancellationToken;
@@ -64,7 +64,7 @@ pub(super) async fn all(around: &Around<'_>) -> Beside {
         }
         Ok(None) => {}
         Err(why) => beside.unusable.push(Unusable {
-            platform: api::SOURCE.to_owned(),
+            platform: hermes_api::SOURCE.to_owned(),
             why,
         }),
     }
@@ -106,7 +106,10 @@ async fn server(around: &Around<'_>) -> Result<Option<(Task, Work)>, String> {
         cancel,
         ..
     } = around;
-    let Some(platform) = settings.enabled().find(|one| one.name == api::SOURCE) else {
+    let Some(platform) = settings
+        .enabled()
+        .find(|one| one.name == hermes_api::SOURCE)
+    else {
         return Ok(None);
     };
     let home = &settings.home;
@@ -119,7 +122,7 @@ async fn server(around: &Around<'_>) -> Result<Option<(Task, Work)>, String> {
         let at = server.settings();
         format!("{}:{}: {error}", at.host, at.port)
     })?;
-    let deps = api::Deps {
+    let deps = ApiDeps {
         seats: (*seats).clone(),
         store: (*store).clone(),
         home: home.clone(),

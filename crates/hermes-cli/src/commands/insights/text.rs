@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use hermes_store::db::insights::Spent;
+use hermes_store::db::insights::CostTotals;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{Day, Report};
@@ -124,7 +124,7 @@ fn facts(out: &mut String, name: &str, parts: &[String], width: usize) {
 }
 
 /// What it cost and how that is known.
-fn cost(spent: &Spent) -> Vec<String> {
+fn cost(spent: &CostTotals) -> Vec<String> {
     let mut parts = Vec::new();
     if let Some(actual) = spent.actual_usd {
         parts.push(format!("{} reported by the provider", usd(actual)));
@@ -155,7 +155,7 @@ fn calls(count: i64) -> String {
 }
 
 /// The cost in a column; unknown stays unknown.
-fn brief_cost(spent: &Spent) -> String {
+fn brief_cost(spent: &CostTotals) -> String {
     match (spent.known_usd, spent.unknown_calls, spent.included_calls) {
         (Some(known), 0, _) if spent.estimated_usd.is_some() => format!("{} est", usd(known)),
         (Some(known), 0, _) => usd(known),
@@ -333,20 +333,20 @@ mod tests {
 
     #[test]
     fn a_price_nobody_knows_is_not_zero() {
-        let unknown = Spent {
+        let unknown = CostTotals {
             unknown_calls: 3,
-            ..Spent::default()
+            ..CostTotals::default()
         };
         assert_eq!(cost(&unknown), ["3 calls at an unknown price"]);
         assert_eq!(brief_cost(&unknown), "unknown");
-        let mixed = Spent {
+        let mixed = CostTotals {
             actual_usd: Some(1.5),
             known_usd: Some(1.5),
             unknown_calls: 1,
-            ..Spent::default()
+            ..CostTotals::default()
         };
         assert_eq!(brief_cost(&mixed), "> $1.50");
-        assert!(!cost(&Spent::default()).join("").contains('$'));
+        assert!(!cost(&CostTotals::default()).join("").contains('$'));
     }
 
     #[test]

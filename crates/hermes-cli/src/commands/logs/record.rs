@@ -137,6 +137,8 @@ const COMPONENTS: &[(&str, &[&str])] = &[
             "gateway",
             "hermes_gateway",
             "hermes_app::hooks",
+            "hermes_platforms",
+            "hermes_api",
             "hermes_plugins",
             "plugins.platforms",
         ],

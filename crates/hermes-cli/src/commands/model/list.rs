@@ -3,7 +3,7 @@
 use hermes_config::redact;
 use hermes_core::usage::Prices;
 use hermes_models::catalogue;
-use hermes_models::live::{LIST_TIMEOUT, Listed, LocalFound};
+use hermes_models::live::{LIST_TIMEOUT, ListedModel, LocalServerInfo};
 use hermes_models::providers;
 use hermes_models::router::{LiveError, Overrides, ProviderStatus, Router};
 use serde_json::{Value, json};
@@ -151,7 +151,7 @@ fn machine(router: &Router, args: &ListArgs, cx: &Context) -> Outcome {
     Ok(())
 }
 
-fn server_json(found: &LocalFound) -> Value {
+fn server_json(found: &LocalServerInfo) -> Value {
     let models: Vec<Value> = found
         .models
         .iter()
@@ -165,7 +165,7 @@ fn bundled(router: &Router, name: &str) -> Result<Vec<Row>, Failure> {
     let route = router
         .resolve(Some("-"), Some(name), None)
         .map_err(|error| Failure::usage(error.to_string()))?;
-    let rows: Vec<Row> = catalogue::models_of(&route.provider)
+    let rows: Vec<Row> = catalogue::models_by_provider(&route.provider)
         .into_iter()
         .map(|entry| Row {
             id: entry.id.to_owned(),
@@ -191,7 +191,7 @@ fn bundled(router: &Router, name: &str) -> Result<Vec<Row>, Failure> {
 }
 
 /// What the server says, completed from the catalogue.
-fn served(provider: &str, row: Listed) -> Row {
+fn served(provider: &str, row: ListedModel) -> Row {
     let known = catalogue::lookup(&row.id);
     let price = catalogue::price(provider, &row.id);
     Row {

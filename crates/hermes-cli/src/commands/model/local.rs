@@ -4,7 +4,7 @@ mod choose;
 mod fetch;
 mod list;
 
-use hermes_models::local::weights::Weights;
+use hermes_models::local::weights::ModelWeights;
 
 use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
@@ -88,7 +88,7 @@ fn pull(args: &PullArgs, cx: &Context) -> Outcome {
 
 /// What the home says of the built-in model.
 pub(crate) struct Here {
-    pub(crate) settings: hermes_models::local::Settings,
+    pub(crate) settings: hermes_models::local::LocalModelSettings,
     pub(crate) router: std::sync::Arc<hermes_models::router::Router>,
 }
 
@@ -101,7 +101,7 @@ impl Here {
         })
     }
 
-    pub(crate) fn weights(&self, name: &str) -> Result<Weights, Failure> {
+    pub(crate) fn weights(&self, name: &str) -> Result<ModelWeights, Failure> {
         self.settings
             .weights(name)
             .map_err(|error| Failure::usage(error.to_string()))

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use hermes_core::model::RouteError;
 use hermes_models::catalogue;
-use hermes_models::live::LocalFound;
+use hermes_models::live::LocalServerInfo;
 use hermes_models::local::PROVIDER;
 use hermes_models::local::machine::size;
 use hermes_models::providers::{self, LocalServer};
@@ -285,7 +285,7 @@ pub(crate) fn provider_of(server: LocalServer, base_url: &str) -> (&'static str,
     )
 }
 
-fn rows(router: &Router, found: Vec<LocalFound>) -> Vec<Row> {
+fn rows(router: &Router, found: Vec<LocalServerInfo>) -> Vec<Row> {
     let mut rows = Vec::new();
     for server in found {
         let (provider, base_url) = provider_of(server.server, &server.base_url);
@@ -322,7 +322,7 @@ fn rows(router: &Router, found: Vec<LocalFound>) -> Vec<Row> {
         };
         let mut models: Vec<String> = provider.default_model.iter().cloned().collect();
         if group == Group::WithKey {
-            let known = catalogue::models_of(&provider.id);
+            let known = catalogue::models_by_provider(&provider.id);
             models.extend(known.into_iter().map(|entry| entry.id.to_owned()));
             let mut seen = std::collections::HashSet::new();
             models.retain(|model| seen.insert(model.clone()));

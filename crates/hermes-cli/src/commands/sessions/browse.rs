@@ -3,12 +3,15 @@
 use std::io::{self, Write as _};
 use std::time::Instant;
 
-use hermes_store::db::{ListFilter, Order, SessionSummary};
-use hermes_tui::input::{Input, Inputs};
+use hermes_store::db::{ListFilter, SessionOrder, SessionSummary};
+use hermes_tui::input::{InputReader, TerminalInput};
 use hermes_tui::keys::Keymap;
 use hermes_tui::panel::{PanelOutcome, PanelView};
 use hermes_tui::port::{Group, Panel, PanelKey, PanelRow};
-use hermes_tui::screen::{Look, Modes, ModesOptions, Screen, ScreenOptions, Signal, Signals, Size};
+use hermes_tui::screen::{
+    InlineScreen, ModesOptions, ProcessSignal, ScreenOptions, SignalStream, Size,
+    TerminalCapabilities, TerminalModes,
+};
 use hermes_tui::theme::Theme;
 
 use super::{reader, show};
@@ -67,7 +70,7 @@ fn sessions(args: &BrowseArgs, cx: &Context) -> Result<Vec<SessionSummary>, Fail
             vec!["tool".to_owned()]
         },
         source: args.source.clone(),
-        order: Order::LastActive,
+        order: SessionOrder::LastActive,
         limit: args.limit,
         ..ListFilter::default()
     };
@@ -130,22 +133,22 @@ fn panel(sessions: &[SessionSummary]) -> Panel {
 async fn on_screen(panel: Panel, cx: &Context) -> Result<Option<String>, Failure> {
     let fail = |error: io::Error| Failure::failed(format!("drawing on the terminal: {error}"));
     let (look, theme) = if cx.out.color {
-        (Look::of_environment(), Theme::default())
+        (TerminalCapabilities::from_environment(), Theme::default())
     } else {
         (
-            Look::of_environment().without_colour(),
+            TerminalCapabilities::from_environment().without_colour(),
             Theme::default().without_color(),
         )
     };
-    let mut screen = Screen::new(io::stdout(), Size::of_terminal(), ScreenOptions::new(look));
+    let mut screen = InlineScreen::new(io::stdout(), Size::of_terminal(), ScreenOptions::new(look));
     let options = ModesOptions {
         keyboard: false,
         stderr: None,
     };
     // Dropped last, whatever happens: it gives the terminal back.
-    let mut modes = Modes::enter(options, screen.placement()).map_err(fail)?;
-    let mut signals = Signals::new().map_err(fail)?;
-    let mut inputs = Inputs::start(io::stdin()).map_err(fail)?;
+    let mut modes = TerminalModes::enter(options, screen.placement()).map_err(fail)?;
+    let mut signals = SignalStream::new().map_err(fail)?;
+    let mut inputs = InputReader::start(io::stdin()).map_err(fail)?;
     let keys = Keymap::default();
     let mut view = PanelView::new(panel, Instant::now());
     screen.enter_overlay().map_err(fail)?;
@@ -156,25 +159,25 @@ async fn on_screen(panel: Panel, cx: &Context) -> Result<Option<String>, Failure
             .map_err(fail)?;
         let outcome = tokio::select! {
             input = inputs.next() => match input {
-                Input::Key(key) => view.key(key, &keys, Instant::now()),
-                Input::Paste(text) => view.paste(&text, &keys, Instant::now()),
-                Input::Closed => return Ok(None),
-                Input::Focus(_) | Input::Report(_) => PanelOutcome::Nothing,
+                TerminalInput::Key(key) => view.key(key, &keys, Instant::now()),
+                TerminalInput::Paste(text) => view.paste(&text, &keys, Instant::now()),
+                TerminalInput::Closed => return Ok(None),
+                TerminalInput::Focus(_) | TerminalInput::Report(_) => PanelOutcome::Nothing,
             },
             signal = signals.next() => match signal {
-                Signal::End(15) => return Err(Failure::silent(Exit::Terminated)),
-                Signal::End(_) => return Err(Failure::silent(Exit::Interrupted)),
-                Signal::Hangup => return Err(Failure::silent(Exit::Failed)),
-                Signal::Resize => {
+                ProcessSignal::End(15) => return Err(Failure::silent(Exit::Terminated)),
+                ProcessSignal::End(_) => return Err(Failure::silent(Exit::Interrupted)),
+                ProcessSignal::Hangup => return Err(Failure::silent(Exit::Failed)),
+                ProcessSignal::Resize => {
                     screen.resized(Size::of_terminal());
                     PanelOutcome::Nothing
                 }
-                Signal::Continue => {
+                ProcessSignal::Continue => {
                     modes.resume().map_err(fail)?;
                     screen.redraw();
                     PanelOutcome::Nothing
                 }
-                Signal::Suspend => PanelOutcome::Nothing,
+                ProcessSignal::Suspend => PanelOutcome::Nothing,
             },
         };
         if let PanelOutcome::Close(ask) | PanelOutcome::Ask(ask) = outcome {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use hermes_config::Config;
 use hermes_exec::backend;
-use hermes_exec::environment::{Exec, Exit, Sink, Stream};
+use hermes_exec::environment::{Exec, Exit, OutputSink, OutputStream};
 use hermes_exec::local::Declared;
-use hermes_exec::sandbox::{Sandbox, Settings};
+use hermes_exec::sandbox::{Sandbox, SandboxSettings};
 use serde_json::json;
 
 use super::draft::Draft;
@@ -28,7 +28,7 @@ pub(super) fn standing(draft: &Draft<'_>) -> Result<(bool, String), Failure> {
             Err(error) => (false, error.to_string()),
             Ok(Some(environment)) => (true, environment.info().posture),
             Ok(None) => {
-                let sandbox = Sandbox::detect(Settings::from_config(&cx.home, &config));
+                let sandbox = Sandbox::detect(SandboxSettings::from_config(&cx.home, &config));
                 let posture = sandbox.describe();
                 (!posture.refuses, format!("on this machine, {posture}"))
             }
@@ -154,7 +154,7 @@ pub(crate) fn try_out(cx: &Context, config: &Config) -> Result<String, String> {
     let environment = backend::select(&cx.home, config, &cx.env, &cwd, &Declared::default())
         .map_err(|error| error.to_string())?;
     let Some(environment) = environment else {
-        let sandbox = Sandbox::detect(Settings::from_config(&cx.home, config));
+        let sandbox = Sandbox::detect(SandboxSettings::from_config(&cx.home, config));
         let posture = sandbox.describe();
         return if posture.refuses {
             Err(posture.to_string())
@@ -186,8 +186,8 @@ pub(crate) fn try_out(cx: &Context, config: &Config) -> Result<String, String> {
 #[derive(Default)]
 struct Output(Vec<u8>);
 
-impl Sink for Output {
-    fn push(&mut self, _: Stream, bytes: &[u8]) {
+impl OutputSink for Output {
+    fn push(&mut self, _: OutputStream, bytes: &[u8]) {
         let room = 2000_usize.saturating_sub(self.0.len());
         self.0.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }

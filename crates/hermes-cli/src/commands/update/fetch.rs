@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use hermes_models::http::{self, HttpSettings};
+use hermes_http::{HttpError, HttpSettings};
 use reqwest::Url;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempPath;
@@ -155,12 +155,12 @@ async fn download(
             attempt.stop()
         }
     });
-    let client = http::builder(&settings)
+    let client = hermes_http::builder(&settings)
         .and_then(|builder| {
             builder
                 .redirect(redirects)
                 .build()
-                .map_err(http::HttpError::Build)
+                .map_err(HttpError::Build)
         })
         .map_err(|error| Failure::failed(error.to_string()))?;
     let expected = match expected {

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use hermes_models::http::{self, HttpSettings, Redirects};
+use hermes_http::{HttpSettings, Redirects};
 use hermes_testkit::oracle;
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
 use serde_json::Value;
@@ -63,7 +63,7 @@ async fn browse(from: &str) -> String {
         redirects: Redirects::Never,
         ..HttpSettings::default()
     };
-    let client = http::client(&settings).unwrap();
+    let client = hermes_http::client(&settings).unwrap();
     let mut url: url::Url = from.parse().unwrap();
     let mut cookies: BTreeMap<String, String> = BTreeMap::new();
     for _ in 0..10 {

@@ -1,4 +1,4 @@
-//! The calls by what they are for.
+//! System call numbers by purpose.
 
 pub(super) const CLONE: i64 = libc::SYS_clone;
 pub(super) const CLONE3: i64 = libc::SYS_clone3;
@@ -49,7 +49,7 @@ pub(super) const DENIED: &[i64] = &[
     libc::SYS_setdomainname,
 ];
 
-/// Their first argument is whom they reach.
+/// Their first argument is the target process.
 pub(super) const SIGNALLING: &[i64] = &[
     libc::SYS_kill,
     libc::SYS_tkill,
@@ -59,7 +59,7 @@ pub(super) const SIGNALLING: &[i64] = &[
     libc::SYS_pidfd_open,
 ];
 
-/// The argument with this index is whom they change; 0 is the caller.
+/// The argument with this index is the target process; 0 is the caller.
 pub(super) const NAMES_A_PROCESS: &[(i64, u8)] = &[
     (libc::SYS_prlimit64, 0),
     (libc::SYS_sched_setaffinity, 0),
@@ -79,7 +79,7 @@ const F_SETOWN_EX: u64 = 15;
 const FIOSETOWN: u64 = 0x8901;
 const SIOCSPGRP: u64 = 0x8902;
 
-/// With this value of an argument they reach others than the caller.
+/// With this argument value they affect processes other than the caller.
 pub(super) const NAMES_OTHERS: &[(i64, u8, u64)] = &[
     (libc::SYS_setpriority, 0, PRIO_USER),
     (libc::SYS_ioprio_set, 0, IOPRIO_WHO_USER),

@@ -7,8 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use hermes_exec::sandbox::{Choice, Limits, Sandbox, Settings};
-use hermes_exec::{Ahead, Confine, Confinement, Launch};
+use hermes_exec::sandbox::{ResourceLimits, Sandbox, SandboxChoice, SandboxSettings};
+use hermes_exec::{Confine, Confinement, HelperStart, Launch};
 use hermes_testkit::oracle::skip;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -28,7 +28,7 @@ pub(crate) struct Said {
 }
 
 impl Prison {
-    pub(crate) fn new(test: &str, change: impl FnOnce(&mut Settings)) -> Option<Self> {
+    pub(crate) fn new(test: &str, change: impl FnOnce(&mut SandboxSettings)) -> Option<Self> {
         let dir = outside();
         let path = dir.path().canonicalize().unwrap();
         std::fs::create_dir_all(path.join("home/.hermes/skills/demo")).unwrap();
@@ -37,10 +37,10 @@ impl Prison {
         std::fs::write(path.join("home/.hermes/auth.json"), "top-secret").unwrap();
         std::fs::write(path.join("home/.hermes/skills/demo/SKILL.md"), "a skill\n").unwrap();
         std::fs::write(path.join("home/notes.txt"), "notes\n").unwrap();
-        let mut settings = settings(Choice::Landlock, &path);
+        let mut settings = settings(SandboxChoice::Landlock, &path);
         change(&mut settings);
         let programs = match settings.choice {
-            Choice::Bubblewrap => rig::unpacked(test)?.join("usr/bin"),
+            SandboxChoice::Bubblewrap => rig::unpacked(test)?.join("usr/bin"),
             _ => PathBuf::new(),
         };
         let sandbox = Sandbox::detect_on(settings, programs.as_os_str());
@@ -78,7 +78,11 @@ impl Prison {
     /// As most commands run: by a helper that was started before, where there can be one.
     pub(crate) fn run(&self, script: &str) -> Said {
         let launch = self.launch(script);
-        match self.sandbox.ahead(&launch, &self.limits()).unwrap() {
+        match self
+            .sandbox
+            .prepare_helper(&launch, &self.limits())
+            .unwrap()
+        {
             Some(ahead) => obey(&ahead),
             None => self.run_at_once(script),
         }
@@ -98,7 +102,11 @@ impl Prison {
         let limits = self.sandbox.confinement(cwd);
         let mut launch = self.launch(script);
         cwd.clone_into(&mut launch.cwd);
-        let ahead = self.sandbox.ahead(&launch, &limits).unwrap().unwrap();
+        let ahead = self
+            .sandbox
+            .prepare_helper(&launch, &limits)
+            .unwrap()
+            .unwrap();
         let launch = self.sandbox.wrap(launch, &limits).unwrap();
         [obey(&ahead), start(Command::new(&launch.program), &launch)]
     }
@@ -109,7 +117,7 @@ impl Prison {
     }
 }
 
-pub(crate) fn obey(ahead: &Ahead) -> Said {
+pub(crate) fn obey(ahead: &HelperStart) -> Said {
     let (near, far) = UnixStream::pair().unwrap();
     let mut helper = Command::new(&ahead.helper.program)
         .args(&ahead.helper.args)
@@ -122,7 +130,7 @@ pub(crate) fn obey(ahead: &Ahead) -> Said {
     let null = std::fs::File::open("/dev/null").unwrap();
     give(
         &near,
-        &ahead.order,
+        &ahead.request,
         &[null.as_fd(), writer.as_fd(), writer.as_fd()],
     );
     drop(writer);
@@ -385,7 +393,7 @@ fn the_network_can_be_off() {
 
 #[test]
 fn memory_and_files_have_limits() {
-    let limits = Limits {
+    let limits = ResourceLimits {
         processes: 0,
         memory: 200 << 20,
         file: 1 << 20,
@@ -404,9 +412,9 @@ fn memory_and_files_have_limits() {
 #[test]
 fn a_fork_bomb_stays_small() {
     const WHO: u32 = 54_321;
-    let limits = Limits {
+    let limits = ResourceLimits {
         processes: 40,
-        ..Limits::default()
+        ..ResourceLimits::default()
     };
     let test = "a_fork_bomb_stays_small";
     let Some(prison) = Prison::new(test, |settings| settings.limits = limits) else {
@@ -496,7 +504,7 @@ fn pids_of(user: u32) -> Vec<Pid> {
 #[test]
 fn a_named_sandbox_that_is_missing_fails_closed() {
     let dir = outside();
-    let mut settings = settings(Choice::Auto, dir.path());
+    let mut settings = settings(SandboxChoice::Auto, dir.path());
     settings.unknown = Some("fort-knox".to_owned());
     let sandbox = Sandbox::detect(settings);
     assert!(!sandbox.enforces());
@@ -580,7 +588,7 @@ fn bubblewrap_holds_too() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let Some(prison) = Prison::new("bubblewrap_holds_too", |settings| {
-        settings.choice = Choice::Bubblewrap;
+        settings.choice = SandboxChoice::Bubblewrap;
         settings.network = false;
     }) else {
         return;

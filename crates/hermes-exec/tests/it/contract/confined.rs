@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use hermes_core::BoxFuture;
 use hermes_exec::local::LocalEnvironment;
-use hermes_exec::sandbox::{Choice, Limits, Sandbox, Settings};
+use hermes_exec::sandbox::{ResourceLimits, Sandbox, SandboxChoice, SandboxSettings};
 use hermes_exec::{
-    Background, BackgroundRecord, Confine, Confinement, Environment, EnvironmentInfo, Exec,
-    ExecError, Exit, Files, Finished, Sink, Start,
+    Background, BackgroundRecord, BackgroundStart, Confine, Confinement, Environment,
+    EnvironmentInfo, Exec, ExecError, ExecOutcome, Exit, Files, OutputSink,
 };
 use hermes_testkit::oracle::skip;
 
@@ -31,8 +31,8 @@ impl Environment for Confined {
     fn exec<'a>(
         &'a self,
         command: Exec,
-        sink: &'a mut dyn Sink,
-    ) -> BoxFuture<'a, Result<Finished, ExecError>> {
+        sink: &'a mut dyn OutputSink,
+    ) -> BoxFuture<'a, Result<ExecOutcome, ExecError>> {
         let command = Exec {
             confinement: self.limits.clone(),
             ..command
@@ -40,8 +40,11 @@ impl Environment for Confined {
         self.inner.exec(command, sink)
     }
 
-    fn spawn(&self, command: Start) -> BoxFuture<'_, Result<Box<dyn Background>, ExecError>> {
-        self.inner.spawn(Start {
+    fn spawn(
+        &self,
+        command: BackgroundStart,
+    ) -> BoxFuture<'_, Result<Box<dyn Background>, ExecError>> {
+        self.inner.spawn(BackgroundStart {
             confinement: self.limits.clone(),
             ..command
         })
@@ -92,8 +95,8 @@ pub(crate) fn outside() -> tempfile::TempDir {
     beyond_temporary(env!("CARGO_TARGET_TMPDIR"))
 }
 
-pub(crate) fn settings(choice: Choice, dir: &Path) -> Settings {
-    Settings {
+pub(crate) fn settings(choice: SandboxChoice, dir: &Path) -> SandboxSettings {
+    SandboxSettings {
         choice,
         unknown: None,
         network: true,
@@ -101,14 +104,14 @@ pub(crate) fn settings(choice: Choice, dir: &Path) -> Settings {
         unreadable: Vec::new(),
         readable: Vec::new(),
         sockets: Vec::new(),
-        limits: Limits::default(),
+        limits: ResourceLimits::default(),
         homes: vec![dir.join("home/.hermes")],
         user_home: Some(dir.join("home")),
         helper: Some(env!("CARGO_BIN_EXE_confine").into()),
     }
 }
 
-fn made(choice: Choice, path: &OsStr) -> Place {
+fn made(choice: SandboxChoice, path: &OsStr) -> Place {
     let dir = outside();
     let dir_path = dir.path().canonicalize().unwrap();
     std::fs::create_dir_all(dir_path.join("home/.hermes")).unwrap();
@@ -124,7 +127,7 @@ fn made(choice: Choice, path: &OsStr) -> Place {
 }
 
 pub(crate) fn landlock(test: &str) -> Option<Place> {
-    let place = made(Choice::Landlock, OsStr::new(""));
+    let place = made(SandboxChoice::Landlock, OsStr::new(""));
     if place.sandbox.enforces() {
         return Some(place);
     }
@@ -135,7 +138,7 @@ pub(crate) fn landlock(test: &str) -> Option<Place> {
 /// In the bubblewrap that was unpacked for tests.
 pub(crate) fn bubblewrap(test: &str) -> Option<Place> {
     let root = super::rig::unpacked(test)?;
-    let place = made(Choice::Bubblewrap, root.join("usr/bin").as_os_str());
+    let place = made(SandboxChoice::Bubblewrap, root.join("usr/bin").as_os_str());
     if place.sandbox.enforces() {
         return Some(place);
     }
@@ -187,7 +190,7 @@ mod with_bubblewrap {
 }
 
 mod with_landlock {
-    use hermes_exec::{Exec, Exit, Sink, Stream};
+    use hermes_exec::{Exec, Exit, OutputSink, OutputStream};
     use tokio_util::sync::CancellationToken;
 
     crate::contract::contract!(super::landlock:
@@ -223,8 +226,8 @@ mod with_landlock {
     /// Cancels at the first word.
     struct Until(CancellationToken);
 
-    impl Sink for Until {
-        fn push(&mut self, _: Stream, _: &[u8]) {
+    impl OutputSink for Until {
+        fn push(&mut self, _: OutputStream, _: &[u8]) {
             self.0.cancel();
         }
     }

@@ -528,7 +528,11 @@ fn commands_end_with_whoever_asked_for_them() {
     let launch =
         prison.launch("setsid sleep 1000 & trap '' TERM; echo ready; sleep 1000; sleep 1000");
     for limits in [prison.limits(), hermes_exec::Confinement::Off] {
-        let ahead = prison.sandbox.ahead(&launch, &limits).unwrap().unwrap();
+        let ahead = prison
+            .sandbox
+            .prepare_helper(&launch, &limits)
+            .unwrap()
+            .unwrap();
         let (near, far) = UnixStream::pair().unwrap();
         let mut helper = Command::new(&ahead.helper.program)
             .args(&ahead.helper.args)
@@ -541,7 +545,7 @@ fn commands_end_with_whoever_asked_for_them() {
         let null = std::fs::File::open("/dev/null").unwrap();
         give(
             &near,
-            &ahead.order,
+            &ahead.request,
             &[null.as_fd(), writer.as_fd(), writer.as_fd()],
         );
         drop(writer);

@@ -552,7 +552,10 @@ fn nothing_is_left_when_nobody_looks_any_more() {
         "git init -q new; git -C new config core.fsmonitor evil; echo evil > .envrc; echo /tmp > .git/commondir; \
          echo ready; while :; do sleep 1; done",
     );
-    let ahead = prison.sandbox.ahead(&launch, &prison.limits()).unwrap();
+    let ahead = prison
+        .sandbox
+        .prepare_helper(&launch, &prison.limits())
+        .unwrap();
     let ahead = ahead.unwrap();
     let (near, far) = UnixStream::pair().unwrap();
     let mut helper = Command::new(&ahead.helper.program)
@@ -566,7 +569,7 @@ fn nothing_is_left_when_nobody_looks_any_more() {
     let null = std::fs::File::open("/dev/null").unwrap();
     give(
         &near,
-        &ahead.order,
+        &ahead.request,
         &[null.as_fd(), writer.as_fd(), writer.as_fd()],
     );
     drop(writer);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hermes_core::private::{RUN_LATER_IN_GIT, RUN_LATER_IN_PROJECT};
 use hermes_exec::git::ForeignRepository;
 use hermes_exec::local::LocalEnvironment;
-use hermes_exec::sandbox::{Choice, Sandbox};
+use hermes_exec::sandbox::{Sandbox, SandboxChoice};
 use hermes_exec::{Confine as _, Exec};
 
 use super::attacks::Prison;
@@ -125,7 +125,7 @@ pub(crate) fn place(test: &str) -> Option<Place> {
     let path = dir.path().canonicalize().unwrap();
     std::fs::create_dir_all(path.join("home/.hermes")).unwrap();
     repository(&path.join("work"));
-    let sandbox = Arc::new(Sandbox::detect(settings(Choice::Landlock, &path)));
+    let sandbox = Arc::new(Sandbox::detect(settings(SandboxChoice::Landlock, &path)));
     if !sandbox.enforces() {
         hermes_testkit::oracle::skip(&sandbox.posture(), test);
         return None;

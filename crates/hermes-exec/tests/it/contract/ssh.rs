@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_exec::output::Collector;
-use hermes_exec::ssh::{SshSettings, Sync, environment};
+use hermes_exec::output::OutputCollector;
+use hermes_exec::ssh::{SkillSync, SshSettings, environment};
 use hermes_exec::{Environment, Exec, Exit, WriteOptions};
 
 use super::rig::{self, Sshd};
@@ -50,7 +50,7 @@ fn place(test: &str) -> Option<Place> {
     std::fs::create_dir(sshd.dir().join("work")).unwrap();
     let env = environment(
         settings(&sshd),
-        Sync::new(sshd.dir().join("hermes"), Vec::new()),
+        SkillSync::new(sshd.dir().join("hermes"), Vec::new()),
     )
     .unwrap();
     Some(Place { env, sshd })
@@ -111,8 +111,8 @@ async fn a_terminal_over_there() {
     place.leave().await;
 }
 
-fn nothing() -> Sync {
-    Sync::new("/nonexistent".into(), Vec::new())
+fn nothing() -> SkillSync {
+    SkillSync::new("/nonexistent".into(), Vec::new())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -127,7 +127,7 @@ async fn skills_go_there_and_changed_ones_come_back() {
     std::fs::write(home.join("key.json"), "secret").unwrap();
     std::fs::write(home.join(".env"), "TOP=secret").unwrap();
     std::os::unix::fs::symlink("../../.env", home.join("skills/demo/link")).unwrap();
-    let sync = Sync::new(home.clone(), vec!["key.json".into()]);
+    let sync = SkillSync::new(home.clone(), vec!["key.json".into()]);
     let env = environment(settings(&sshd), sync).unwrap();
     let script = "cd ~/.hermes; find . -type f | sort; cat skills/demo/SKILL.md key.json; \
         stat -c %a key.json; echo two > skills/demo/SKILL.md; echo new > skills/demo/new.md; \
@@ -153,7 +153,7 @@ async fn a_host_that_is_not_there_says_so() {
         ..SshSettings::default()
     };
     let env = environment(settings, nothing()).unwrap();
-    let mut sink = Collector::new(1000);
+    let mut sink = OutputCollector::new(1000);
     let error = env
         .exec(Exec::new("true", "/"), &mut sink)
         .await
@@ -203,7 +203,7 @@ async fn helper_that_runs_commands() {
         pty: true,
         ..Exec::new(lasting_script(&dir, "terminal"), "/")
     };
-    let (mut one, mut two) = (Collector::new(1000), Collector::new(1000));
+    let (mut one, mut two) = (OutputCollector::new(1000), OutputCollector::new(1000));
     let (one, two) = tokio::join!(
         env.exec(with_pipes, &mut one),
         env.exec(with_terminal, &mut two)
@@ -331,7 +331,7 @@ async fn an_idle_connection_ends_and_a_call_over_it_does_not() {
         "cd {}; until [ -e go ]; do sleep 0.1; done; echo done",
         sshd.dir().display()
     );
-    let mut sink = Collector::new(1000);
+    let mut sink = OutputCollector::new(1000);
     let long = env.exec(Exec::new(script, "/"), &mut sink);
     let beside = async {
         until("the first connection is there", || {

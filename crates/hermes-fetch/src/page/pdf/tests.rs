@@ -105,7 +105,7 @@ fn a_pdf_without_text_says_so() {
 fn broken_files_are_errors() {
     let whole = document(&[start(1, 1)]);
     for bytes in [&b"%PDF-1.4 nothing more"[..], &whole[..whole.len() / 3]] {
-        assert!(matches!(read(bytes), Err(PageError::Pdf(_))));
+        assert!(matches!(read(bytes), Err(WebPageError::Pdf(_))));
     }
     let deep = format!(
         "%PDF-1.4\n1 0 obj\n{}\nendobj\ntrailer<</Root 1 0 R>>",

@@ -80,7 +80,7 @@ fn suffix(home: &Home) -> Option<String> {
         return None;
     }
     let digest = Sha256::digest(root.display().to_string().as_bytes());
-    Some(crate::bytes::hex(&digest[..4]))
+    Some(hermes_core::bytes::hex(&digest[..4]))
 }
 
 fn real(path: &Path) -> PathBuf {

@@ -5,9 +5,8 @@ use std::fmt::Write as _;
 use hermes_core::approval::{ApprovalRequest, Verdict};
 use hermes_core::ask::{Answer, Choice, Field, FieldKind, Want};
 use hermes_core::event::AgentCommand;
+use hermes_platforms::{Button, Tone};
 use serde_json::{Map, Value};
-
-use crate::platform::{Button, Tone};
 
 const BUTTONS: usize = 12;
 

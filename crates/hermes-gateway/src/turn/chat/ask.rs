@@ -13,6 +13,7 @@ use hermes_core::approval::{ApprovalRequest, Verdict};
 use hermes_core::ask::{Answer, Question, Want};
 use hermes_core::event::AgentCommand;
 use hermes_core::redact;
+use hermes_platforms::{Button, Tone};
 use hermes_store::db::delivery::{Final, NewQuestion, Target};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,9 +23,8 @@ use tokio::time::Instant;
 use super::Chat;
 use super::answers::{button, choices, form, outcome, pick, read, verdict, verdict_word};
 use super::news::Turn;
-use crate::platform::{Button, Tone};
 use crate::settings;
-use crate::spine::{Extra, Ledger};
+use crate::spine::Extra;
 use crate::turn::message::Msg;
 
 /// As much of a command as is shown.
@@ -90,7 +90,7 @@ impl What {
         if let Some(map) = value.as_object_mut() {
             map.remove("id");
         }
-        crate::bytes::hex(&Sha256::digest(value.to_string().as_bytes()))
+        hermes_core::bytes::hex(&Sha256::digest(value.to_string().as_bytes()))
     }
 
     /// The answer that a button means.
@@ -129,7 +129,7 @@ impl What {
     }
 }
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     pub(super) async fn approval_needed(&mut self, request: ApprovalRequest) {
         let action = redact::secrets(&request.action);
         let mut shown: String = action.chars().take(ACTION).collect();
@@ -199,7 +199,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// A question of this turn. `true`: it was put by an earlier life, and stands there.
     async fn name(&mut self, what: What, text: String, seconds: u64) -> (Asked, bool) {
-        let earlier = match &self.turn {
+        let earlier = match self.activity.turn() {
             Some(_) => self.earlier_like(&what.print()).await,
             None => None,
         };
@@ -226,7 +226,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     }
 
     async fn ask(&mut self, asked: Asked, buttons: Vec<Vec<Button>>, say: &str, again: bool) {
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = self.activity.turn_mut() else {
+            return;
+        };
         let target = turn.target.clone();
         let message = turn.msgs.first().map_or(0, |msg| msg.id);
         self.hub.asked(&asked.id, Some(&self.answered));
@@ -300,7 +302,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         by: Option<&Msg>,
     ) {
         self.hub.asked(&asked.id, None);
-        let Some(turn) = &self.turn else { return };
+        let Some(turn) = self.activity.turn() else {
+            return;
+        };
         let target = turn.target.clone();
         let closed = self
             .close_question(
@@ -319,10 +323,10 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         } else {
             asked.what.nothing("the answer could not be stored")
         };
-        if let Some(seat) = &self.seat {
+        if let Some(seat) = self.seat() {
             seat.wish(Wish::Order(command)).await;
         }
-        if let Some(turn) = &self.turn {
+        if let Some(turn) = self.activity.turn() {
             turn.refresh();
         }
     }
@@ -353,7 +357,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             let message = if let Some(message) = stands {
                 Some(message.to_owned())
             } else {
-                let ids = self.hub.ledger.sent(&format!("ask-{id}")).await;
+                let ids = self.hub.delivery.sent(&format!("ask-{id}")).await;
                 ids.unwrap_or_default().pop()
             };
             let mut chunks = self.hub.chunks(target, &format!("{text}\n\n{outcome}"));
@@ -371,7 +375,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// The agent no longer waits for it.
     pub(super) async fn question_closed(&mut self, id: &str) {
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = self.activity.turn_mut() else {
+            return;
+        };
         let same = |asked: &Asked| match &asked.what {
             What::Permission(request) => request.id == id,
             What::Question(question) => question.id == id,
@@ -394,7 +400,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// Nobody answered in time.
     pub(super) async fn expire(&mut self, id: &str) {
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = self.activity.turn_mut() else {
+            return;
+        };
         let Some(at) = turn.questions.iter().position(|asked| asked.id == id) else {
             return;
         };
@@ -405,7 +413,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     }
 
     /// The turn has ended, and with it what it asked.
-    pub(super) async fn close_questions(&mut self, turn: &mut Turn<L>) {
+    pub(super) async fn close_questions(&mut self, turn: &mut Turn) {
         for asked in std::mem::take(&mut turn.questions) {
             self.not_needed(asked, &turn.target).await;
         }
@@ -413,7 +421,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// Whether a message is an answer in words.
     pub(super) fn answers_question(&self, msg: &Msg) -> bool {
-        let Some(turn) = &self.turn else { return false };
+        let Some(turn) = self.activity.turn() else {
+            return false;
+        };
         if !msg.incoming.media.is_empty() {
             return false;
         }
@@ -428,7 +438,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let text = msg.incoming.text.trim().to_owned();
         let word = verdict_word(&text);
         let allowed = self.may_decide(&msg, word != Some("no"));
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = self.activity.turn_mut() else {
+            return;
+        };
         let at = turn.questions.iter().position(|asked| {
             let fits = !asked.what.is_permission() || word.is_some();
             fits && only.is_none_or(|id| asked.id == id)
@@ -481,7 +493,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let why: String = rest.chars().take(280).collect();
         let why = (!approve && !why.is_empty()).then_some(why);
         let mut decided = 0;
-        while let Some(turn) = &mut self.turn {
+        while let Some(turn) = self.activity.turn_mut() {
             let open =
                 |asked: &Asked| asked.what.is_permission() && only.is_none_or(|id| asked.id == id);
             let Some(at) = turn.questions.iter().position(open) else {

@@ -6,16 +6,17 @@ use futures_util::FutureExt as _;
 use hermes_app::front::{Refusal, Wish};
 use hermes_core::BoxFuture;
 use hermes_core::tool::Tool;
+use hermes_platforms::Source;
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::news::Turn;
+use super::state::{Activity, InboxPosition, OpenConversation};
 use super::{Chat, How, Job};
 use crate::program::Opening;
 use crate::seats::{Next, Seat};
-use crate::session::{Entry, ResetReason, Source};
-use crate::spine::Ledger;
+use crate::session::{Entry, ResetReason};
 use crate::turn::media_in::{self, Taken};
 use crate::turn::message::Msg;
 use crate::turn::{place, tool, words};
@@ -36,7 +37,7 @@ pub(super) struct Ready {
     taken: Taken,
 }
 
-pub(super) async fn prepared(preparing: &mut Option<Preparing>) -> Ready {
+pub(super) async fn prepared(preparing: Option<&mut Preparing>) -> Ready {
     match preparing {
         Some(preparing) => {
             let work = preparing.work.get_mut();
@@ -46,27 +47,33 @@ pub(super) async fn prepared(preparing: &mut Option<Preparing>) -> Ready {
     }
 }
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     /// Makes the next turn ready, or the conversation for a command.
     pub(super) async fn prepare_next(&mut self) {
         // What an earlier life began comes first.
-        if self.hub.is_draining() || !self.awake || !self.unsure.is_empty() {
+        if self.hub.is_draining()
+            || self.inbox == InboxPosition::Unread
+            || !self.cut.unsure.is_empty()
+        {
             return;
         }
-        let open = self.open_until.is_some_and(|until| until > Instant::now());
-        let growing = open && self.queue.len() == 1 && self.queue[0].how == How::Fresh;
-        if !growing && let Some(job) = self.queue.pop_front() {
-            if self.queue.is_empty() {
-                self.open_until = None;
+        let open = self
+            .queue
+            .grows_until
+            .is_some_and(|until| until > Instant::now());
+        let growing = open && self.queue.jobs.len() == 1 && self.queue.jobs[0].how == How::Fresh;
+        if !growing && let Some(job) = self.queue.jobs.pop_front() {
+            if self.queue.jobs.is_empty() {
+                self.queue.grows_until = None;
             }
             let lead = job.msgs[0].clone();
             let Some(opening) = self.opening(&lead).await else {
-                self.queue.push_front(job);
+                self.queue.jobs.push_front(job);
                 return;
             };
             self.prepare(Some(job), opening);
-        } else if self.seat.is_none()
-            && let Some(msg) = self.commands.front().cloned()
+        } else if self.conversation.is_none()
+            && let Some(msg) = self.commands.waiting.front().cloned()
             && let Some(opening) = self.opening(&msg).await
         {
             self.prepare(None, opening);
@@ -74,10 +81,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     }
 
     fn prepare(&mut self, job: Option<Job>, opening: Opening) {
-        let there = self
-            .seat
-            .as_ref()
-            .is_some_and(|seat| seat.id() == opening.id);
+        let there = self.seat().is_some_and(|seat| seat.id() == opening.id);
         if !there {
             self.give_up_seat();
         }
@@ -105,7 +109,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                 taken,
             }
         };
-        self.preparing = Some(Preparing {
+        self.activity = Activity::Preparing(Preparing {
             job,
             work: Mutex::new(work.boxed()),
         });
@@ -113,23 +117,22 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// Everything is there: the turn begins.
     pub(super) async fn ready(&mut self, ready: Ready) {
-        let Some(Preparing { job, .. }) = self.preparing.take() else {
+        let Some(Preparing { job, .. }) = self.activity.take_preparing() else {
             return;
         };
         match ready.seat {
             None => {}
             Some(Ok(seat)) => {
-                self.seat = Some(seat);
-                self.wanted = false;
+                self.conversation = Some(OpenConversation::new(seat));
                 self.settle_down();
             }
             Some(Err(refusal)) => return self.refused(job, &refusal).await,
         }
         let Some(job) = job else { return };
         self.catch_up().await;
-        if self.turn.is_some() || self.seat.is_none() {
+        if self.activity.turn().is_some() || self.conversation.is_none() {
             // The conversation has begun something by itself, or has ended.
-            self.queue.push_front(job);
+            self.queue.jobs.push_front(job);
             return;
         }
         self.begin(job, ready.permit, ready.taken).await;
@@ -138,11 +141,13 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     /// News that nobody has read yet are of the time before.
     async fn catch_up(&mut self) {
         loop {
-            let Some(seat) = &mut self.seat else { return };
-            match seat.next().now_or_never() {
+            let Some(open) = &mut self.conversation else {
+                return;
+            };
+            match open.seat.next().now_or_never() {
                 None => return,
                 Some(next @ Next::News(_)) => self.heard(next).await,
-                Some(Next::Wanted) => self.wanted = true,
+                Some(Next::Wanted) => open.wanted = true,
             }
         }
     }
@@ -152,7 +157,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             return;
         }
         let text = format!("⚠️ {refusal}");
-        let commands = std::mem::take(&mut self.commands);
+        let commands = std::mem::take(&mut self.commands.waiting);
         let msgs = job.map(|job| job.msgs).unwrap_or_default();
         for msg in msgs.iter().chain(&commands) {
             self.answer(msg, "cmd", Some(&text)).await;
@@ -163,7 +168,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let Job { mut msgs, how } = job;
         let id = msgs[0].attempt("turn");
         let ids: Vec<i64> = msgs.iter().map(|msg| msg.id).collect();
-        let notes = self.hub.ledger.notes(ids[0]).await.unwrap_or_default();
+        let notes = self.hub.delivery.notes(ids[0]).await.unwrap_or_default();
         if msgs[0].turn.is_some() {
             self.count_try(ids[0], &notes).await;
         }
@@ -177,14 +182,14 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         for joined in ids.iter().skip(1) {
             let note = self
                 .hub
-                .ledger
+                .delivery
                 .note(*joined, super::recover::JOINED, Some("1"));
             if let Err(error) = note.await {
                 tracing::warn!("a message that joins another: {error}");
             }
         }
         if how == How::Resume && notes.contains_key(super::recover::CUT) {
-            let forget = self.hub.ledger.note(ids[0], super::recover::CUT, None);
+            let forget = self.hub.delivery.note(ids[0], super::recover::CUT, None);
             if let Err(error) = forget.await {
                 tracing::warn!("a turn that goes on: {error}");
             }
@@ -201,9 +206,11 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         turn.permit = permit;
         turn.spoken = taken.spoken;
         turn.asked = true;
-        self.unwanted = false;
+        if let Some(open) = &mut self.conversation {
+            open.unwanted = false;
+        }
         self.take_up(turn);
-        let said = match &self.seat {
+        let said = match self.seat() {
             Some(seat) => seat.wish(Wish::Say(taken.input)).await,
             None => false,
         };

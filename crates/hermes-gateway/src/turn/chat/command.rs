@@ -2,55 +2,27 @@
 
 use std::fmt::Write as _;
 
-use hermes_core::slash::{self, Parsed, Verb};
+use hermes_core::slash::{self, CHAT_COMMANDS, CommandDef, Parsed, Verb};
+use hermes_platforms::{LinkState, Offer};
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::switch::Switch;
 use super::{Chat, How, news};
 use crate::gateway::RestartRequest;
-use crate::platform::{LinkState, Offer};
 use crate::settings::{BusyMode, QuickKind};
-use crate::spine::Ledger;
 use crate::turn::message::Msg;
 use crate::turn::voice_mode::VoiceMode;
 use crate::turn::{background, words};
 
-/// What only a chat has: name, what may follow, what it does.
-const OWN: [(&str, &str, &str); 7] = [
-    (
-        "approve",
-        "[all] [session|always]",
-        "allow what waits for you",
-    ),
-    ("deny", "[all] [reason]", "refuse what waits for you"),
-    ("sethome", "", "make this chat the home of the platform"),
-    (
-        "platform",
-        "[list | pause name | resume name]",
-        "the platforms of the gateway",
-    ),
-    (
-        "restart",
-        "",
-        "restart the gateway; running turns continue afterwards",
-    ),
-    (
-        "voice",
-        "[on | off | tts | status]",
-        "whether answers are spoken here",
-    ),
-    ("start", "", "nothing: clients send it by themselves"),
-];
-
 /// The commands of a chat: those of the program, and what only a chat has.
 pub(in crate::turn) fn offers(mut program: Vec<Offer>) -> Vec<Offer> {
-    for (name, args, about) in OWN {
-        if program.iter().all(|one| one.name != name) {
+    for command in CHAT_COMMANDS {
+        if program.iter().all(|one| one.name != command.name) {
             program.push(Offer {
-                name: name.to_owned(),
-                about: about.to_owned(),
-                args: (!args.is_empty()).then(|| args.to_owned()),
+                name: command.name.to_owned(),
+                about: command.summary.to_owned(),
+                args: (!command.args.is_empty()).then(|| command.args.to_owned()),
             });
         }
     }
@@ -63,7 +35,7 @@ const LONGEST_ALIAS: usize = 8;
 /// Commands per page of the list.
 const PAGE: usize = 30;
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     pub(super) async fn command(&mut self, mut msg: Msg, line: &str) {
         // A name of the home stands for what it stands for, and what is built in wins.
         let expanded = self.expanded(line);
@@ -74,9 +46,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let rest = line.strip_prefix('/').unwrap_or(line);
         let (typed, args) = rest.split_once(' ').unwrap_or((rest, ""));
         let (typed, args) = (typed.to_ascii_lowercase(), args.trim().to_owned());
-        let name = match slash::parse(line) {
-            Parsed::Command(def, _) => def.name,
-            _ => typed.as_str(),
+        let (verb, name) = match slash::parse_in_chat(line) {
+            Parsed::Command(def, _) => (Some(def.verb), def.name),
+            _ => (None, typed.as_str()),
         };
         if !self.hub.tier(&msg).may(name) {
             let text = format!("/{name} is for admins here. /help shows what you can use.");
@@ -91,44 +63,44 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             return self.begin_switch(msg, Switch::New { title: None }).await;
         }
         let title = (!args.is_empty()).then(|| args.clone());
-        match name {
-            "start" => self.answer(&msg, "cmd", None).await,
-            "stop" if args.is_empty() => self.stop(msg).await,
-            "new" => self.begin_switch(msg, Switch::New { title }).await,
-            "branch" => self.begin_switch(msg, Switch::Branch { title }).await,
-            "resume" if !args.is_empty() => match self.resumable(&msg, &args).await {
+        match verb {
+            Some(Verb::Start) => self.answer(&msg, "cmd", None).await,
+            Some(Verb::Stop) if args.is_empty() => self.stop(msg).await,
+            Some(Verb::New) => self.begin_switch(msg, Switch::New { title }).await,
+            Some(Verb::Branch) => self.begin_switch(msg, Switch::Branch { title }).await,
+            Some(Verb::Resume) if !args.is_empty() => match self.resumable(&msg, &args).await {
                 Ok(session) => self.begin_switch(msg, Switch::Resume { session }).await,
                 Err(error) => self.answer(&msg, "cmd", Some(&format!("⚠️ {error}"))).await,
             },
-            "resume" | "sessions" => {
+            Some(Verb::Resume | Verb::Sessions) => {
                 let text = self
                     .list(&msg)
                     .await
                     .unwrap_or_else(|error| format!("⚠️ {error}"));
                 self.answer(&msg, "cmd", Some(&text)).await;
             }
-            "approve" => self.decide(msg, true, &args, None).await,
-            "deny" => self.decide(msg, false, &args, None).await,
-            "queue" | "steer" if args.is_empty() => {
+            Some(Verb::Approve) => self.decide(msg, true, &args, None).await,
+            Some(Verb::Deny) => self.decide(msg, false, &args, None).await,
+            Some(Verb::Queue | Verb::Steer) if args.is_empty() => {
                 let text = format!("Add the text after the command: /{name} <text>");
                 self.answer(&msg, "cmd", Some(&text)).await;
             }
-            "queue" => self.talk(msg, BusyMode::Queue).await,
-            "steer" => self.talk(msg, BusyMode::Steer).await,
-            "background" => self.background(msg, args).await,
-            "restart" => self.restart(msg).await,
-            "sethome" | "set-home" => self.set_home(msg).await,
-            "status" => self.status(msg).await,
-            "whoami" => {
+            Some(Verb::Queue) => self.talk(msg, BusyMode::Queue).await,
+            Some(Verb::Steer) => self.talk(msg, BusyMode::Steer).await,
+            Some(Verb::Background) => self.background(msg, args).await,
+            Some(Verb::Restart) => self.restart(msg).await,
+            Some(Verb::SetHome) => self.set_home(msg).await,
+            Some(Verb::Status) => self.status(msg).await,
+            Some(Verb::Whoami) => {
                 let text = self.whoami(&msg);
                 self.answer(&msg, "cmd", Some(&text)).await;
             }
-            "platform" | "platforms" => self.platform(msg, &args).await,
-            "voice" => {
+            Some(Verb::Platforms) => self.platform(msg, &args).await,
+            Some(Verb::Voice) => {
                 let text = self.voice(&msg, &args);
                 self.answer(&msg, "cmd", Some(&text)).await;
             }
-            "help" | "commands" => {
+            Some(Verb::Help) => {
                 let text = self.help(&msg, &args);
                 self.answer(&msg, "cmd", Some(&text)).await;
             }
@@ -141,13 +113,10 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// The quick command that a line means, unless there is a command of that name.
     fn quick(&self, line: &str) -> Option<QuickKind> {
-        let Parsed::Unknown { typed, .. } = slash::parse(line) else {
+        let Parsed::Unknown { typed, .. } = slash::parse_in_chat(line) else {
             return None;
         };
         let name = typed.to_ascii_lowercase().replace('_', "-");
-        if OWN.iter().any(|(own, ..)| *own == name) {
-            return None;
-        }
         let quick = self.hub.settings.quick.get(&name)?;
         Some(quick.does.clone())
     }
@@ -194,20 +163,20 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// Commands of the program, and names of skills; it knows what is close to one of those.
     async fn program_command(&mut self, msg: Msg, line: &str) {
-        let text = match slash::parse(line) {
+        let text = match slash::parse_in_chat(line) {
             Parsed::Command(def, _) if !def.surfaces.platform || def.verb == Verb::Quit => {
                 format!("/{} works only at the machine itself.", def.name)
             }
             Parsed::Unknown {
                 typed, close: None, ..
             } if typed.len() >= 4 => {
-                let near = |own: &&(&str, &str, &str)| slash::distance(own.0, typed) <= 2;
-                match OWN.iter().find(near) {
-                    Some((own, ..)) => format!("I do not know /{typed}. Did you mean /{own}?"),
-                    None => return self.commands.push_back(msg),
+                let near = |own: &&CommandDef| slash::distance(own.name, typed) <= 2;
+                match CHAT_COMMANDS.iter().find(near) {
+                    Some(own) => format!("I do not know /{typed}. Did you mean /{}?", own.name),
+                    None => return self.commands.waiting.push_back(msg),
                 }
             }
-            _ => return self.commands.push_back(msg),
+            _ => return self.commands.waiting.push_back(msg),
         };
         self.answer(&msg, "cmd", Some(&text)).await;
     }
@@ -218,7 +187,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             return;
         }
         let msg = msg.unwrapped();
-        if self.turn.is_some() {
+        if self.activity.turn().is_some() {
             self.busy(msg, mode).await;
         } else {
             let apart = mode == BusyMode::Queue;
@@ -229,7 +198,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     async fn begin_switch(&mut self, msg: Msg, switch: Switch) {
         if self.is_busy() {
             self.interrupt(news::Why::Switch).await;
-            if let Some((before, _)) = self.switching.replace((msg, switch)) {
+            if let Some((before, _)) = self.commands.switch.replace((msg, switch)) {
                 self.answer(&before, "cmd", None).await;
             }
         } else {
@@ -241,28 +210,38 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     /// go, and the person is told how much that was.
     async fn stop(&mut self, msg: Msg) {
         let mut dropped = self.let_go_of_left(msg.id).await;
-        if let Some(turn) = &mut self.turn {
+        if let Some(turn) = self.activity.turn_mut() {
             // Words for the turn that it has not read.
             for (one, _) in std::mem::take(&mut turn.steers) {
                 self.answer(&one, "cmd", None).await;
                 dropped += 1;
             }
         }
-        let preparing = self.preparing.take().and_then(|preparing| preparing.job);
-        let jobs: Vec<_> = preparing.into_iter().chain(self.queue.drain(..)).collect();
-        self.open_until = None;
-        for one in jobs.iter().flat_map(|job| &job.msgs).chain(&self.commands) {
+        let preparing = self
+            .activity
+            .take_preparing()
+            .and_then(|preparing| preparing.job);
+        let jobs: Vec<_> = preparing
+            .into_iter()
+            .chain(self.queue.jobs.drain(..))
+            .collect();
+        self.queue.grows_until = None;
+        for one in jobs
+            .iter()
+            .flat_map(|job| &job.msgs)
+            .chain(&self.commands.waiting)
+        {
             self.answer(one, "cmd", None).await;
             dropped += 1;
         }
-        self.commands.clear();
-        for one in std::mem::take(&mut self.held) {
+        self.commands.waiting.clear();
+        for one in std::mem::take(&mut self.cut.held) {
             self.answer(&one.msg, "cmd", None).await;
             dropped += 1;
         }
-        let ran = self.turn.is_some() || self.slash.is_some() || dropped > 0;
-        if self.slash.is_some()
-            && let Some(seat) = &self.seat
+        let ran = self.activity.turn().is_some() || self.commands.running.is_some() || dropped > 0;
+        if self.commands.running.is_some()
+            && let Some(seat) = self.seat()
         {
             seat.wish(hermes_app::front::Wish::Stop).await;
         }
@@ -282,19 +261,19 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         self.answer(&msg, "cmd", Some(&text)).await;
     }
 
-    /// Lets go of those that stayed in the ledger, before this one. Returns how many.
+    /// Lets go of those that stayed in the database, before this one. Returns how many.
     async fn let_go_of_left(&mut self, until: i64) -> usize {
-        let Some(mut after) = self.left.take() else {
+        let Some(mut after) = self.inbox.take_left() else {
             return 0;
         };
         let mut dropped = 0;
         loop {
-            let found = self.hub.ledger.waiting_of(&self.key, after, super::PAGE);
+            let found = self.hub.delivery.waiting_of(&self.key, after, super::PAGE);
             let page = match found.await {
                 Ok(page) => page,
                 Err(error) => {
                     tracing::error!("messages of {}: {error}", self.key);
-                    self.left = Some(after);
+                    self.inbox.leave(after);
                     return dropped;
                 }
             };
@@ -372,7 +351,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let status = self.hub.status();
         let entry = self.hub.index.get(&self.key);
         let session = entry.map_or_else(|| "none yet".to_owned(), |entry| entry.session_id);
-        let here = match &self.turn {
+        let here = match self.activity.turn() {
             Some(turn) => format!("working for {} s", turn.seconds(Instant::now())),
             None => "idle".to_owned(),
         };

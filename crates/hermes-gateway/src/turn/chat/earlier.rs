@@ -3,19 +3,19 @@
 //!
 //! A press is checked and stored before anybody acts on it; the chat that asked takes it from the
 //! store, and checks again who pressed. Words that answer a question which the turn has not come to
-//! again are held back for that one, if they were said after it was put: they stay in the ledger
+//! again are held back for that one, if they were said after it was put: they stay in the database
 //! until they are used, or become a message like any other when the turn ends without having asked.
 
 use std::time::Duration;
 
+use hermes_core::slash::{self, Parsed, Verb};
+use hermes_platforms::Incoming;
 use hermes_store::db::delivery::{QuestionState, StoredQuestion, Target};
 use serde::{Deserialize, Serialize};
 
 use super::answers::{outcome, verdict_word};
 use super::ask::{ADMINS, Put};
 use super::{Chat, How, Job, QUEUE};
-use crate::platform::Incoming;
-use crate::spine::Ledger;
 use crate::turn::message::Msg;
 
 /// A press, as it is kept.
@@ -54,7 +54,7 @@ const LATE: &str = "This question is no longer open: the time to answer is over.
 const NOT_NOW: &str = "This could not be stored; press it again.";
 const KEPT: &str = "Noted. It counts when the work that was cut comes to this again.";
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     /// A button was pressed, perhaps of a question that another chat asked.
     pub(super) async fn press(&mut self, msg: Msg) {
         let pressed = msg.incoming.pressed.as_ref();
@@ -75,7 +75,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     /// Keeps a press for the chat that asked, if it counts. Returns what the one who pressed is
     /// told.
     async fn keep(&self, msg: &Msg, id: &str, choice: &str) -> Option<&'static str> {
-        let stored = match self.hub.ledger.question(id).await {
+        let stored = match self.hub.delivery.question(id).await {
             Ok(stored) => stored,
             Err(error) => {
                 tracing::error!("a question: {error}");
@@ -118,7 +118,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             operator: None,
         };
         let kept = serde_json::to_value(kept).unwrap_or_default();
-        match self.hub.ledger.answer_question(id, &kept).await {
+        match self.hub.delivery.answer_question(id, &kept).await {
             Ok(true) => self.ring(id),
             Ok(false) => Some(TAKEN),
             Err(error) => {
@@ -138,10 +138,14 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// Takes the answers to open questions of this chat that were stored.
     pub(super) async fn take_presses(&mut self) {
-        let asked = self.turn.iter().flat_map(|turn| &turn.questions);
+        let asked = self
+            .activity
+            .turn()
+            .into_iter()
+            .flat_map(|turn| &turn.questions);
         let ids: Vec<String> = asked.map(|asked| asked.id.clone()).collect();
         for id in ids {
-            match self.hub.ledger.question(&id).await {
+            match self.hub.delivery.question(&id).await {
                 Ok(Some(stored)) => {
                     if let QuestionState::Answered(answer) = stored.state {
                         self.take_press(&id, answer).await;
@@ -158,7 +162,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     async fn take_press(&mut self, id: &str, answer: serde_json::Value) {
         let kept = serde_json::from_value::<Kept>(answer).ok();
-        let turn = self.turn.as_ref();
+        let turn = self.activity.turn();
         let at = turn.and_then(|turn| turn.questions.iter().position(|one| one.id == id));
         let (Some(turn), Some(at), Some(kept)) = (turn, at, kept) else {
             return;
@@ -188,7 +192,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             return self.take_back(id, &target, &by).await;
         };
         let outcome = outcome(&command, &by);
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = self.activity.turn_mut() else {
+            return;
+        };
         let mut asked = turn.questions.remove(at);
         let pressed = msg.and_then(|msg| msg.incoming.pressed);
         asked.stands = pressed.and_then(|pressed| pressed.message_id);
@@ -197,7 +203,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// Whoever answered may not any more: the question stays open for others.
     async fn take_back(&mut self, id: &str, target: &Target, by: &str) {
-        if let Err(error) = self.hub.ledger.reopen_question(id).await {
+        if let Err(error) = self.hub.delivery.reopen_question(id).await {
             tracing::error!("an answer that does not count: {error}");
             return self.try_again();
         }
@@ -209,8 +215,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// Reads what turns that were cut have asked.
     pub(super) async fn remember_questions(&mut self) {
-        match self.hub.ledger.questions_of(&self.key).await {
-            Ok(found) => self.earlier = found,
+        match self.hub.delivery.questions_of(&self.key).await {
+            Ok(found) => self.cut.questions = found,
             Err(error) => tracing::error!("questions of {}: {error}", self.key),
         }
     }
@@ -220,8 +226,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     pub(super) async fn earlier_like(&mut self, print: &str) -> Option<StoredQuestion> {
         loop {
             let same = |one: &StoredQuestion| put(one).is_some_and(|put| put.print == print);
-            let at = self.earlier.iter().position(same)?;
-            let stored = self.earlier.remove(at);
+            let at = self.cut.questions.iter().position(same)?;
+            let stored = self.cut.questions.remove(at);
             if !self.is_late(&stored) {
                 return Some(stored);
             }
@@ -242,10 +248,10 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         self.take_presses().await;
         while self.waits_for(id) {
             let meant = |held: &Held| held.question == id;
-            let Some(at) = self.held.iter().position(meant) else {
+            let Some(at) = self.cut.held.iter().position(meant) else {
                 return;
             };
-            let msg = self.held.remove(at).msg;
+            let msg = self.cut.held.remove(at).msg;
             if !self.hub.admits(&msg) {
                 self.answer(&msg, "ans", None).await;
             } else if let Some((approve, args)) = decision(&msg) {
@@ -257,7 +263,11 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     }
 
     fn waits_for(&self, id: &str) -> bool {
-        let mut asked = self.turn.iter().flat_map(|turn| &turn.questions);
+        let mut asked = self
+            .activity
+            .turn()
+            .into_iter()
+            .flat_map(|turn| &turn.questions);
         asked.any(|asked| asked.id == id)
     }
 
@@ -271,7 +281,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         };
         self.ack(msg, "⏳").await;
         let msg = msg.clone();
-        self.held.push(Held { msg, question });
+        self.cut.held.push(Held { msg, question });
         true
     }
 
@@ -287,7 +297,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                 fits && put.asked_at.is_some_and(|at| at < msg.received_at)
             })
         };
-        let mut fitting = self.earlier.iter().filter(fits);
+        let mut fitting = self.cut.questions.iter().filter(fits);
         let oldest = fitting.next()?;
         let first = std::iter::once(oldest).chain(fitting);
         let meant = { first }.find(|one| !self.is_answered(one));
@@ -297,7 +307,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     /// Whether words that count are held back for a question.
     fn is_answered(&self, stored: &StoredQuestion) -> bool {
         let permission = put(stored).is_some_and(|put| put.permission);
-        let mut held = self.held.iter();
+        let mut held = self.cut.held.iter();
         held.any(|held| {
             let allows = match decision(&held.msg) {
                 Some((approve, _)) => approve,
@@ -311,29 +321,29 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     /// A turn that was cut runs, or comes.
     fn goes_on_with_cut(&self) -> bool {
         let cut = |job: &Job| job.msgs.iter().any(|msg| msg.turn.is_some());
-        self.turn.is_some()
-            || self.preparing.is_some()
-            || !self.unsure.is_empty()
-            || self.queue.iter().any(cut)
+        self.activity.turn().is_some()
+            || self.activity.preparing().is_some()
+            || !self.cut.unsure.is_empty()
+            || self.queue.jobs.iter().any(cut)
     }
 
     /// No turn comes to the questions of earlier ones any more: they are over, and what was held
     /// back for them are messages like any other.
     pub(super) async fn let_go_of_earlier(&mut self) {
-        if (self.earlier.is_empty() && self.held.is_empty()) || self.goes_on_with_cut() {
+        if (self.cut.questions.is_empty() && self.cut.held.is_empty()) || self.goes_on_with_cut() {
             return;
         }
-        for stored in std::mem::take(&mut self.earlier) {
+        for stored in std::mem::take(&mut self.cut.questions) {
             self.forget(&stored, "⏹ No longer needed.").await;
         }
-        for held in std::mem::take(&mut self.held).into_iter().rev() {
+        for held in std::mem::take(&mut self.cut.held).into_iter().rev() {
             let msg = held.msg;
             if decision(&msg).is_some() {
                 let text = "Nothing waits for a decision here.";
                 self.answer(&msg, "ans", Some(text)).await;
             } else {
                 let (msgs, how) = (vec![msg], How::Fresh);
-                self.queue.push_front(Job { msgs, how });
+                self.queue.jobs.push_front(Job { msgs, how });
             }
         }
     }
@@ -346,11 +356,13 @@ pub(in crate::turn) fn put(stored: &StoredQuestion) -> Option<Put> {
 /// `/approve` (`true`) or `/deny`, and what stands behind it.
 fn decision(msg: &Msg) -> Option<(bool, String)> {
     let line = msg.command_line()?;
-    let (name, args) = line.split_once(' ').unwrap_or((&line, ""));
-    let approve = match name.to_ascii_lowercase().as_str() {
-        "/approve" => true,
-        "/deny" => false,
+    let Parsed::Command(command, args) = slash::parse_in_chat(&line) else {
+        return None;
+    };
+    let approve = match command.verb {
+        Verb::Approve => true,
+        Verb::Deny => false,
         _ => return None,
     };
-    Some((approve, args.trim().to_owned()))
+    Some((approve, args.to_owned()))
 }

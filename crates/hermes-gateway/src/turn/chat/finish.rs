@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::event::{TurnExit, TurnSummary};
+use hermes_platforms::{MediaKind, OutMedia};
 use hermes_store::db::delivery::{Final, NewChunk, Target};
 
 use super::news::{Turn, Why, told};
 use super::{Chat, How, Job};
-use crate::platform::{MediaKind, OutMedia};
 use crate::render::{is_silence, pieces};
-use crate::spine::{Extra, Ledger};
+use crate::spine::Extra;
 use crate::turn::hub::react;
 use crate::turn::media_out;
 use crate::turn::show::Shown;
@@ -21,18 +21,23 @@ const DELETING: Duration = Duration::from_secs(10);
 /// Longer answers are not spoken.
 const SPOKEN: usize = 4000;
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     pub(super) async fn turn_finished(&mut self, summary: TurnSummary) {
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = self.activity.turn_mut() else {
+            return;
+        };
         if turn.foreign {
             return self.foreign_finished(&summary).await;
         }
         let why = turn.stopping.map(|(why, _)| why);
         // It was over before it heard, and goes on with words that were let go.
-        self.unwanted = why == Some(Why::Stop)
+        let unwanted = why == Some(Why::Stop)
             && turn.steers.is_empty()
             && summary.pending_steer.is_some()
             && summary.exit != TurnExit::Interrupted;
+        if let Some(open) = &mut self.conversation {
+            open.unwanted = unwanted;
+        }
         let text = match why {
             Some(Why::Stuck) => Some(format!(
                 "⚠️ Nothing happened for {} minutes, so I stopped.{}",
@@ -69,7 +74,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// What ran was not asked for by us; what we asked for comes now.
     async fn foreign_finished(&mut self, summary: &TurnSummary) {
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = self.activity.turn_mut() else {
+            return;
+        };
         let shown = match turn.show.take() {
             Some(show) => show.end().await,
             None => Shown::default(),
@@ -93,7 +100,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         goes_on: bool,
         sign: Option<&'static str>,
     ) {
-        let Some(mut turn) = self.turn.take() else {
+        let Some(mut turn) = self.activity.take_turn() else {
             return;
         };
         let mut about = self.about(&turn);
@@ -134,7 +141,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         } else {
             for msg in msgs.into_iter().rev() {
                 let (msgs, how) = (vec![msg], How::Fresh);
-                self.queue.push_front(Job { msgs, how });
+                self.queue.jobs.push_front(Job { msgs, how });
             }
         }
     }
@@ -158,7 +165,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     /// The chunks of a final, and whether the preview is one of them.
     async fn final_chunks(
         &self,
-        turn: &Turn<L>,
+        turn: &Turn,
         text: Option<&str>,
         shown: &Shown,
     ) -> (Vec<NewChunk>, bool) {
@@ -208,7 +215,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     }
 
     /// Whoever spoke is answered aloud, where that is set up and wanted.
-    async fn spoken(&self, turn: &Turn<L>, text: &str) -> Option<OutMedia> {
+    async fn spoken(&self, turn: &Turn, text: &str) -> Option<OutMedia> {
         let speaker = self.hub.speaker.as_ref()?;
         let wanted = match self.hub.voice_mode(&turn.target) {
             VoiceMode::Off => false,
@@ -241,7 +248,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         }
     }
 
-    fn sign(&self, turn: &mut Turn<L>, sign: Option<&'static str>) {
+    fn sign(&self, turn: &mut Turn, sign: Option<&'static str>) {
         let Some(outbound) = self.hub.outbound(&turn.target) else {
             return;
         };

@@ -1,6 +1,6 @@
-//! One conversation key: takes its messages from the ledger, one turn after the other.
+//! One conversation key: takes its messages from the database, one turn after the other.
 //!
-//! The chat holds nothing that the ledger or the transcript does not have. It lives as long as it
+//! The chat holds nothing that the database or the transcript does not have. It lives as long as it
 //! has something to do, and a little longer with an open conversation, so that what ends in the
 //! background is told.
 
@@ -14,17 +14,17 @@ mod news;
 mod quick;
 mod recover;
 mod slash;
+mod state;
 mod switch;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hermes_app::front::Wish;
 use hermes_core::event::AgentCommand;
-use hermes_store::db::delivery::{Final, NewChunk, Reply, StoredQuestion, Target};
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use hermes_store::db::delivery::{Final, NewChunk, Reply, Target};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -35,18 +35,16 @@ use super::style::Style;
 use super::words;
 use crate::seats::{Next, Seat};
 use crate::settings::BusyMode;
-use crate::spine::{Extra, Ledger};
+use crate::spine::Extra;
 
-use begin::Preparing;
 pub(super) use command::offers;
-use earlier::Held;
 pub(super) use earlier::{kept_for_operator, put};
 use news::Turn;
 pub(super) use quick::offers as quick_offers;
 use slash::Slash;
-use switch::Switch;
+use state::{Activity, ChatCommands, ChatQueue, CutTurns, InboxPosition, OpenConversation};
 
-/// Messages that wait in memory; the ledger has the others.
+/// Messages that wait in memory; the database has the others.
 const QUEUE: usize = 256;
 const PAGE: usize = 64;
 /// How long a conversation stays open here after its last turn.
@@ -74,50 +72,30 @@ enum How {
     Resume,
 }
 
-pub(super) struct Chat<L> {
-    hub: Arc<Hub<L>>,
+pub(super) struct Chat {
+    hub: Arc<Hub>,
     key: String,
     handle: Arc<ChatHandle>,
     cancel: CancellationToken,
-    /// What earlier lives left was looked at.
-    awake: bool,
-    /// Groups of which the store could not say how far they got.
-    unsure: Vec<Vec<Msg>>,
+    inbox: InboxPosition,
     /// The store or the index failed: it is tried again then.
     retry_at: Option<Instant>,
-    /// The last message that was looked at.
-    cursor: i64,
-    /// Some were left in the ledger, from after this one on.
-    left: Option<i64>,
-    queue: VecDeque<Job>,
-    /// The last of the queue may still grow until then.
-    open_until: Option<Instant>,
-    seat: Option<Seat>,
-    /// Somebody else waits for the conversation.
-    wanted: bool,
-    linger: Option<(Instant, OwnedSemaphorePermit)>,
-    preparing: Option<Preparing>,
-    turn: Option<Turn<L>>,
-    /// The turn that the conversation begins by itself is of words that were let go.
-    unwanted: bool,
-    /// Lines for the program that wait for the conversation.
-    commands: VecDeque<Msg>,
-    slash: Option<Slash>,
-    switching: Option<(Msg, Switch)>,
-    /// Rung when an answer to a question of this chat was stored.
+    cut: CutTurns,
+    queue: ChatQueue,
+    activity: Activity,
+    conversation: Option<OpenConversation>,
+    commands: ChatCommands,
+    /// Notified when an answer to a question of this chat was stored.
     answered: Arc<Notify>,
-    /// Questions that turns put which were cut, and that no turn has come to again.
-    earlier: Vec<StoredQuestion>,
-    /// Words that answer them; the ledger has them as well.
-    held: Vec<Held>,
+    /// When a message was last acknowledged in words.
     acked: Option<Instant>,
     /// Where the chat is, for what nobody asked for.
-    place: Option<(Target, String)>,
+    place: Option<Target>,
 }
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     pub(super) fn new(
-        hub: Arc<Hub<L>>,
+        hub: Arc<Hub>,
         key: String,
         handle: Arc<ChatHandle>,
         cancel: CancellationToken,
@@ -127,25 +105,14 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             key,
             handle,
             cancel,
-            awake: false,
-            unsure: Vec::new(),
+            inbox: InboxPosition::Unread,
             retry_at: None,
-            cursor: 0,
-            left: None,
-            queue: VecDeque::new(),
-            open_until: None,
-            seat: None,
-            wanted: false,
-            linger: None,
-            preparing: None,
-            turn: None,
-            unwanted: false,
-            commands: VecDeque::new(),
-            slash: None,
-            switching: None,
+            cut: CutTurns::default(),
+            queue: ChatQueue::default(),
+            activity: Activity::Idle,
+            conversation: None,
+            commands: ChatCommands::default(),
             answered: Arc::default(),
-            earlier: Vec::new(),
-            held: Vec::new(),
             acked: None,
             place: None,
         }
@@ -166,31 +133,31 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                 () = self.cancel.cancelled() => return self.put_down().await,
                 () = self.handle.notify.notified() => self.look_in().await,
                 () = self.answered.notified() => self.take_presses().await,
-                next = hear(&mut self.seat) => self.heard(next).await,
-                ready = begin::prepared(&mut self.preparing) => self.ready(ready).await,
+                next = hear(self.conversation.as_mut()) => self.heard(next).await,
+                ready = begin::prepared(self.activity.preparing_mut()) => self.ready(ready).await,
                 () = sleep_until(deadline) => self.time().await,
             }
         }
     }
 
     fn waiting(&self) -> usize {
-        let preparing = self.preparing.as_ref().and_then(|one| one.job.as_ref());
-        let jobs = self.queue.iter().chain(preparing);
+        let preparing = self.activity.preparing().and_then(|one| one.job.as_ref());
+        let jobs = self.queue.jobs.iter().chain(preparing);
         let jobs = jobs.map(|job| job.msgs.len()).sum::<usize>();
-        jobs + self.commands.len() + self.held.len()
+        jobs + self.commands.waiting.len() + self.cut.held.len()
     }
 
     fn is_busy(&self) -> bool {
-        self.turn.is_some() || self.slash.is_some() || self.preparing.is_some()
+        !self.activity.is_idle() || self.commands.running.is_some()
     }
 
     fn is_done(&self) -> bool {
         !self.is_busy()
-            && self.seat.is_none()
-            && (self.queue.is_empty() || self.hub.is_draining())
-            && self.commands.is_empty()
-            && self.switching.is_none()
-            && self.left.is_none()
+            && self.conversation.is_none()
+            && (self.queue.jobs.is_empty() || self.hub.is_draining())
+            && self.commands.waiting.is_empty()
+            && self.commands.switch.is_none()
+            && !self.inbox.is_behind()
             && self.retry_at.is_none()
     }
 
@@ -206,10 +173,11 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// When to look again although nothing happens.
     fn deadline(&self) -> Option<Instant> {
-        let open = self.open_until.filter(|_| !self.is_busy());
-        let linger = self.linger.as_ref().map(|(until, _)| *until);
-        let turn = self.turn.as_ref().and_then(Turn::deadline);
-        let slash = self.slash.as_ref().and_then(Slash::deadline);
+        let open = self.queue.grows_until.filter(|_| !self.is_busy());
+        let linger = self.conversation.as_ref();
+        let linger = linger.and_then(|open| Some(open.linger.as_ref()?.0));
+        let turn = self.activity.turn().and_then(Turn::deadline);
+        let slash = self.commands.running.as_ref().and_then(Slash::deadline);
         let linger = linger.filter(|_| !self.is_busy());
         let times = [open, linger, turn, slash, self.retry_at];
         times.into_iter().flatten().min()
@@ -217,54 +185,58 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// Begins what can begin.
     async fn advance(&mut self) {
-        if self.turn.is_none() && self.preparing.is_none() && self.slash.is_none() {
+        if !self.is_busy() {
             self.let_go_of_earlier().await;
-            if let Some((msg, switch)) = self.switching.take() {
+            if let Some((msg, switch)) = self.commands.switch.take() {
                 self.switch(msg, switch).await;
             }
             self.prepare_next().await;
         }
-        if self.seat.is_some()
-            && self.slash.is_none()
-            && self.switching.is_none()
-            && let Some(msg) = self.commands.pop_front()
+        if self.conversation.is_some()
+            && self.commands.running.is_none()
+            && self.commands.switch.is_none()
+            && let Some(msg) = self.commands.waiting.pop_front()
         {
             self.begin_slash(msg).await;
         }
-        if self.left.is_some() && self.waiting() < QUEUE / 2 {
-            self.cursor = self.left.take().unwrap_or(self.cursor);
+        if self.waiting() < QUEUE / 2
+            && let Some(left) = self.inbox.take_left()
+        {
+            self.inbox = InboxPosition::UpTo(left);
             self.read().await;
         }
-        let over = self.linger.as_ref();
-        let over = over.is_none_or(|(until, _)| *until <= Instant::now());
-        if self.seat.is_some() && !self.is_busy() && (self.wanted || over) {
+        let open = self.conversation.as_ref();
+        if !self.is_busy() && open.is_some_and(|open| open.is_over(Instant::now())) {
             self.give_up_seat();
         }
     }
 
+    fn seat(&self) -> Option<&Seat> {
+        self.conversation.as_ref().map(|open| &open.seat)
+    }
+
     fn give_up_seat(&mut self) {
-        self.seat = None;
-        self.linger = None;
-        self.wanted = false;
+        self.conversation = None;
     }
 
     /// Nobody is kept waiting for a conversation that is only kept open.
     fn settle_down(&mut self) {
-        self.linger = Arc::clone(&self.hub.lingering)
+        let Some(open) = &mut self.conversation else {
+            return;
+        };
+        open.linger = Arc::clone(&self.hub.lingering)
             .try_acquire_owned()
             .ok()
             .map(|permit| (Instant::now() + LINGER, permit));
-        if let Some(seat) = &self.seat {
-            self.hub.seats.used(seat.id());
-        }
+        self.hub.seats.used(open.seat.id());
     }
 
     /// Looks for messages: first for what was begun, then for what is new.
     async fn look_in(&mut self) {
-        if !self.awake {
+        if self.inbox == InboxPosition::Unread {
             self.wake_up().await;
         }
-        if self.awake {
+        if self.inbox != InboxPosition::Unread {
             self.read().await;
         }
     }
@@ -275,19 +247,24 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// Whether a message waits here already.
     fn holds(&self, id: i64) -> bool {
-        let preparing = self.preparing.as_ref().and_then(|one| one.job.as_ref());
-        let jobs = self.queue.iter().chain(preparing);
-        let msgs = jobs.flat_map(|job| &job.msgs).chain(&self.commands);
-        let mut msgs = msgs.chain(self.held.iter().map(|held| &held.msg));
-        msgs.any(|msg| msg.id == id) || self.switching.as_ref().is_some_and(|(msg, _)| msg.id == id)
+        let preparing = self.activity.preparing().and_then(|one| one.job.as_ref());
+        let jobs = self.queue.jobs.iter().chain(preparing);
+        let msgs = jobs.flat_map(|job| &job.msgs).chain(&self.commands.waiting);
+        let mut msgs = msgs.chain(self.cut.held.iter().map(|held| &held.msg));
+        msgs.any(|msg| msg.id == id)
+            || self
+                .commands
+                .switch
+                .as_ref()
+                .is_some_and(|(msg, _)| msg.id == id)
     }
 
-    /// `true`: too many wait, and this one stays in the ledger, and is read again when there is
+    /// `true`: too many wait, and this one stays in the database, and is read again when there is
     /// room. None that comes later overtakes it.
     fn leaves(&mut self, msg: &Msg) -> bool {
-        let full = self.left.is_some() || self.waiting() >= QUEUE;
+        let full = self.inbox.is_behind() || self.waiting() >= QUEUE;
         if full {
-            self.left.get_or_insert(msg.id - 1);
+            self.inbox.leave(msg.id - 1);
         }
         full
     }
@@ -301,8 +278,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             }
             let found = self
                 .hub
-                .ledger
-                .waiting_of(&self.key, self.cursor, PAGE)
+                .delivery
+                .waiting_of(&self.key, self.inbox.cursor(), PAGE)
                 .await;
             let page = match found {
                 Ok(page) => page,
@@ -313,7 +290,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             };
             let full = page.len() == PAGE;
             for waiting in page {
-                self.cursor = self.cursor.max(waiting.id);
+                self.inbox.advance(waiting.id);
                 // What was begun is looked after already; an answer that was not used is looked at
                 // again.
                 let begun = waiting.turn.as_deref();
@@ -347,7 +324,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// Decides what a message is.
     async fn consider(&mut self, msg: Msg) {
-        self.place = Some((msg.target(), msg.incoming.message_id.clone()));
+        self.place = Some(msg.target());
         let door = self.hub.door(&msg);
         if let Door::Out(answer) = door {
             return self.answer(&msg, "cmd", answer.as_deref()).await;
@@ -364,12 +341,12 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         if self.keep_for_later(&msg).await || self.leaves(&msg) {
             return;
         }
-        if let Some(turn) = &self.turn {
+        if let Some(turn) = self.activity.turn() {
             let mode = match self.hub.settings.busy {
                 // Their work would be lost with the turn.
                 BusyMode::Interrupt if turn.delegates() => BusyMode::Queue,
                 // It would overtake those that wait.
-                BusyMode::Steer if !self.queue.is_empty() => BusyMode::Queue,
+                BusyMode::Steer if !self.queue.jobs.is_empty() => BusyMode::Queue,
                 mode => mode,
             };
             return self.busy(msg, mode).await;
@@ -379,11 +356,11 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// A message while a turn runs.
     async fn busy(&mut self, msg: Msg, mode: BusyMode) {
-        let stopping = self.turn.as_ref().is_some_and(Turn::is_stopping);
+        let stopping = self.activity.turn().is_some_and(Turn::is_stopping);
         match mode {
             // None overtakes those that wait already.
             BusyMode::Steer
-                if !stopping && self.queue.is_empty() && msg.incoming.media.is_empty() =>
+                if !stopping && self.queue.jobs.is_empty() && msg.incoming.media.is_empty() =>
             {
                 self.ack(&msg, "⏩").await;
                 self.steer(msg).await;
@@ -428,7 +405,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// The message joins the turn that runs.
     async fn steer(&mut self, mut msg: Msg) {
-        let (Some(turn), Some(seat)) = (&mut self.turn, &self.seat) else {
+        let (Some(turn), Some(open)) = (self.activity.turn_mut(), &self.conversation) else {
             return self.enqueue(msg, How::Fresh);
         };
         if !self.hub.claim(&[msg.id], &turn.id, &self.cancel).await {
@@ -440,7 +417,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         turn.displaced = true;
         turn.steers.push_back((msg, words.clone()));
         // A conversation that has ended says so, and the turn is looked into.
-        seat.wish(Wish::Order(AgentCommand::Steer(words))).await;
+        let order = AgentCommand::Steer(words);
+        open.seat.wish(Wish::Order(order)).await;
     }
 
     /// Those that came while the turn was being made ready join it as well.
@@ -449,31 +427,28 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             return;
         }
         for _ in 0..JOINED {
-            let joins = self.queue.front().is_some_and(|job| {
+            let joins = self.queue.jobs.front().is_some_and(|job| {
                 let plain = |msg: &Msg| msg.incoming.media.is_empty();
                 job.how == How::Fresh && job.msgs.iter().all(plain)
             });
-            let open = self.open_until.is_some() && self.queue.len() == 1;
-            if !joins || open || self.turn.is_none() {
+            let open = self.queue.grows_until.is_some() && self.queue.jobs.len() == 1;
+            if !joins || open || self.activity.turn().is_none() {
                 return;
             }
-            for msg in self
-                .queue
-                .pop_front()
-                .map(|job| job.msgs)
-                .unwrap_or_default()
-            {
+            let first = self.queue.jobs.pop_front();
+            for msg in first.map(|job| job.msgs).unwrap_or_default() {
                 self.steer(msg).await;
             }
         }
     }
 
     async fn interrupt(&mut self, why: news::Why) {
-        let (Some(turn), Some(seat)) = (&mut self.turn, &self.seat) else {
+        let (Some(turn), Some(open)) = (self.activity.turn_mut(), &self.conversation) else {
             return;
         };
         if turn.stop(why, Instant::now() + STOPPING) {
-            seat.wish(Wish::Order(AgentCommand::Interrupt)).await;
+            let order = AgentCommand::Interrupt;
+            open.seat.wish(Wish::Order(order)).await;
         }
     }
 
@@ -487,8 +462,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             .batch
             .wait(chars, limit, !msg.incoming.media.is_empty());
         let until = (!wait.is_zero()).then(|| Instant::now() + wait);
-        if self.open_until.is_some()
-            && let Some(last) = self.queue.back_mut()
+        if self.queue.grows_until.is_some()
+            && let Some(last) = self.queue.jobs.back_mut()
             && (last.how, how) == (How::Fresh, How::Fresh)
             && last.msgs.len() < JOINED
             && let Some(other) = last.msgs.last()
@@ -502,9 +477,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             last.msgs.push(msg);
         } else {
             let msgs = vec![msg];
-            self.queue.push_back(Job { msgs, how });
+            self.queue.jobs.push_back(Job { msgs, how });
         }
-        self.open_until = until;
+        self.queue.grows_until = until;
     }
 
     /// Answers a message at once, without a turn.
@@ -564,11 +539,16 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// The gateway stops: what runs is taken up by the next life.
     async fn put_down(&mut self) {
-        if let Some(turn) = &self.turn
+        if let Some(turn) = self.activity.turn()
             && let Some(lead) = turn.msgs.first()
         {
             // What the turn writes while it is being stopped is not its answer.
-            if let Err(error) = self.hub.ledger.note(lead.id, recover::CUT, Some("1")).await {
+            if let Err(error) = self
+                .hub
+                .delivery
+                .note(lead.id, recover::CUT, Some("1"))
+                .await
+            {
                 tracing::warn!("a turn that is cut: {error}");
             }
         }
@@ -580,18 +560,25 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let now = Instant::now();
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry_at = None;
-            let unsure = std::mem::take(&mut self.unsure);
+            let unsure = std::mem::take(&mut self.cut.unsure);
             self.recover_all(unsure).await;
             self.take_presses().await;
             self.look_in().await;
         }
-        if self.slash.as_ref().is_some_and(|slash| slash.is_over(now)) {
+        if self
+            .commands
+            .running
+            .as_ref()
+            .is_some_and(|slash| slash.is_over(now))
+        {
             self.end_slash().await;
         }
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = self.activity.turn_mut() else {
+            return;
+        };
         if turn.is_abandoned(now) {
-            if let Some(seat) = self.seat.take() {
-                seat.abandon();
+            if let Some(open) = self.conversation.take() {
+                open.seat.abandon();
             }
             return self.end_turn(Some(words::ABANDONED.to_owned())).await;
         }
@@ -600,7 +587,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         for id in expired {
             self.expire(&id).await;
         }
-        if self.turn.as_ref().is_some_and(|turn| turn.is_stuck(now)) {
+        if self.activity.turn().is_some_and(|turn| turn.is_stuck(now)) {
             self.interrupt(news::Why::Stuck).await;
         }
     }
@@ -618,9 +605,9 @@ fn belongs(one: &Msg, next: &Msg, wait: Duration) -> bool {
         && apart <= wait.as_secs_f64() + 1.0
 }
 
-async fn hear(seat: &mut Option<Seat>) -> Next {
-    match seat {
-        Some(seat) => seat.next().await,
+async fn hear(conversation: Option<&mut OpenConversation>) -> Next {
+    match conversation {
+        Some(open) => open.seat.next().await,
         None => std::future::pending().await,
     }
 }

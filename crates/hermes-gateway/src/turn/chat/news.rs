@@ -17,7 +17,6 @@ use super::ask::Asked;
 use super::{Chat, recover};
 use crate::render::may_become_silence;
 use crate::seats::Next;
-use crate::spine::Ledger;
 use crate::turn::hub::{Hub, Signing, react};
 use crate::turn::message::Msg;
 use crate::turn::show::{Show, Stage};
@@ -47,7 +46,7 @@ pub(super) enum Why {
 }
 
 /// A turn that runs.
-pub(in crate::turn) struct Turn<L> {
+pub(in crate::turn) struct Turn {
     pub(super) id: String,
     pub(super) target: Target,
     pub(super) reply_to: Option<String>,
@@ -80,10 +79,10 @@ pub(in crate::turn) struct Turn<L> {
     notice_at: Option<Instant>,
     warnings: usize,
     silence: Duration,
-    hub: Arc<Hub<L>>,
+    hub: Arc<Hub>,
 }
 
-impl<L> Drop for Turn<L> {
+impl Drop for Turn {
     fn drop(&mut self) {
         self.hub.at_work(&self.id, None);
         self.hub.active.fetch_sub(1, Ordering::SeqCst);
@@ -91,9 +90,9 @@ impl<L> Drop for Turn<L> {
     }
 }
 
-impl<L: Ledger + Clone + 'static> Turn<L> {
+impl Turn {
     pub(super) fn new(
-        hub: &Arc<Hub<L>>,
+        hub: &Arc<Hub>,
         id: String,
         target: Target,
         reply_to: Option<String>,
@@ -166,13 +165,13 @@ impl<L: Ledger + Clone + 'static> Turn<L> {
             earlier,
             clear: Box::new(move || {
                 let (hub, place) = (Arc::clone(&looker), place.clone());
-                Box::pin(async move { hub.ledger.is_owed(&place).await.is_ok_and(|owed| !owed) })
+                Box::pin(async move { hub.delivery.is_owed(&place).await.is_ok_and(|owed| !owed) })
             }),
             store: Box::new(move |message| {
                 let hub = Arc::clone(&hub);
                 Box::pin(async move {
                     let Some(lead) = lead else { return };
-                    let note = hub.ledger.note(lead, recover::PREVIEW, Some(&message));
+                    let note = hub.delivery.note(lead, recover::PREVIEW, Some(&message));
                     if let Err(error) = note.await {
                         tracing::warn!("a preview: {error}");
                     }
@@ -313,16 +312,20 @@ impl<L: Ledger + Clone + 'static> Turn<L> {
     }
 }
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     pub(super) async fn heard(&mut self, next: Next) {
         match next {
-            Next::Wanted => self.wanted = true,
+            Next::Wanted => {
+                if let Some(open) = &mut self.conversation {
+                    open.wanted = true;
+                }
+            }
             Next::News(None) => {
-                self.seat = None;
+                self.conversation = None;
                 self.broke().await;
             }
             Next::News(Some(news)) => {
-                if let Some(turn) = &mut self.turn {
+                if let Some(turn) = self.activity.turn_mut() {
                     turn.heard = Instant::now();
                 }
                 self.told(*news).await;
@@ -343,7 +346,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                 } else {
                     text
                 };
-                match &mut self.slash {
+                match &mut self.commands.running {
                     Some(slash) => slash.texts.push(text),
                     None => self.warn(level, &text).await,
                 }
@@ -351,7 +354,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             News::Moved { id, .. } => self.moved(id).await,
             News::Unsaid(refusal) => {
                 let text = format!("⚠️ {refusal}");
-                if self.turn.is_some() {
+                if self.activity.turn().is_some() {
                     self.end_turn(Some(text)).await;
                 } else {
                     self.warn(NoticeLevel::Warning, &text).await;
@@ -391,7 +394,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// What only changes what is seen.
     fn in_turn(&mut self, event: AgentEvent) {
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = self.activity.turn_mut() else {
+            return;
+        };
         match event {
             AgentEvent::TextDelta { text } => {
                 if turn.text.len() + text.len() <= SHOWN {
@@ -422,12 +427,12 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     }
 
     async fn turn_started(&mut self) {
-        if let Some(turn) = &mut self.turn {
+        if let Some(turn) = self.activity.turn_mut() {
             turn.started = true;
             return;
         }
         // A command began it, or something that ended in the background.
-        let mut turn = match &mut self.slash {
+        let mut turn = match &mut self.commands.running {
             Some(slash) if !slash.turned => {
                 slash.turned = true;
                 slash.took_place();
@@ -447,22 +452,23 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         };
         turn.started = true;
         self.take_up(turn);
-        if std::mem::take(&mut self.unwanted) {
+        let open = self.conversation.as_mut();
+        if open.is_some_and(|open| std::mem::take(&mut open.unwanted)) {
             self.interrupt(Why::Stop).await;
         }
     }
 
     /// A turn begins here.
-    pub(super) fn take_up(&mut self, turn: Turn<L>) {
+    pub(super) fn take_up(&mut self, turn: Turn) {
         (self.hub.calls.happened)("agent:start", self.about(&turn));
-        self.turn = Some(turn);
+        self.activity.run(turn);
     }
 
     /// What hooks are told about a turn.
-    pub(super) fn about(&self, turn: &Turn<L>) -> Value {
+    pub(super) fn about(&self, turn: &Turn) -> Value {
         let source = turn.msgs.first().map(Msg::source);
         let entry = self.hub.index.get(&self.key);
-        let session = self.seat.as_ref().map(|seat| seat.id().to_owned());
+        let session = self.seat().map(|seat| seat.id().to_owned());
         let session = session.or_else(|| Some(entry?.session_id));
         let words = turn.msgs.iter().map(|msg| msg.incoming.text.trim());
         let words = words.collect::<Vec<_>>().join("\n");
@@ -480,12 +486,14 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// Our words wait behind a turn that nobody asked for: the one that runs is not ours.
     fn queue_changed(&mut self, waiting: usize) {
-        let Some(turn) = &mut self.turn else { return };
+        let Some(turn) = self.activity.turn_mut() else {
+            return;
+        };
         let behind = waiting > 0
             && turn.asked
             && turn.started
             && turn.steers.is_empty()
-            && self.slash.is_none();
+            && self.commands.running.is_none();
         if behind {
             turn.started = false;
             turn.foreign = true;
@@ -500,7 +508,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let Some(target) = self.whereabouts() else {
             return;
         };
-        if let Some(turn) = &mut self.turn {
+        if let Some(turn) = self.activity.turn_mut() {
             turn.warnings += 1;
             if turn.warnings > WARNINGS {
                 return;
@@ -512,10 +520,10 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// Where the chat is.
     pub(super) fn whereabouts(&self) -> Option<Target> {
-        if let Some(turn) = &self.turn {
+        if let Some(turn) = self.activity.turn() {
             return Some(turn.target.clone());
         }
-        if let Some((target, _)) = &self.place {
+        if let Some(target) = &self.place {
             return Some(target.clone());
         }
         self.hub.place_of(&self.key)

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use hermes_app::wiring::unattended::{CommandLine, CommandOutput};
 use hermes_core::{redact, task};
+use hermes_platforms::Offer;
 use hermes_store::db::delivery::{Final, Reply};
 
 use super::Chat;
-use crate::platform::Offer;
 use crate::settings::{GatewaySettings, Quick};
-use crate::spine::Ledger;
 use crate::turn::message::Msg;
 use crate::turn::words;
 
@@ -33,7 +32,7 @@ pub(in crate::turn) fn offers(settings: &GatewaySettings) -> Vec<Offer> {
     settings.quick.iter().map(offer).collect()
 }
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     /// Runs a command line beside everything else, and answers with what it said.
     pub(super) async fn run_quick(&mut self, msg: Msg, command: String) {
         let Some(under_way) = self.hub.beside.begin(msg.id) else {

@@ -6,8 +6,9 @@ use hermes_agent::prompt::steered;
 use hermes_core::ids::SessionId;
 use hermes_store::db::delivery::{Final, Progress, Spoken};
 
+use super::state::InboxPosition;
 use super::{Chat, How, Job};
-use crate::spine::{Extra, Ledger};
+use crate::spine::Extra;
 use crate::turn::message::Msg;
 use crate::turn::words;
 
@@ -26,16 +27,16 @@ const TRIES: u32 = 3;
 /// One that did nothing can begin anew more often.
 const BEGINNINGS: u32 = 6;
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     /// The first look: what was begun comes before what is new. When the store fails, it is
     /// looked again.
     pub(super) async fn wake_up(&mut self) {
-        // Before the ledger is read: what ends in between is either here or answered there.
+        // Before the database is read: what ends in between is either here or answered there.
         let under_way = self.hub.beside.now();
         let mut begun: Vec<Vec<Msg>> = Vec::new();
         let mut after = 0;
         loop {
-            let found = self.hub.ledger.waiting_of(&self.key, after, super::PAGE);
+            let found = self.hub.delivery.waiting_of(&self.key, after, super::PAGE);
             let page = match found.await {
                 Ok(page) => page,
                 Err(error) => {
@@ -61,7 +62,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                 break;
             }
         }
-        self.awake = true;
+        self.inbox = InboxPosition::UpTo(0);
         if !begun.is_empty() {
             self.remember_questions().await;
         }
@@ -71,28 +72,27 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     /// Turns that did not end come before everything that waits. One of which the store cannot
     /// say how far it got keeps its place, and those after it theirs.
     pub(super) async fn recover_all(&mut self, groups: Vec<Vec<Msg>>) {
-        let behind = std::mem::take(&mut self.queue);
+        let behind = std::mem::take(&mut self.queue.jobs);
         for group in groups {
-            if self.unsure.is_empty() {
+            if self.cut.unsure.is_empty() {
                 self.recover(group).await;
             } else {
-                self.unsure.push(group);
+                self.cut.unsure.push(group);
             }
         }
-        self.queue.extend(behind);
+        self.queue.jobs.extend(behind);
     }
 
     /// The conversation ended in the middle of things.
     pub(super) async fn broke(&mut self) {
-        self.seat = None;
-        self.linger = None;
-        if let Some(slash) = self.slash.take()
+        self.conversation = None;
+        if let Some(slash) = self.commands.running.take()
             && !slash.turned
         {
             self.finish_with(&slash.turn, &slash.msg, Some(words::BROKE))
                 .await;
         }
-        let Some(mut turn) = self.turn.take() else {
+        let Some(mut turn) = self.activity.take_turn() else {
             return;
         };
         tracing::warn!(
@@ -112,7 +112,11 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         drop(turn);
         self.remember_questions().await;
         if let (Some(message), Some(lead)) = (shown.message, group.first()) {
-            let note = self.hub.ledger.note(lead.id, PREVIEW, Some(&message)).await;
+            let note = self
+                .hub
+                .delivery
+                .note(lead.id, PREVIEW, Some(&message))
+                .await;
             if let Err(error) = note {
                 tracing::warn!("a preview: {error}");
             }
@@ -147,7 +151,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             Ok(found) => found,
             Err(error) => {
                 tracing::error!("how far a turn got: {error}");
-                self.unsure.push(group);
+                self.cut.unsure.push(group);
                 return self.try_again();
             }
         };
@@ -182,12 +186,12 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         session: &SessionId,
         group: Vec<Msg>,
     ) -> Result<(Progress, Vec<Msg>, Vec<Msg>), hermes_core::store::StoreError> {
-        let ledger = &self.hub.ledger;
+        let delivery = &self.hub.delivery;
         let lead = &group[0];
         let message_id = lead.incoming.message_id.clone();
-        let notes = ledger.notes(lead.id).await?;
-        let mut progress = ledger.progress(session, &message_id).await?;
-        let mut spoken = ledger.spoken_after(session, &message_id).await?;
+        let notes = delivery.notes(lead.id).await?;
+        let mut progress = delivery.progress(session, &message_id).await?;
+        let mut spoken = delivery.spoken_after(session, &message_id).await?;
         // How many of them are one row of the transcript.
         let mut said_first = 0;
         if progress == Progress::Untouched {
@@ -197,9 +201,9 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             for count in (1..=words.len()).rev() {
                 let said = words[..count].join("\n");
                 let since = lead.received_at;
-                progress = ledger.progress_of(session, &said, since).await?;
+                progress = delivery.progress_of(session, &said, since).await?;
                 if progress != Progress::Untouched {
-                    spoken = ledger.spoken_after_words(session, &said, since).await?;
+                    spoken = delivery.spoken_after_words(session, &said, since).await?;
                     said_first = count;
                     break;
                 }
@@ -212,7 +216,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         for (place, msg) in group.into_iter().enumerate() {
             let joined = place == 0
                 || place < said_first
-                || ledger.notes(msg.id).await?.contains_key(JOINED);
+                || delivery.notes(msg.id).await?.contains_key(JOINED);
             if joined || was_heard(&spoken, &msg.words(self.hub.settings.sharing)) {
                 mine.push(msg);
             } else {
@@ -232,7 +236,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             return;
         }
         let target = lead.target();
-        let notes = self.hub.ledger.notes(lead.id).await.unwrap_or_default();
+        let notes = self.hub.delivery.notes(lead.id).await.unwrap_or_default();
         let silent = crate::render::is_silence(text);
         let mut chunks = if silent {
             Vec::new()
@@ -270,7 +274,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     /// Once more, but not for ever.
     async fn again(&mut self, msgs: Vec<Msg>, how: How) {
         let lead = msgs[0].id;
-        let notes = self.hub.ledger.notes(lead).await.unwrap_or_default();
+        let notes = self.hub.delivery.notes(lead).await.unwrap_or_default();
         let most = if how == How::Resume {
             TRIES
         } else {
@@ -283,13 +287,13 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             }
             return;
         }
-        self.queue.push_back(Job { msgs, how });
+        self.queue.jobs.push_back(Job { msgs, how });
     }
 
     /// A turn of an earlier life begins once more: only that counts, not that it was found.
     pub(super) async fn count_try(&self, lead: i64, notes: &HashMap<String, String>) {
         let count = (tried(notes) + 1).to_string();
-        let note = self.hub.ledger.note(lead, TRIED, Some(&count));
+        let note = self.hub.delivery.note(lead, TRIED, Some(&count));
         if let Err(error) = note.await {
             tracing::warn!("a turn that is tried again: {error}");
         }

@@ -6,7 +6,6 @@ use hermes_app::front::{Follows, Wish};
 use tokio::time::Instant;
 
 use super::Chat;
-use crate::spine::Ledger;
 use crate::turn::message::Msg;
 
 /// How long a command that the session obeys may take to say so.
@@ -42,7 +41,7 @@ impl Slash {
     }
 }
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     pub(super) async fn begin_slash(&mut self, mut msg: Msg) {
         let Some(line) = msg.command_line() else {
             return;
@@ -52,14 +51,14 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             return;
         }
         msg.claims += 1;
-        self.slash = Some(Slash {
+        self.commands.running = Some(Slash {
             msg,
             turn,
             texts: Vec::new(),
             turned: false,
             reports_until: None,
         });
-        let sent = match &self.seat {
+        let sent = match self.seat() {
             Some(seat) => seat.wish(Wish::Slash(line)).await,
             None => false,
         };
@@ -69,14 +68,20 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     }
 
     pub(super) async fn ran(&mut self, follows: Follows) {
-        let Some(slash) = &mut self.slash else { return };
+        let Some(slash) = &mut self.commands.running else {
+            return;
+        };
         match follows {
             Follows::Report if slash.texts.is_empty() => {
                 slash.reports_until = Some(Instant::now() + REPORT);
             }
             // The turn answers it, when it comes: perhaps after the one that runs.
             Follows::Turn if !slash.turned => {
-                let wait = if self.turn.is_some() { TURN } else { REPORT };
+                let wait = if self.activity.turn().is_some() {
+                    TURN
+                } else {
+                    REPORT
+                };
                 slash.reports_until = Some(Instant::now() + wait);
             }
             Follows::Nothing | Follows::Report | Follows::Turn => self.end_slash().await,
@@ -85,7 +90,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
 
     /// What the session says about an order. `true`: a command waited for it.
     pub(super) async fn report(&mut self, text: &str) -> bool {
-        let Some(slash) = &mut self.slash else {
+        let Some(slash) = &mut self.commands.running else {
             return false;
         };
         slash.texts.push(text.to_owned());
@@ -96,7 +101,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
     }
 
     pub(super) async fn end_slash(&mut self) {
-        let Some(slash) = self.slash.take() else {
+        let Some(slash) = self.commands.running.take() else {
             return;
         };
         let text = slash.texts.join("\n\n");
@@ -109,7 +114,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
             let text = if text.is_empty() { "Done." } else { &text };
             self.finish_with(&slash.turn, &slash.msg, Some(text)).await;
         }
-        if self.turn.is_none() {
+        if self.activity.turn().is_none() {
             self.settle_down();
         }
     }

@@ -6,9 +6,9 @@ use hermes_store::db::ListFilter;
 use serde_json::json;
 
 use super::Chat;
+use super::state::OpenConversation;
 use crate::authorize::admin::Tier;
 use crate::session::{Entry, SessionKey};
-use crate::spine::Ledger;
 use crate::turn::message::Msg;
 use crate::turn::session::note_account;
 
@@ -20,7 +20,7 @@ pub(in crate::turn) enum Switch {
     Branch { title: Option<String> },
 }
 
-impl<L: Ledger + Clone + 'static> Chat<L> {
+impl Chat {
     /// The next message goes to another conversation.
     pub(super) async fn switch(&mut self, msg: Msg, switch: Switch) {
         self.give_up_seat();
@@ -117,7 +117,8 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
         let mut opening = self.opening_of(msg, &entry);
         opening.history = stored.items.into_iter().map(|item| item.message).collect();
         let seat = self.hub.seats.sit(opening).await;
-        self.seat = Some(seat.map_err(|refusal| refusal.to_string())?);
+        let seat = seat.map_err(|refusal| refusal.to_string())?;
+        self.conversation = Some(OpenConversation::new(seat));
         self.settle_down();
         Ok(id)
     }
@@ -131,7 +132,7 @@ impl<L: Ledger + Clone + 'static> Chat<L> {
                 tracing::error!("{error}");
             }
         }
-        if self.turn.is_none() && self.slash.is_none() {
+        if self.activity.turn().is_none() && self.commands.running.is_none() {
             self.give_up_seat();
         }
     }

@@ -6,12 +6,11 @@ use hermes_core::store::{SessionStore as _, SessionUpdate, StoreError};
 
 use super::Post;
 use crate::session::IndexError;
-use crate::spine::Ledger;
 
 /// Nothing is left to do for a conversation that was not touched for so long.
 const REST: TimeDelta = TimeDelta::minutes(10);
 
-impl<L: Ledger + Clone> Post<L> {
+impl Post {
     /// Ends the conversations of a platform on which every message is one of its own (webhooks), once
     /// they are answered: otherwise they would pile up for ever. Returns how many.
     pub async fn close_answered(&self, platform: &str) -> Result<usize, IndexError> {
@@ -24,7 +23,7 @@ impl<L: Ledger + Clone> Post<L> {
                 continue;
             }
             let waiting = hub
-                .ledger
+                .delivery
                 .waiting_of(entry.session_key.as_str(), 0, 1)
                 .await?;
             if !waiting.is_empty() {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_gateway::cron::{CronError, Report, Told};
-use hermes_gateway::gateway::Posting;
+use hermes_platforms::Posting;
 use hermes_store::db::delivery::Target;
-use hermes_store::jobs::ClaimError;
+use hermes_store::jobs::JobClaimError;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -326,7 +326,10 @@ async fn a_person_runs_one_now() {
     assert_eq!((report.error, report.told), (None, Told::Owed(1)));
     assert!(ground.table().get("single").is_err());
     let again = life.scheduler.fire("single", &life.cancel).await;
-    assert!(matches!(again, Err(CronError::Claim(ClaimError::Job(_)))));
+    assert!(matches!(
+        again,
+        Err(CronError::Claim(JobClaimError::Job(_)))
+    ));
     assert_eq!(life.program.prompts(), ["do later", "do single"]);
     assert_eq!(ground.history()[0].source, "direct");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_gateway::platform::Pressed;
+use hermes_platforms::Pressed;
 use pretty_assertions::assert_eq;
 
 use super::stage::{Bubble, House, Life, incoming};

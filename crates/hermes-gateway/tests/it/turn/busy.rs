@@ -146,7 +146,7 @@ async fn a_turn_in_which_nothing_happens_is_ended() {
 /// Waits until a turn has taken so many messages.
 async fn taken(life: &Life, count: usize) {
     for _ in 0..10_000 {
-        let waiting = life.ledger.inner.waiting(9).await.unwrap();
+        let waiting = life.delivery.waiting(9).await.unwrap();
         if waiting.iter().filter(|one| one.turn.is_some()).count() == count {
             return;
         }
@@ -197,7 +197,7 @@ async fn stop_holds_for_the_turn_that_words_let_go_would_begin() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn none_overtakes_those_that_stayed_in_the_ledger() {
+async fn none_overtakes_those_that_stayed_in_the_database() {
     let mut house = House::new("busy_input_mode: queue\nagent: {gateway_timeout: 0}\n");
     let life = house.life().await;
     life.say("c", "m1", "slow 1").await;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use hermes_gateway::platform::Recourse;
 use hermes_gateway::spine::MARK;
+use hermes_platforms::Recourse;
 use proptest::prelude::*;
 
 use super::stage::House;
@@ -53,7 +53,7 @@ async fn work(house: &mut House, fuse: &Fuse) {
             return;
         }
     }
-    let waiting = life.ledger.inner.waiting(9).await.unwrap();
+    let waiting = life.delivery.waiting(9).await.unwrap();
     let bubbles = life.screen.bubbles.lock().unwrap();
     panic!(
         "no end: {waiting:#?} {bubbles:#?} {:?}",

@@ -3,7 +3,7 @@
 use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
 use hermes_core::store::{NewItem, NewSession, SessionStore as _};
-use hermes_gateway::platform::{Incoming, LinkState, Pressed};
+use hermes_platforms::{Incoming, LinkState, Pressed};
 use pretty_assertions::assert_eq;
 
 use super::stage::{House, Life, incoming};

@@ -16,12 +16,12 @@ async fn a_chat_whose_messages_could_not_be_read_looks_again() {
     let mut house = House::new("");
     let fuse = Fuse::new(1_000_000);
     let life = house.life_with(fuse.clone()).await;
-    fuse.fail("waiting_of", 2);
+    fuse.fail("reading messages of a chat", 2);
     life.say("c", "m1", "one").await;
     life.sees("c", "re: one").await;
     life.rest().await;
     // The same in a chat that is awake.
-    fuse.fail("waiting_of", 2);
+    fuse.fail("reading messages of a chat", 2);
     life.say("c", "m2", "two").await;
     life.sees("c", "re: two").await;
     life.rest().await;
@@ -38,7 +38,7 @@ async fn a_turn_of_which_the_store_could_not_tell_is_asked_about_again() {
         .await;
     life.end().await;
     let fuse = Fuse::new(1_000_000);
-    fuse.fail("progress", 2);
+    fuse.fail("reading how far a turn got", 2);
     let life = house.life_with(fuse).await;
     life.say("c", "m2", "/queue two").await;
     life.sees("c", "re: two").await;

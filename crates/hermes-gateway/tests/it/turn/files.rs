@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hermes_core::BoxFuture;
-use hermes_gateway::platform::MediaKind;
 use hermes_gateway::voice::Transcriber;
+use hermes_platforms::MediaKind;
 use pretty_assertions::assert_eq;
 
 use super::stage::{House, file, incoming};

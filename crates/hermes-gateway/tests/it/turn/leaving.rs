@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use hermes_core::ids::SessionId;
 use hermes_core::store::SessionStore as _;
-use hermes_gateway::gateway::{Leaving, Posting, Voice};
-use hermes_gateway::platform::Recourse;
+use hermes_gateway::gateway::Leaving;
+use hermes_platforms::{Posting, Recourse, Voice};
 use hermes_store::db::delivery::Target;
 use pretty_assertions::assert_eq;
 

@@ -22,8 +22,8 @@ use hermes_core::model::{Route, WireFormat};
 use hermes_core::store::{NewItem, NewSession, SessionStore as _};
 use hermes_core::task;
 use hermes_core::usage::{Cost, Usage};
-use hermes_gateway::platform::Offer;
 use hermes_gateway::program::{ConversationHost, Opening, Script};
+use hermes_platforms::Offer;
 use hermes_store::Store;
 use tokio::sync::{Notify, mpsc};
 

@@ -10,23 +10,22 @@ use hermes_core::BoxFuture;
 use hermes_core::task;
 use hermes_gateway::authorize::pairing::Pairing;
 use hermes_gateway::gateway::{Calls, Deps, Gateway, RestartRequest};
-use hermes_gateway::platform::{
-    Capabilities, Found, Hopeless, Inbound, Incoming, Limits, Link, Markup, MediaKind, MediaRef,
-    Outbound, Outgoing, Platform, Pressed, Recourse, SendError, Unit,
-};
 use hermes_gateway::seats::{Bounds, Seats};
-use hermes_gateway::session::Source;
 use hermes_gateway::settings::GatewaySettings;
 use hermes_gateway::voice::Transcriber;
+use hermes_platforms::{
+    Capabilities, Found, Hopeless, Inbound, Incoming, Limits, Link, Markup, MediaKind, MediaRef,
+    Outbound, Outgoing, Platform, Pressed, Recourse, SendError, Source, Unit,
+};
 use hermes_store::Store;
-use hermes_store::db::delivery::{Owner, Processes, Target};
+use hermes_store::db::delivery::{Delivery, Owner, Processes, Target};
 use hermes_testkit::clock::{ManualClock, SeqRng};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::script::Scripted;
-use crate::world::{Fuse, Mortal};
+use crate::world::Fuse;
 
 pub(crate) struct NobodyLives;
 
@@ -319,10 +318,10 @@ pub(crate) type Happened = Arc<Mutex<Vec<(&'static str, serde_json::Value)>>>;
 
 /// One life of a gateway.
 pub(crate) struct Life {
-    pub gateway: Gateway<Mortal>,
+    pub gateway: Gateway,
     pub program: Arc<Scripted>,
     pub screen: Arc<Screen>,
-    pub ledger: Mortal,
+    pub delivery: Delivery,
     pub store: Store,
     pub restarts: Arc<Mutex<Vec<RestartRequest>>>,
     pub happened: Happened,
@@ -378,11 +377,8 @@ impl House {
         };
         let lease = Duration::from_hours(100_000);
         let owned = store.own_delivery(owner, lease, Arc::new(NobodyLives));
-        let (inner, _) = owned.await.unwrap();
-        let ledger = Mortal {
-            inner,
-            fuse: fuse.clone(),
-        };
+        let (delivery, _) = owned.await.unwrap();
+        let delivery = delivery.with_hook(Arc::new(fuse.clone()));
         let program = Scripted::new(store.clone(), fuse.clone());
         let cancel = CancellationToken::new();
         let restarts = Arc::<Mutex<Vec<RestartRequest>>>::default();
@@ -392,7 +388,7 @@ impl House {
         let deps = Deps {
             settings,
             store: store.clone(),
-            ledger: ledger.clone(),
+            delivery: delivery.clone(),
             lease,
             seats: Seats::new(program.clone(), Bounds::default(), cancel.clone()),
             pairing: Pairing::new(&home, self.clock.clone()),
@@ -422,7 +418,7 @@ impl House {
             gateway,
             program,
             screen: Arc::clone(&self.screen),
-            ledger,
+            delivery,
             store,
             restarts,
             happened,
@@ -528,8 +524,8 @@ impl Life {
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 continue;
             }
-            let open = self.ledger.inner.open_messages().await.unwrap();
-            if open == 0 && self.ledger.inner.owed(self.platform).await.unwrap() == 0 {
+            let open = self.delivery.open_messages().await.unwrap();
+            if open == 0 && self.delivery.owed(self.platform).await.unwrap() == 0 {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(2)).await;

@@ -1,6 +1,6 @@
 //! A message and its answer: who is let in, order, files, silence, the place in the prompt.
 
-use hermes_gateway::platform::MediaKind;
+use hermes_platforms::MediaKind;
 use pretty_assertions::assert_eq;
 
 use super::stage::{House, file, incoming};

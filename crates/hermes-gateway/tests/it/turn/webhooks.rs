@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hermes_core::ids::SessionId;
 use hermes_core::store::SessionStore as _;
-use hermes_gateway::gateway::Posting;
+use hermes_platforms::Posting;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 

@@ -1,12 +1,12 @@
-//! What the model remembers of one head, and looking things up in it.
+//! The key-value cache of one head, and attention over it.
 //!
-//! Keys and values are kept as 16-bit floats in segments that are made when they are needed. Keys lie
-//! in blocks of sixteen, dimension by dimension, so that a vector holds one number of sixteen keys.
-//! The softmax runs along, segment by segment: a segment stays in the cache for both of its uses.
+//! Keys and values are stored as 16-bit floats in segments that are allocated on demand. Keys are stored in
+//! blocks of sixteen, dimension by dimension, so that a vector holds one number of sixteen keys. The softmax is
+//! computed segment by segment: a segment stays in the CPU cache for both of its uses.
 
 use half::f16;
 
-use super::level::{Kind, Level};
+use super::level::{LevelKind, SimdLevel};
 use super::portable;
 use super::product::{PANEL, tile_size};
 use super::rows::{largest, powers};
@@ -17,13 +17,13 @@ use super::x86;
 pub(in crate::engine) const SEGMENT: usize = 256;
 
 /// Keys and values of one head of one layer.
-pub(in crate::engine) struct Head {
-    /// Numbers of a key, padded to whole vectors.
+pub(in crate::engine) struct AttentionHead {
+    /// Length of a key, padded to whole vectors.
     dim: usize,
     segments: Vec<Box<[u16]>>,
 }
 
-/// Questions to one head and their answers; reused, to save allocations.
+/// Queries to one head and their results; reused to save allocations.
 #[derive(Default)]
 pub(in crate::engine) struct Queries {
     dim: usize,
@@ -32,23 +32,23 @@ pub(in crate::engine) struct Queries {
     numbers: Vec<f32>,
     scores: Vec<f32>,
     out: Vec<f32>,
-    /// The largest score so far, and the sum of the powers.
+    /// The largest score so far, and the sum of the exponentials.
     tops: Vec<f32>,
     sums: Vec<f32>,
 }
 
-/// Where scores of sixteen keys are computed.
+/// Input and output of the scores of sixteen keys.
 #[derive(Clone, Copy)]
-pub(super) struct Scored {
+pub(super) struct ScoreTile {
     pub(super) keys: *const u16,
     pub(super) dim: usize,
     pub(super) queries: *const f32,
     pub(super) out: *mut f32,
 }
 
-/// Where values are summed up.
+/// Input and output of the weighted sum of values.
 #[derive(Clone, Copy)]
-pub(super) struct Summed {
+pub(super) struct SumTile {
     pub(super) values: *const u16,
     pub(super) dim: usize,
     pub(super) count: usize,
@@ -63,7 +63,7 @@ impl Queries {
         self.numbers.clear();
     }
 
-    /// Adds a query that sees the first `seen` positions; its numbers are to be written.
+    /// Adds a query that sees the first `seen` positions; the caller fills in its numbers.
     pub(in crate::engine) fn push(&mut self, seen: usize) -> &mut [f32] {
         self.seen.push(seen);
         let at = self.numbers.len();
@@ -71,13 +71,13 @@ impl Queries {
         &mut self.numbers[at..]
     }
 
-    /// The answer to query `number`, after [`Head::attend`].
+    /// The result of query `number`, after [`AttentionHead::attend`].
     pub(in crate::engine) fn answer(&self, number: usize) -> &[f32] {
         &self.out[number * self.dim..][..self.dim]
     }
 }
 
-impl Head {
+impl AttentionHead {
     pub(in crate::engine) fn new(dim: usize) -> Self {
         Self {
             dim: dim.next_multiple_of(PANEL),
@@ -89,7 +89,7 @@ impl Head {
         SEGMENT * self.dim
     }
 
-    /// Remembers the key and the value of a position.
+    /// Stores the key and the value of a position.
     pub(in crate::engine) fn write(&mut self, position: usize, key: &[f32], value: &[f32]) {
         let (segment, slot) = (position / SEGMENT, position % SEGMENT);
         while self.segments.len() <= segment {
@@ -108,8 +108,8 @@ impl Head {
         }
     }
 
-    /// Answers all queries.
-    pub(in crate::engine) fn attend(&self, level: Level, queries: &mut Queries) {
+    /// Computes all queries.
+    pub(in crate::engine) fn attend(&self, level: SimdLevel, queries: &mut Queries) {
         let count = queries.seen.len();
         assert_eq!(queries.dim, self.dim);
         queries.scores.resize(count * SEGMENT, 0.0);
@@ -138,7 +138,7 @@ impl Head {
 
     fn attend_segment(
         &self,
-        level: Level,
+        level: SimdLevel,
         segment: &[u16],
         start: usize,
         count: usize,
@@ -149,7 +149,7 @@ impl Head {
             for block in 0..count.div_ceil(PANEL) {
                 // SAFETY: the block is in the segment; queries and scores have `size` rows there.
                 unsafe {
-                    let scored = Scored {
+                    let scored = ScoreTile {
                         keys: segment[block * PANEL * dim..(block + 1) * PANEL * dim].as_ptr(),
                         dim,
                         queries: queries.numbers[from * dim..(from + size) * dim].as_ptr(),
@@ -183,7 +183,7 @@ impl Head {
         tiles(queries.seen.len(), level.tile(), |from, size| {
             // SAFETY: `count` values are in the segment; weights and sums have `size` rows there.
             unsafe {
-                let summed = Summed {
+                let summed = SumTile {
                     values: values.as_ptr(),
                     dim,
                     count,
@@ -207,54 +207,54 @@ fn tiles(count: usize, most: usize, mut each: impl FnMut(usize, usize)) {
 
 /// # Safety
 /// What `scored` points to is there, for `size` queries.
-unsafe fn score(level: Level, size: usize, scored: Scored) {
+unsafe fn score(level: SimdLevel, size: usize, scored: ScoreTile) {
     // SAFETY: by the caller, and a level is only made when the processor has its instructions.
     unsafe {
         match (level.0, size) {
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx512, 8) => x86::scores_avx512::<8>(scored),
+            (LevelKind::Avx512, 8) => x86::scores_avx512::<8>(scored),
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx512, 4) => x86::scores_avx512::<4>(scored),
+            (LevelKind::Avx512, 4) => x86::scores_avx512::<4>(scored),
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx512, 2) => x86::scores_avx512::<2>(scored),
+            (LevelKind::Avx512, 2) => x86::scores_avx512::<2>(scored),
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx512, _) => x86::scores_avx512::<1>(scored),
+            (LevelKind::Avx512, _) => x86::scores_avx512::<1>(scored),
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx2, 4) => x86::scores_avx2::<4>(scored),
+            (LevelKind::Avx2, 4) => x86::scores_avx2::<4>(scored),
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx2, 2) => x86::scores_avx2::<2>(scored),
+            (LevelKind::Avx2, 2) => x86::scores_avx2::<2>(scored),
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx2, _) => x86::scores_avx2::<1>(scored),
-            (Kind::Portable, 4) => portable::scores::<4>(scored),
-            (Kind::Portable, 2) => portable::scores::<2>(scored),
-            (Kind::Portable, _) => portable::scores::<1>(scored),
+            (LevelKind::Avx2, _) => x86::scores_avx2::<1>(scored),
+            (LevelKind::Portable, 4) => portable::scores::<4>(scored),
+            (LevelKind::Portable, 2) => portable::scores::<2>(scored),
+            (LevelKind::Portable, _) => portable::scores::<1>(scored),
         }
     }
 }
 
 /// # Safety
 /// What `summed` points to is there, for `size` queries.
-unsafe fn sum(level: Level, size: usize, summed: Summed) {
+unsafe fn sum(level: SimdLevel, size: usize, summed: SumTile) {
     // SAFETY: by the caller, and a level is only made when the processor has its instructions.
     unsafe {
         match (level.0, size) {
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx512, 8) => x86::values_avx512::<8>(summed),
+            (LevelKind::Avx512, 8) => x86::values_avx512::<8>(summed),
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx512, 4) => x86::values_avx512::<4>(summed),
+            (LevelKind::Avx512, 4) => x86::values_avx512::<4>(summed),
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx512, 2) => x86::values_avx512::<2>(summed),
+            (LevelKind::Avx512, 2) => x86::values_avx512::<2>(summed),
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx512, _) => x86::values_avx512::<1>(summed),
+            (LevelKind::Avx512, _) => x86::values_avx512::<1>(summed),
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx2, 4) => x86::values_avx2::<4>(summed),
+            (LevelKind::Avx2, 4) => x86::values_avx2::<4>(summed),
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx2, 2) => x86::values_avx2::<2>(summed),
+            (LevelKind::Avx2, 2) => x86::values_avx2::<2>(summed),
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx2, _) => x86::values_avx2::<1>(summed),
-            (Kind::Portable, 4) => portable::values::<4>(summed),
-            (Kind::Portable, 2) => portable::values::<2>(summed),
-            (Kind::Portable, _) => portable::values::<1>(summed),
+            (LevelKind::Avx2, _) => x86::values_avx2::<1>(summed),
+            (LevelKind::Portable, 4) => portable::values::<4>(summed),
+            (LevelKind::Portable, 2) => portable::values::<2>(summed),
+            (LevelKind::Portable, _) => portable::values::<1>(summed),
         }
     }
 }

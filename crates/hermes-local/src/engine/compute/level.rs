@@ -1,11 +1,11 @@
-//! Which instructions this processor has.
+//! The instruction sets of this processor.
 
-/// A set of instructions that was found on this processor: a value is the proof.
+/// An instruction set that was detected on this processor: a value is the proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::engine) struct Level(pub(super) Kind);
+pub(in crate::engine) struct SimdLevel(pub(super) LevelKind);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum LevelKind {
     Portable,
     #[cfg(target_arch = "x86_64")]
     Avx2,
@@ -13,25 +13,25 @@ pub(super) enum Kind {
     Avx512,
 }
 
-impl Level {
-    /// The best there is.
+impl SimdLevel {
+    /// The best available.
     pub(in crate::engine) fn detect() -> Self {
         Self::available()
             .last()
             .copied()
-            .unwrap_or(Self(Kind::Portable))
+            .unwrap_or(Self(LevelKind::Portable))
     }
 
-    /// All there are, from plain to best.
+    /// All available, from portable to best.
     pub(in crate::engine) fn available() -> Vec<Self> {
-        let mut levels = vec![Self(Kind::Portable)];
+        let mut levels = vec![Self(LevelKind::Portable)];
         #[cfg(target_arch = "x86_64")]
         {
             let avx2 = is_x86_feature_detected!("avx2")
                 && is_x86_feature_detected!("fma")
                 && is_x86_feature_detected!("f16c");
             if avx2 {
-                levels.push(Self(Kind::Avx2));
+                levels.push(Self(LevelKind::Avx2));
             }
             if avx2
                 && is_x86_feature_detected!("avx512f")
@@ -39,20 +39,20 @@ impl Level {
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("avx512vnni")
             {
-                levels.push(Self(Kind::Avx512));
+                levels.push(Self(LevelKind::Avx512));
             }
         }
         levels
     }
 
-    /// How many tokens are multiplied with one load of weights.
+    /// How many tokens are multiplied per load of weights.
     pub(super) fn tile(self) -> usize {
         match self.0 {
-            Kind::Portable => 4,
+            LevelKind::Portable => 4,
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx2 => 4,
+            LevelKind::Avx2 => 4,
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx512 => 8,
+            LevelKind::Avx512 => 8,
         }
     }
 }

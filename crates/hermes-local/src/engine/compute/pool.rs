@@ -1,8 +1,8 @@
 //! Threads that share the work of one product.
 //!
-//! A token is some hundred products of a few microseconds each. So the threads look for the next one
-//! for a while before they sleep, parts of a product are taken one by one, and a thread that the
-//! system has put aside is not waited for: only those that took a part are.
+//! A token takes some hundred products of a few microseconds each. So the threads spin for a while before they
+//! sleep, parts of a product are claimed one by one, and a descheduled thread is not waited for: only threads
+//! that claimed a part are.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -11,22 +11,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-type Job<'a> = dyn Fn(usize) + Sync + 'a;
+type PoolJob<'a> = dyn Fn(usize) + Sync + 'a;
 
 /// The job can be joined.
 const OPEN: usize = 1 << 32;
-/// The pool is going away.
+/// The pool is shutting down.
 const QUIT: usize = 1 << 33;
-/// Looks for work before a thread sleeps: some tens of microseconds.
+/// Spins before a thread sleeps: some tens of microseconds.
 const LOOKS: u32 = 4000;
 
-struct Shared {
-    /// `OPEN`, `QUIT` and, in the low bits, how many threads are at the job.
+struct PoolShared {
+    /// `OPEN`, `QUIT` and, in the low bits, the number of threads in the job.
     state: AtomicUsize,
     next: AtomicUsize,
     parts: AtomicUsize,
-    /// Written only while closed and with nobody at it, read only by those who are.
-    job: UnsafeCell<Option<&'static Job<'static>>>,
+    /// Written only while closed and without threads in the job, read only by those in it.
+    job: UnsafeCell<Option<&'static PoolJob<'static>>>,
     sleeping: AtomicUsize,
     bed: Mutex<()>,
     bell: Condvar,
@@ -34,18 +34,18 @@ struct Shared {
 }
 
 // SAFETY: `job` is guarded by `state` as described there; what it points to is `Sync`.
-unsafe impl Send for Shared {}
+unsafe impl Send for PoolShared {}
 // SAFETY: as above.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for PoolShared {}
 
-/// A pool of threads; the caller is one of them.
-pub(in crate::engine) struct Pool {
-    shared: Arc<Shared>,
+/// A thread pool; the caller is one of its threads.
+pub(in crate::engine) struct ThreadPool {
+    shared: Arc<PoolShared>,
     workers: Vec<JoinHandle<()>>,
 }
 
-/// Closes the job, also when the caller's part of it panics.
-struct Closing<'a>(&'a Shared);
+/// Closes the job, also if the caller's part of it panics.
+struct Closing<'a>(&'a PoolShared);
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
@@ -62,8 +62,8 @@ impl Drop for Closing<'_> {
     }
 }
 
-impl Shared {
-    fn take_parts(&self, job: &Job<'_>) {
+impl PoolShared {
+    fn take_parts(&self, job: &PoolJob<'_>) {
         loop {
             let part = self.next.fetch_add(1, Ordering::Relaxed);
             if part >= self.parts.load(Ordering::Relaxed) {
@@ -103,7 +103,7 @@ impl Shared {
         }
     }
 
-    /// At the job, which `state` says.
+    /// Runs parts of the job in `state`.
     fn join(&self) {
         // SAFETY: this thread is counted in `state` and the job was open: it is set, and the caller
         // waits for the count before it takes the job away.
@@ -140,9 +140,9 @@ impl Shared {
     }
 }
 
-impl Pool {
+impl ThreadPool {
     pub(in crate::engine) fn new(threads: usize) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PoolShared {
             state: AtomicUsize::new(0),
             next: AtomicUsize::new(0),
             parts: AtomicUsize::new(0),
@@ -170,8 +170,8 @@ impl Pool {
         self.workers.len() + 1
     }
 
-    /// Runs `job` for each of `0..parts`, on all threads, and returns when all are done.
-    pub(in crate::engine) fn run(&mut self, parts: usize, job: &Job<'_>) {
+    /// Runs `job` for each of `0..parts` on all threads, and returns when all are done.
+    pub(in crate::engine) fn run(&mut self, parts: usize, job: &PoolJob<'_>) {
         if self.workers.is_empty() || parts <= 1 {
             (0..parts).for_each(job);
             return;
@@ -179,10 +179,10 @@ impl Pool {
         let shared = &*self.shared;
         // SAFETY: only the lifetime changes, and `Closing` waits for everybody at the job before
         // this function returns or unwinds.
-        let erased = unsafe { std::mem::transmute::<&Job<'_>, &'static Job<'static>>(job) };
+        let erased = unsafe { std::mem::transmute::<&PoolJob<'_>, &'static PoolJob<'static>>(job) };
         // SAFETY: the pool is borrowed mutably and no job is open, so nobody reads the cell.
         unsafe { *shared.job.get() = Some(erased) };
-        // One that is left from a job whose caller panicked too.
+        // Also clears a panic flag left by a job whose caller panicked.
         drop(shared.take_panic());
         shared.parts.store(parts, Ordering::Relaxed);
         shared.next.store(0, Ordering::Relaxed);
@@ -196,29 +196,29 @@ impl Pool {
         }
     }
 
-    /// Hands out `data` in pieces of `size`, each with its number.
+    /// Distributes `data` in pieces of `size`, each with its index.
     pub(in crate::engine) fn pieces<T: Send>(
         &mut self,
         data: &mut [T],
         size: usize,
         job: impl Fn(usize, &mut [T]) + Sync,
     ) {
-        let pieces = Pieces::new(data, size);
+        let pieces = SlicePieces::new(data, size);
         // SAFETY: each number is handed out once.
         self.run(pieces.count(), &|part| unsafe {
             job(part, pieces.get(part));
         });
     }
 
-    /// The same for two slices, whose pieces of one number go together.
+    /// The same for two slices, whose pieces with the same index go together.
     pub(in crate::engine) fn pieces_of_two<T: Send, U: Send>(
         &mut self,
         (first, first_size): (&mut [T], usize),
         (second, second_size): (&mut [U], usize),
         job: impl Fn(usize, &mut [T], &mut [U]) + Sync,
     ) {
-        let first = Pieces::new(first, first_size);
-        let second = Pieces::new(second, second_size);
+        let first = SlicePieces::new(first, first_size);
+        let second = SlicePieces::new(second, second_size);
         let count = first.count().min(second.count());
         // SAFETY: each number is handed out once.
         self.run(count, &|part| unsafe {
@@ -227,28 +227,28 @@ impl Pool {
     }
 }
 
-impl Drop for Pool {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.shared.state.fetch_or(QUIT, Ordering::SeqCst);
         self.shared.wake();
         for worker in self.workers.drain(..) {
-            // What a worker panicked with was reported where it happened.
+            // A worker's panic was reported where it happened.
             let _ = worker.join();
         }
     }
 }
 
-/// A slice that is given away in pieces.
-struct Pieces<T> {
+/// A slice that is distributed in pieces.
+struct SlicePieces<T> {
     start: *mut T,
     len: usize,
     size: usize,
 }
 
 // SAFETY: pieces are disjoint, so that threads get different elements, which are `Send`.
-unsafe impl<T: Send> Sync for Pieces<T> {}
+unsafe impl<T: Send> Sync for SlicePieces<T> {}
 
-impl<T> Pieces<T> {
+impl<T> SlicePieces<T> {
     fn new(data: &mut [T], size: usize) -> Self {
         Self {
             start: data.as_mut_ptr(),

@@ -3,7 +3,7 @@
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
-use super::attention::{SEGMENT, Scored, Summed};
+use super::attention::{SEGMENT, ScoreTile, SumTile};
 use super::product::{BLOCK, PANEL, PANEL_BLOCK, Tile};
 
 /// # Safety
@@ -66,7 +66,7 @@ fn widen(halves: &[u16], into: &mut [f32]) {
 
 /// # Safety
 /// What `scored` points to is there, for `Q` queries.
-pub(super) unsafe fn scores<const Q: usize>(scored: Scored) {
+pub(super) unsafe fn scores<const Q: usize>(scored: ScoreTile) {
     let mut sums = [[0.0f32; PANEL]; Q];
     for at in 0..scored.dim {
         let mut keys = [0.0f32; PANEL];
@@ -91,7 +91,7 @@ pub(super) unsafe fn scores<const Q: usize>(scored: Scored) {
 
 /// # Safety
 /// What `summed` points to is there, for `Q` queries.
-pub(super) unsafe fn values<const Q: usize>(summed: Summed) {
+pub(super) unsafe fn values<const Q: usize>(summed: SumTile) {
     for part in (0..summed.dim).step_by(PANEL) {
         for query in 0..Q {
             // SAFETY: the sums of queries lie `dim` apart.

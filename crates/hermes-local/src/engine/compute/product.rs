@@ -1,27 +1,27 @@
 //! Products of quantised weights and quantised rows.
 //!
-//! Weights are blocks of 32 with a scale, as in Q8_0, in panels of 16 rows. Within a panel and a
-//! block, four neighbours of row 0, four of row 1, … lie together: one load has all sixteen rows, and
-//! four numbers of the other side serve them all. Weights have 128 added, because the instruction
-//! that multiplies and adds takes one side without sign.
+//! Weights are blocks of 32 with a scale, as in Q8_0, in panels of 16 rows. Within a panel and a block, four
+//! neighbours of row 0, four of row 1, … are adjacent: one load covers all sixteen rows, and four numbers of
+//! the other operand serve them all. Weights are offset by 128, because the multiply-add instruction takes one
+//! unsigned operand.
 
 use half::f16;
 
-use super::level::{Kind, Level};
+use super::level::{LevelKind, SimdLevel};
 use super::memory::Blob;
-use super::pool::Pool;
+use super::pool::ThreadPool;
 use super::portable;
 #[cfg(target_arch = "x86_64")]
 use super::x86;
 
-/// Numbers under one scale.
+/// Numbers per scale.
 pub(in crate::engine) const BLOCK: usize = 32;
-/// Rows that lie together.
+/// Rows per panel.
 pub(in crate::engine) const PANEL: usize = 16;
 /// Bytes of a block of a panel.
 pub(super) const PANEL_BLOCK: usize = PANEL * BLOCK;
 
-/// Where a matrix lies in a [`Blob`].
+/// Location of a matrix in a [`Blob`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Matrix {
     pub(in crate::engine) rows: usize,
@@ -31,21 +31,21 @@ pub(in crate::engine) struct Matrix {
     scales: usize,
 }
 
-/// Rows of quantised numbers. Each row has its numbers, then the scales, then what is to be added to
-/// the whole-number product of each block.
+/// Rows of quantised numbers. Each row has its numbers, then the scales, then the offset of the integer product
+/// of each block.
 #[derive(Default)]
 pub(in crate::engine) struct Activations {
     words: Vec<u32>,
     blocks: usize,
 }
 
-/// Where one tile of a product reads and writes; all tokens of a tile lie a stride apart.
+/// Input and output of one tile of a product; the tokens of a tile are a stride apart.
 #[derive(Clone, Copy)]
 pub(super) struct Tile {
     pub(super) quants: *const u8,
     pub(super) scales: *const u16,
     pub(super) blocks: usize,
-    /// The first token's row, and how many words it is to the next.
+    /// The first token's row, and the number of words to the next.
     pub(super) row: *const u32,
     pub(super) row_stride: usize,
     pub(super) out: *mut f32,
@@ -58,7 +58,7 @@ impl Activations {
         cols.div_ceil(BLOCK) * (BLOCK / 4 + 2)
     }
 
-    /// Room for `tokens` rows of `cols` numbers, to be written by [`super::quantise`].
+    /// Allocates `tokens` rows of `cols` numbers, to be filled by [`super::quantise`].
     pub(in crate::engine) fn rows(&mut self, tokens: usize, cols: usize) -> &mut [u32] {
         self.blocks = cols.div_ceil(BLOCK);
         let needed = tokens * Self::stride(cols);
@@ -70,7 +70,7 @@ impl Activations {
 }
 
 impl Matrix {
-    /// Lays out a matrix at `at` of a blob and moves `at` behind it.
+    /// Places a matrix at `at` of a blob and advances `at`.
     pub(in crate::engine) fn lay(rows: usize, cols: usize, at: &mut usize) -> Self {
         let blocks = rows.div_ceil(PANEL) * cols.div_ceil(BLOCK);
         let quants = *at;
@@ -92,7 +92,7 @@ impl Matrix {
         self.rows.div_ceil(PANEL)
     }
 
-    /// Numbers that a product has for each token: the rows, rounded up to whole panels.
+    /// Numbers per token of a product: the rows, rounded up to whole panels.
     pub(in crate::engine) fn width(&self) -> usize {
         self.panels() * PANEL
     }
@@ -128,7 +128,7 @@ impl Matrix {
         }
     }
 
-    /// One row as it was before quantisation, nearly.
+    /// One row approximately as before quantisation.
     pub(in crate::engine) fn row(&self, blob: &Blob, row: usize, into: &mut [f32]) {
         let (panel, lane) = (row / PANEL, row % PANEL);
         let first = panel * self.blocks();
@@ -146,8 +146,8 @@ impl Matrix {
     /// The product with the first `tokens` rows of `rows`: [`Matrix::width`] numbers for each.
     pub(in crate::engine) fn product(
         &self,
-        pool: &mut Pool,
-        level: Level,
+        pool: &mut ThreadPool,
+        level: SimdLevel,
         blob: &Blob,
         rows: &Activations,
         out: &mut [f32],
@@ -159,7 +159,7 @@ impl Matrix {
         assert_eq!(out.len(), tokens * width);
         let scales = blob.halves(self.scales, self.panels() * blocks * PANEL);
         let quants = &blob.bytes()[self.quants..][..self.panels() * blocks * PANEL_BLOCK];
-        let out = Shared(out.as_mut_ptr());
+        let out = SharedPointer(out.as_mut_ptr());
         let parts = self.panels().min(pool.threads() * 8);
         pool.run(parts, &|part| {
             let from = part * self.panels() / parts;
@@ -190,7 +190,7 @@ impl Matrix {
     }
 }
 
-/// Where number `index` of a block of row `lane` lies in the block of the panel.
+/// Position of number `index` of row `lane` in a block of the panel.
 fn place(lane: usize, index: usize) -> usize {
     index / 4 * PANEL * 4 + lane * 4 + index % 4
 }
@@ -204,33 +204,33 @@ pub(super) fn tile_size(left: usize, most: usize) -> usize {
 /// # Safety
 /// What the tile points to is there: `size` rows, a panel of weights, and room for the result that
 /// nobody else uses.
-unsafe fn multiply(level: Level, size: usize, tile: Tile) {
+unsafe fn multiply(level: SimdLevel, size: usize, tile: Tile) {
     // SAFETY: by the caller, and a level is only made when the processor has its instructions.
     unsafe {
         match (level.0, size) {
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx512, 8) => x86::tile_avx512::<8>(tile),
+            (LevelKind::Avx512, 8) => x86::tile_avx512::<8>(tile),
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx512, 4) => x86::tile_avx512::<4>(tile),
+            (LevelKind::Avx512, 4) => x86::tile_avx512::<4>(tile),
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx512, 2) => x86::tile_avx512::<2>(tile),
+            (LevelKind::Avx512, 2) => x86::tile_avx512::<2>(tile),
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx512, _) => x86::tile_avx512::<1>(tile),
+            (LevelKind::Avx512, _) => x86::tile_avx512::<1>(tile),
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx2, 4) => x86::tile_avx2::<4>(tile),
+            (LevelKind::Avx2, 4) => x86::tile_avx2::<4>(tile),
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx2, 2) => x86::tile_avx2::<2>(tile),
+            (LevelKind::Avx2, 2) => x86::tile_avx2::<2>(tile),
             #[cfg(target_arch = "x86_64")]
-            (Kind::Avx2, _) => x86::tile_avx2::<1>(tile),
-            (Kind::Portable, 4) => portable::tile::<4>(tile),
-            (Kind::Portable, 2) => portable::tile::<2>(tile),
-            (Kind::Portable, _) => portable::tile::<1>(tile),
+            (LevelKind::Avx2, _) => x86::tile_avx2::<1>(tile),
+            (LevelKind::Portable, 4) => portable::tile::<4>(tile),
+            (LevelKind::Portable, 2) => portable::tile::<2>(tile),
+            (LevelKind::Portable, _) => portable::tile::<1>(tile),
         }
     }
 }
 
-/// A pointer that several threads write through, each to its own places.
-struct Shared(*mut f32);
+/// A pointer that several threads write through, each to its own locations.
+struct SharedPointer(*mut f32);
 
 // SAFETY: see where it is used.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for SharedPointer {}

@@ -1,7 +1,7 @@
 //! Loops over one row of numbers, written so that the compiler makes vectors of them; compiled once
-//! for each [`Level`].
+//! for each [`SimdLevel`].
 
-use super::level::{Kind, Level};
+use super::level::{LevelKind, SimdLevel};
 use super::memory::small_mut;
 use super::product::BLOCK;
 
@@ -11,7 +11,7 @@ const LANES: usize = 16;
 macro_rules! at_each_level {
     ($(#[$doc:meta])* $vis:vis fn $name:ident($($arg:ident: $type:ty),*) $(-> $result:ty)? = $body:ident) => {
         $(#[$doc])*
-        $vis fn $name(level: Level, $($arg: $type),*) $(-> $result)? {
+        $vis fn $name(level: SimdLevel, $($arg: $type),*) $(-> $result)? {
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma,f16c")]
             fn avx2($($arg: $type),*) $(-> $result)? {
@@ -23,13 +23,13 @@ macro_rules! at_each_level {
                 $body($($arg),*)
             }
             match level.0 {
-                Kind::Portable => $body($($arg),*),
+                LevelKind::Portable => $body($($arg),*),
                 // SAFETY: a level is only made when the processor has its instructions.
                 #[cfg(target_arch = "x86_64")]
-                Kind::Avx2 => unsafe { avx2($($arg),*) },
+                LevelKind::Avx2 => unsafe { avx2($($arg),*) },
                 // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
-                Kind::Avx512 => unsafe { avx512($($arg),*) },
+                LevelKind::Avx512 => unsafe { avx512($($arg),*) },
             }
         }
     };

@@ -34,12 +34,12 @@ fn matrix(rows: usize, cols: usize, weights: &[f32]) -> (Matrix, Blob) {
 }
 
 fn product(
-    level: Level,
+    level: SimdLevel,
     threads: usize,
     (matrix, blob): &(Matrix, Blob),
     states: &[f32],
 ) -> Vec<f32> {
-    let mut pool = Pool::new(threads).unwrap();
+    let mut pool = ThreadPool::new(threads).unwrap();
     let mut rows = Activations::default();
     let tokens = states.len() / matrix.cols;
     let quantised = rows.rows(tokens, matrix.cols);
@@ -73,8 +73,8 @@ proptest! {
         let states = numbers(tokens * cols, seed ^ 1);
         let packed = matrix(rows, cols, &weights);
         let width = packed.0.width();
-        let portable = product(Level::available()[0], 1, &packed, &states);
-        for level in Level::available() {
+        let portable = product(SimdLevel::available()[0], 1, &packed, &states);
+        for level in SimdLevel::available() {
             close(&product(level, threads, &packed, &states), &portable, 1e-4)?;
         }
         for (token, state) in states.chunks(cols).enumerate() {
@@ -92,7 +92,7 @@ proptest! {
     fn rows_are_the_same_with_all_instructions(count in 1usize..200, seed: u64) {
         let row: Vec<f32> = numbers(count, seed).iter().map(|value| value * 20.0).collect();
         let other = numbers(count, seed ^ 1);
-        let plain = Level::available()[0];
+        let plain = SimdLevel::available()[0];
         let top = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let exact: Vec<f32> = row.iter().map(|value| (value - top).exp()).collect();
         let silu: Vec<f32> = row
@@ -100,7 +100,7 @@ proptest! {
             .zip(&other)
             .map(|(x, up)| x / (1.0 + (-x).exp()) * up)
             .collect();
-        for level in Level::available() {
+        for level in SimdLevel::available() {
             prop_assert!((largest(level, &row) - top).abs() < f32::EPSILON);
             let mut found = row.clone();
             let sum = powers(level, &mut found, top);
@@ -128,12 +128,12 @@ proptest! {
         let dim = dim * 10;
         let (keys, values) = (numbers(positions * dim, seed), numbers(positions * dim, seed ^ 1));
         let asked = numbers(count * dim, seed ^ 2);
-        let mut head = Head::new(dim);
+        let mut head = AttentionHead::new(dim);
         for (position, (key, value)) in keys.chunks(dim).zip(values.chunks(dim)).enumerate() {
             head.write(position, key, value);
         }
         let seen = |query: usize| (positions * (query + 1) / count).max(1);
-        for level in Level::available() {
+        for level in SimdLevel::available() {
             let mut queries = Queries::default();
             queries.clear(dim);
             for (number, query) in asked.chunks(dim).enumerate() {
@@ -181,7 +181,7 @@ fn a_row_comes_back_as_it_went_in() {
 
 #[test]
 fn each_part_is_done_once_by_whoever_comes() {
-    let mut pool = Pool::new(4).unwrap();
+    let mut pool = ThreadPool::new(4).unwrap();
     for round in 0..2000 {
         let done: Vec<AtomicUsize> = (0..round % 40).map(|_| AtomicUsize::new(0)).collect();
         pool.run(done.len(), &|part| {
@@ -196,7 +196,7 @@ fn each_part_is_done_once_by_whoever_comes() {
 
 #[test]
 fn a_part_that_panics_does_not_hang_the_others() {
-    let mut pool = Pool::new(3).unwrap();
+    let mut pool = ThreadPool::new(3).unwrap();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         pool.run(64, &|part| assert!(part != 40, "this part fails"));
     }));

@@ -10,7 +10,7 @@ use std::arch::x86_64::{
     _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512, _mm512_storeu_ps,
 };
 
-use super::attention::{SEGMENT, Scored, Summed};
+use super::attention::{SEGMENT, ScoreTile, SumTile};
 use super::product::{BLOCK, PANEL, PANEL_BLOCK, Tile};
 
 /// Loads of 64 bytes in a block of a panel.
@@ -127,7 +127,7 @@ pub(super) unsafe fn tile_avx2<const T: usize>(tile: Tile) {
 /// # Safety
 /// What `scored` points to is there, for `Q` queries.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-pub(super) unsafe fn scores_avx512<const Q: usize>(scored: Scored) {
+pub(super) unsafe fn scores_avx512<const Q: usize>(scored: ScoreTile) {
     let mut sums: [[__m512; 2]; Q] = [[_mm512_setzero_ps(); 2]; Q];
     // Two sums for each query, so that they do not wait for each other; the dimension is even.
     for at in (0..scored.dim).step_by(2) {
@@ -158,7 +158,7 @@ pub(super) unsafe fn scores_avx512<const Q: usize>(scored: Scored) {
 /// # Safety
 /// What `summed` points to is there, for `Q` queries.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
-pub(super) unsafe fn values_avx512<const Q: usize>(summed: Summed) {
+pub(super) unsafe fn values_avx512<const Q: usize>(summed: SumTile) {
     for part in (0..summed.dim).step_by(PANEL) {
         // SAFETY: sums and values lie `dim` apart, weights `SEGMENT`.
         unsafe {
@@ -184,7 +184,7 @@ pub(super) unsafe fn values_avx512<const Q: usize>(summed: Summed) {
 /// # Safety
 /// What `scored` points to is there, for `Q` queries.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn scores_avx2<const Q: usize>(scored: Scored) {
+pub(super) unsafe fn scores_avx2<const Q: usize>(scored: ScoreTile) {
     for half in 0..2 {
         let mut sums: [__m256; Q] = [_mm256_setzero_ps(); Q];
         for at in 0..scored.dim {
@@ -208,7 +208,7 @@ pub(super) unsafe fn scores_avx2<const Q: usize>(scored: Scored) {
 /// # Safety
 /// What `summed` points to is there, for `Q` queries.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn values_avx2<const Q: usize>(summed: Summed) {
+pub(super) unsafe fn values_avx2<const Q: usize>(summed: SumTile) {
     for part in (0..summed.dim).step_by(8) {
         // SAFETY: sums and values lie `dim` apart, weights `SEGMENT`.
         unsafe {

@@ -9,33 +9,33 @@ use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::tokenizer::SplitDelimiterBehavior;
 use tokenizers::{NormalizerWrapper, Tokenizer, normalizers::unicode::NFC};
 
-use super::{Kind, strings};
+use super::{TokenKind, strings};
 use crate::engine::error::OpenError;
-use crate::engine::source::Source;
+use crate::engine::source::GgufSource;
 
 pub(super) struct Bytes(Tokenizer);
 
-/// How text is cut before pairs are joined, by the name in the file.
-struct Cut {
+/// How text is split before pairs are merged, by the name in the file.
+struct PreTokenizer {
     names: &'static [&'static str],
     /// `None`: GPT-2's own, with digits apart or not.
     pattern: Option<&'static str>,
     digits: bool,
-    /// Text is brought to its composed form first.
+    /// Text is normalized to its composed form first.
     compose: bool,
-    /// A piece that is a token is taken as it is.
+    /// A piece that is a token is used as it is.
     whole: bool,
 }
 
-const CUTS: &[Cut] = &[
-    Cut {
+const CUTS: &[PreTokenizer] = &[
+    PreTokenizer {
         names: &["smollm", "starcoder", "refact", "command-r", "codeshell"],
         pattern: None,
         digits: true,
         compose: false,
         whole: false,
     },
-    Cut {
+    PreTokenizer {
         names: &[
             "gpt-2",
             "gpt2",
@@ -50,7 +50,7 @@ const CUTS: &[Cut] = &[
         compose: false,
         whole: false,
     },
-    Cut {
+    PreTokenizer {
         names: &[
             "llama-bpe",
             "llama3",
@@ -66,7 +66,7 @@ const CUTS: &[Cut] = &[
         compose: false,
         whole: true,
     },
-    Cut {
+    PreTokenizer {
         names: &["qwen2", "deepseek-r1-qwen", "stablelm2", "megrez"],
         pattern: Some(
             r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
@@ -77,7 +77,7 @@ const CUTS: &[Cut] = &[
     },
 ];
 
-impl Cut {
+impl PreTokenizer {
     fn steps(&self) -> tokenizers::Result<PreTokenizerWrapper> {
         let mut steps: Vec<PreTokenizerWrapper> = Vec::new();
         if self.digits {
@@ -94,7 +94,7 @@ impl Cut {
 }
 
 impl Bytes {
-    pub(super) fn read(source: &Source, texts: &[String]) -> Result<Self, OpenError> {
+    pub(super) fn read(source: &GgufSource, texts: &[String]) -> Result<Self, OpenError> {
         let name = source.text("tokenizer.ggml.pre").unwrap_or("default");
         let cut = CUTS
             .iter()
@@ -134,20 +134,20 @@ impl Bytes {
     pub(super) fn encode(&self, text: &str, tokens: &mut Vec<u32>) {
         match self.0.encode_fast(text, false) {
             Ok(encoding) => tokens.extend_from_slice(encoding.get_ids()),
-            // Every byte has a token, so that there is no text without tokens.
+            // Every byte has a token, so every text can be encoded.
             Err(error) => tracing::error!(%error, "text that cannot be cut into tokens"),
         }
     }
 }
 
-/// The bytes of each token. In the file, bytes that are not printable are other characters.
-pub(super) fn pieces(texts: &[String], kinds: &[Kind]) -> Vec<Vec<u8>> {
+/// The bytes of each token. In the file, non-printable bytes are represented by other characters.
+pub(super) fn pieces(texts: &[String], kinds: &[TokenKind]) -> Vec<Vec<u8>> {
     let table = table();
     texts
         .iter()
         .zip(kinds)
         .map(|(text, kind)| {
-            if *kind != Kind::Text {
+            if *kind != TokenKind::Text {
                 return text.clone().into_bytes();
             }
             let mut bytes = Vec::with_capacity(text.len());
@@ -162,7 +162,7 @@ pub(super) fn pieces(texts: &[String], kinds: &[Kind]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// From characters to the bytes they stand for.
+/// From characters to the bytes they represent.
 fn table() -> Vec<Option<u8>> {
     let printable = |byte: u8| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
     let mut table = vec![None; 512];

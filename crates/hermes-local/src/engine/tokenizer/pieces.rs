@@ -1,16 +1,16 @@
-//! Pieces with scores, as SentencePiece makes them: the best pair of neighbours is joined, again and
-//! again. What is left without a token is written as bytes.
+//! Scored pieces as in SentencePiece: the best pair of neighbours is merged repeatedly. What is left without a
+//! token is encoded as bytes.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 
 use candle_core::quantized::gguf_file::Value;
 
-use super::Kind;
+use super::TokenKind;
 use crate::engine::error::OpenError;
-use crate::engine::source::Source;
+use crate::engine::source::GgufSource;
 
-/// Stands for a space in the file.
+/// Represents a space in the file.
 const SPACE: &str = "\u{2581}";
 
 pub(super) struct Pieces {
@@ -18,7 +18,7 @@ pub(super) struct Pieces {
     scores: Vec<f32>,
     bytes: Vec<Option<u32>>,
     unknown: Option<u32>,
-    /// Text starts with a space, whether it has one or not.
+    /// A space is prepended to the text.
     lead: bool,
 }
 
@@ -34,7 +34,7 @@ struct Pair {
     score: f32,
     left: usize,
     right: usize,
-    /// Both together when the pair was seen; another length means that it is gone.
+    /// Length of both together when the pair was found; another length means that it is outdated.
     length: usize,
 }
 
@@ -59,9 +59,9 @@ impl Ord for Pair {
 
 impl Pieces {
     pub(super) fn read(
-        source: &Source,
+        source: &GgufSource,
         texts: &[String],
-        kinds: &[Kind],
+        kinds: &[TokenKind],
     ) -> Result<Self, OpenError> {
         let scores = match source.content().metadata.get("tokenizer.ggml.scores") {
             Some(Value::Array(values)) => values
@@ -75,7 +75,7 @@ impl Pieces {
         }
         let mut bytes = vec![None; 256];
         for ((text, kind), id) in texts.iter().zip(kinds).zip(0..) {
-            if *kind == Kind::Byte
+            if *kind == TokenKind::Byte
                 && let Some(byte) = byte_of(text)
             {
                 bytes[usize::from(byte)] = Some(id);
@@ -86,7 +86,7 @@ impl Pieces {
                 .iter()
                 .zip(kinds)
                 .zip(0..)
-                .filter(|((_, kind), _)| **kind == Kind::Text)
+                .filter(|((_, kind), _)| **kind == TokenKind::Text)
                 .map(|((text, _), id)| (text.clone(), id))
                 .collect(),
             scores,
@@ -178,16 +178,16 @@ fn byte_of(text: &str) -> Option<u8> {
 }
 
 /// The bytes of each token.
-pub(super) fn bytes(texts: &[String], kinds: &[Kind]) -> Vec<Vec<u8>> {
+pub(super) fn bytes(texts: &[String], kinds: &[TokenKind]) -> Vec<Vec<u8>> {
     texts
         .iter()
         .zip(kinds)
         .map(|(text, kind)| match kind {
-            Kind::Text => text.replace(SPACE, " ").into_bytes(),
-            Kind::Byte => {
+            TokenKind::Text => text.replace(SPACE, " ").into_bytes(),
+            TokenKind::Byte => {
                 byte_of(text).map_or_else(|| text.clone().into_bytes(), |byte| vec![byte])
             }
-            Kind::Control | Kind::Whole => text.clone().into_bytes(),
+            TokenKind::Control | TokenKind::Whole => text.clone().into_bytes(),
         })
         .collect()
 }

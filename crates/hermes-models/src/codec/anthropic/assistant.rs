@@ -1,26 +1,26 @@
-//! Assistant messages as Anthropic blocks. Where the provider's own blocks are at hand, their
-//! order is kept: thinking between calls must stay where it was.
+//! Assistant messages as Anthropic blocks. If the provider's own blocks are available, their order
+//! is kept: thinking between calls must stay where it was.
 
 use hermes_core::message::{AssistantMessage, BlobKind};
 use serde_json::Value;
 
-use super::wire::{Block, Kind};
+use super::wire::{AnthropicBlock, BlockKind};
 use crate::codec::ids::CallIds;
 use crate::codec::json::text;
-use crate::codec::{Scope, canonical};
+use crate::codec::{EncodeScope, canonical};
 use crate::quirks::ThinkingReplay;
 
 pub(super) fn blocks<'a>(
     message: &'a AssistantMessage,
     ids: &mut CallIds,
-    scope: &Scope<'a>,
-) -> Vec<Block<'a>> {
-    let mut calls: Vec<Option<Block<'a>>> = message
+    scope: &EncodeScope<'a>,
+) -> Vec<AnthropicBlock<'a>> {
+    let mut calls: Vec<Option<AnthropicBlock<'a>>> = message
         .tool_calls
         .iter()
-        .zip(ids.of_calls(message, scope.gave_out_ids(message)))
+        .zip(ids.wire_ids(message, scope.issued_ids(message)))
         .map(|(call, id)| {
-            Some(Block::new(Kind::ToolUse {
+            Some(AnthropicBlock::new(BlockKind::ToolUse {
                 id,
                 name: &call.name,
                 input: canonical::arguments_object(&call.arguments),
@@ -41,7 +41,10 @@ pub(super) fn blocks<'a>(
             Some("text") => {
                 said = true;
                 let text = text(block, "text").map(str::trim);
-                out.extend(text.filter(|text| !text.is_empty()).map(Block::text));
+                out.extend(
+                    text.filter(|text| !text.is_empty())
+                        .map(AnthropicBlock::text),
+                );
             }
             Some("tool_use") => {
                 // The arguments come from the log: they may have been repaired since.
@@ -55,31 +58,31 @@ pub(super) fn blocks<'a>(
             _ => {}
         }
     }
-    if !out.iter().any(Block::is_thinking)
+    if !out.iter().any(AnthropicBlock::is_thinking)
         && let Some(block) = unsigned(message, scope)
     {
         out.insert(0, block);
     }
     let plain = message.text.trim();
     if !said && !plain.is_empty() {
-        // Blobs of earlier versions hold the thinking alone.
+        // Blobs of earlier versions contain only the thinking.
         let at = out
             .iter()
             .position(|block| !block.is_thinking())
             .unwrap_or(out.len());
-        out.insert(at, Block::text(plain));
+        out.insert(at, AnthropicBlock::text(plain));
     }
     out.extend(calls.into_iter().flatten());
-    // What a thought led to may be gone: a call that was there twice. A message may not end with
-    // a thought.
-    while out.last().is_some_and(Block::is_thinking) {
+    // A call after a thought may have been removed (a duplicate). A message may not end with a
+    // thought.
+    while out.last().is_some_and(AnthropicBlock::is_thinking) {
         out.pop();
     }
     out
 }
 
-/// A thinking block, if this endpoint may have it back.
-fn thinking(block: &Value, replay: ThinkingReplay) -> Option<Block<'_>> {
+/// A thinking block, if this endpoint may receive it.
+fn thinking(block: &Value, replay: ThinkingReplay) -> Option<AnthropicBlock<'_>> {
     let signature = text(block, "signature");
     let redacted = block.get("type").and_then(Value::as_str) == Some("redacted_thinking");
     let kept = match replay {
@@ -92,20 +95,23 @@ fn thinking(block: &Value, replay: ThinkingReplay) -> Option<Block<'_>> {
         return None;
     }
     let kind = if redacted {
-        Kind::RedactedThinking {
+        BlockKind::RedactedThinking {
             data: text(block, "data")?,
         }
     } else {
-        Kind::Thinking {
+        BlockKind::Thinking {
             thinking: block.get("thinking").and_then(Value::as_str)?,
             signature,
         }
     };
-    Some(Block::new(kind))
+    Some(AnthropicBlock::new(kind))
 }
 
 /// Reasoning of an endpoint that signs nothing, kept as plain text.
-fn unsigned<'a>(message: &'a AssistantMessage, scope: &Scope<'a>) -> Option<Block<'a>> {
+fn unsigned<'a>(
+    message: &'a AssistantMessage,
+    scope: &EncodeScope<'a>,
+) -> Option<AnthropicBlock<'a>> {
     if !matches!(
         scope.quirks.thinking,
         ThinkingReplay::All | ThinkingReplay::Unsigned
@@ -116,7 +122,7 @@ fn unsigned<'a>(message: &'a AssistantMessage, scope: &Scope<'a>) -> Option<Bloc
         .own_blob(message, BlobKind::ReasoningContent)?
         .as_str()
         .filter(|text| !text.trim().is_empty())?;
-    Some(Block::new(Kind::Thinking {
+    Some(AnthropicBlock::new(BlockKind::Thinking {
         thinking,
         signature: None,
     }))

@@ -1,4 +1,4 @@
-//! Answers of the Anthropic messages format.
+//! Decoder of the Anthropic messages format.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use crate::codec::json::{clip, id, list, text};
 use crate::codec::{WireFault, finish, ids, usage};
 
 #[derive(Debug)]
-pub(in crate::codec) struct Decoder {
+pub(in crate::codec) struct AnthropicDecoder {
     issuer: String,
-    /// Sets ids apart that are derived in different steps of a conversation.
+    /// Distinguishes ids derived in different steps of a conversation.
     salt: usize,
-    blocks: BTreeMap<u64, Block>,
+    blocks: BTreeMap<u64, OpenBlock>,
     calls: usize,
     usage: Usage,
     finish: Option<FinishReason>,
@@ -23,22 +23,22 @@ pub(in crate::codec) struct Decoder {
     done: bool,
 }
 
-/// A content block on its way.
+/// A content block in progress.
 #[derive(Debug)]
-enum Block {
+enum OpenBlock {
     Text(String),
     Thinking {
         text: String,
         signature: String,
     },
     Redacted(Value),
-    Call(Call),
-    /// Blocks of tools that the provider runs itself: nothing for us.
+    Call(OpenCall),
+    /// Blocks of tools that the provider runs itself: ignored.
     Other,
 }
 
 #[derive(Debug)]
-struct Call {
+struct OpenCall {
     slot: usize,
     salt: usize,
     id: Option<String>,
@@ -48,7 +48,7 @@ struct Call {
     arguments: String,
 }
 
-impl Decoder {
+impl AnthropicDecoder {
     pub(in crate::codec) fn new(issuer: &str, salt: usize) -> Self {
         Self {
             issuer: issuer.to_owned(),
@@ -136,14 +136,14 @@ impl Decoder {
     fn start(&mut self, index: u64, block: &Value, out: &mut Vec<ModelEvent>) {
         self.any = true;
         let state = match block.get("type").and_then(Value::as_str) {
-            Some("text") => Block::Text(String::new()),
-            Some("thinking") => Block::Thinking {
+            Some("text") => OpenBlock::Text(String::new()),
+            Some("thinking") => OpenBlock::Thinking {
                 text: String::new(),
                 signature: text(block, "signature").unwrap_or_default().to_owned(),
             },
-            Some("redacted_thinking") => Block::Redacted(block.clone()),
+            Some("redacted_thinking") => OpenBlock::Redacted(block.clone()),
             Some("tool_use") => {
-                let call = Call {
+                let call = OpenCall {
                     slot: self.calls,
                     salt: self.salt,
                     id: id(block, "id"),
@@ -153,9 +153,9 @@ impl Decoder {
                 };
                 self.calls += 1;
                 call.announce(out);
-                Block::Call(call)
+                OpenBlock::Call(call)
             }
-            _ => Block::Other,
+            _ => OpenBlock::Other,
         };
         self.blocks.insert(index, state);
         let begun = [("text", "text_delta"), ("thinking", "thinking_delta")];
@@ -173,18 +173,18 @@ impl Decoder {
                 let block = self
                     .blocks
                     .entry(index)
-                    .or_insert(Block::Text(String::new()));
-                if let (Block::Text(all), Some(more)) = (block, text(delta, "text")) {
+                    .or_insert(OpenBlock::Text(String::new()));
+                if let (OpenBlock::Text(all), Some(more)) = (block, text(delta, "text")) {
                     all.push_str(more);
                     out.push(ModelEvent::Text(more.to_owned()));
                 }
             }
             Some("thinking_delta") => {
-                let block = self.blocks.entry(index).or_insert(Block::Thinking {
+                let block = self.blocks.entry(index).or_insert(OpenBlock::Thinking {
                     text: String::new(),
                     signature: String::new(),
                 });
-                if let (Block::Thinking { text: all, .. }, Some(more)) =
+                if let (OpenBlock::Thinking { text: all, .. }, Some(more)) =
                     (block, text(delta, "thinking"))
                 {
                     all.push_str(more);
@@ -192,14 +192,14 @@ impl Decoder {
                 }
             }
             Some("signature_delta") => {
-                if let (Some(Block::Thinking { signature, .. }), Some(more)) =
+                if let (Some(OpenBlock::Thinking { signature, .. }), Some(more)) =
                     (self.blocks.get_mut(&index), text(delta, "signature"))
                 {
                     signature.push_str(more);
                 }
             }
             Some("input_json_delta") => {
-                if let (Some(Block::Call(call)), Some(more)) =
+                if let (Some(OpenBlock::Call(call)), Some(more)) =
                     (self.blocks.get_mut(&index), text(delta, "partial_json"))
                 {
                     call.extend(more, out);
@@ -210,7 +210,7 @@ impl Decoder {
     }
 
     fn stop(&mut self, index: u64, out: &mut Vec<ModelEvent>) {
-        if let Some(Block::Call(call)) = self.blocks.get_mut(&index) {
+        if let Some(OpenBlock::Call(call)) = self.blocks.get_mut(&index) {
             call.close(out);
         }
     }
@@ -221,7 +221,7 @@ impl Decoder {
             return out;
         }
         for block in self.blocks.values_mut() {
-            if let Block::Call(call) = block {
+            if let OpenBlock::Call(call) = block {
                 call.close(&mut out);
             }
         }
@@ -230,9 +230,11 @@ impl Decoder {
             None if self.done => finish::settle(FinishReason::Stop, self.calls > 0),
             None => FinishReason::Cut,
         };
-        let thought = |block: &Block| matches!(block, Block::Thinking { .. } | Block::Redacted(_));
+        let thought = |block: &OpenBlock| {
+            matches!(block, OpenBlock::Thinking { .. } | OpenBlock::Redacted(_))
+        };
         if !reason.is_cut() && self.blocks.values().any(thought) {
-            let blocks: Vec<Value> = self.blocks.values().filter_map(Block::keep).collect();
+            let blocks: Vec<Value> = self.blocks.values().filter_map(OpenBlock::keep).collect();
             out.push(ModelEvent::Blob(WireBlob {
                 kind: BlobKind::ReasoningDetails,
                 issuer: Some(self.issuer),
@@ -244,7 +246,7 @@ impl Decoder {
     }
 }
 
-impl Block {
+impl OpenBlock {
     /// The block as it is sent back.
     fn keep(&self) -> Option<Value> {
         match self {
@@ -268,7 +270,7 @@ impl Block {
     }
 }
 
-impl Call {
+impl OpenCall {
     fn announce(&self, out: &mut Vec<ModelEvent>) {
         if let Some(id) = &self.id {
             out.push(ModelEvent::ToolStarted {

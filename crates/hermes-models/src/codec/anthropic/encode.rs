@@ -1,35 +1,35 @@
-//! Requests of the Anthropic messages format.
+//! Encoder of the Anthropic messages format.
 
 use hermes_core::message::{Message as LogMessage, ToolMessage};
 use hermes_core::model::ToolChoice;
 use serde_json::json;
 
 use super::assistant;
-use super::wire::{Block, Kind, Message, ResultContent, Tool};
-use crate::codec::body::Body;
-use crate::codec::content::{self, Piece};
+use super::wire::{AnthropicBlock, AnthropicMessage, AnthropicTool, BlockKind, ToolResultContent};
+use crate::codec::body::JsonBodyWriter;
+use crate::codec::content::{self, ContentPiece};
 use crate::codec::fields::{self, CacheControl};
 use crate::codec::ids::CallIds;
-use crate::codec::{Scope, reasoning, schema};
+use crate::codec::{EncodeScope, reasoning, schema};
 use crate::quirks::{CacheLayout, ReasoningShape};
 
-/// Most cache markers that Anthropic takes in one request.
+/// Maximum number of cache markers in one request.
 const MAX_MARKERS: usize = 4;
 
-/// Stands in front of a log that does not begin with the user: the format demands one.
+/// Prepended to a log that does not begin with the user, which the format requires.
 const OPENING: &str = "(earlier messages are left out)";
 
-/// Stands for a user message without content: empty blocks are refused.
+/// Replaces a user message without content: empty blocks are refused.
 const NOTHING: &str = "(empty message)";
 
-pub(in crate::codec) fn encode(scope: &Scope<'_>) -> Result<Vec<u8>, serde_json::Error> {
-    let Scope {
+pub(in crate::codec) fn encode(scope: &EncodeScope<'_>) -> Result<Vec<u8>, serde_json::Error> {
+    let EncodeScope {
         request, quirks, ..
     } = scope;
     let marker =
         (quirks.cache == CacheLayout::AnthropicNative).then(|| CacheControl::new(quirks.cache_ttl));
     let mut budget = MAX_MARKERS;
-    let mut body = Body::new(&quirks.extra_body);
+    let mut body = JsonBodyWriter::new(&quirks.extra_body);
     body.field("model", &scope.route.model)?;
 
     let tools = tools(scope, marker);
@@ -39,7 +39,10 @@ pub(in crate::codec) fn encode(scope: &Scope<'_>) -> Result<Vec<u8>, serde_json:
     let mut messages = messages(scope);
     let thinks = thinking_fits(scope, &messages);
     if let Some(marker) = marker {
-        let tail = messages.iter_mut().rev().filter_map(Message::marker_slot);
+        let tail = messages
+            .iter_mut()
+            .rev()
+            .filter_map(AnthropicMessage::marker_slot);
         for slot in tail.take(budget) {
             *slot = Some(marker);
         }
@@ -52,7 +55,7 @@ pub(in crate::codec) fn encode(scope: &Scope<'_>) -> Result<Vec<u8>, serde_json:
     if !system.is_empty() {
         match marker {
             Some(marker) => {
-                let mut block = Block::text(system);
+                let mut block = AnthropicBlock::text(system);
                 block.cache_control = Some(marker);
                 body.field("system", &[block])?;
             }
@@ -79,11 +82,11 @@ pub(in crate::codec) fn encode(scope: &Scope<'_>) -> Result<Vec<u8>, serde_json:
     body.finish(request.session.as_str())
 }
 
-fn tools<'a>(scope: &Scope<'a>, marker: Option<CacheControl>) -> Vec<Tool<'a>> {
-    let mut tools: Vec<Tool<'a>> = scope
+fn tools<'a>(scope: &EncodeScope<'a>, marker: Option<CacheControl>) -> Vec<AnthropicTool<'a>> {
+    let mut tools: Vec<AnthropicTool<'a>> = scope
         .tools()
         .iter()
-        .map(|tool| Tool {
+        .map(|tool| AnthropicTool {
             name: &tool.name,
             description: &tool.description,
             input_schema: schema::adapt(&tool.parameters, scope.quirks.schema),
@@ -96,15 +99,15 @@ fn tools<'a>(scope: &Scope<'a>, marker: Option<CacheControl>) -> Vec<Tool<'a>> {
     tools
 }
 
-fn messages<'a>(scope: &Scope<'a>) -> Vec<Message<'a>> {
-    let mut out: Vec<Message<'a>> = Vec::with_capacity(scope.request.messages.len());
+fn messages<'a>(scope: &EncodeScope<'a>) -> Vec<AnthropicMessage<'a>> {
+    let mut out: Vec<AnthropicMessage<'a>> = Vec::with_capacity(scope.request.messages.len());
     let mut ids = CallIds::new(scope.quirks.tool_ids);
     for message in &scope.request.messages {
         let (role, blocks) = match message.as_ref() {
             LogMessage::User(message) => {
                 let mut blocks = content_blocks(content::user(message, scope));
                 if blocks.is_empty() {
-                    blocks.push(Block::text(NOTHING));
+                    blocks.push(AnthropicBlock::text(NOTHING));
                 }
                 ("user", blocks)
             }
@@ -120,16 +123,16 @@ fn messages<'a>(scope: &Scope<'a>) -> Vec<Message<'a>> {
         match out.last_mut() {
             Some(last) if last.role == role => last.content.extend(blocks),
             None if role == "assistant" => {
-                out.push(Message {
+                out.push(AnthropicMessage {
                     role: "user",
-                    content: vec![Block::text(OPENING)],
+                    content: vec![AnthropicBlock::text(OPENING)],
                 });
-                out.push(Message {
+                out.push(AnthropicMessage {
                     role,
                     content: blocks,
                 });
             }
-            _ => out.push(Message {
+            _ => out.push(AnthropicMessage {
                 role,
                 content: blocks,
             }),
@@ -138,37 +141,47 @@ fn messages<'a>(scope: &Scope<'a>) -> Vec<Message<'a>> {
     out
 }
 
-fn content_blocks(pieces: Vec<Piece<'_>>) -> Vec<Block<'_>> {
-    pieces.into_iter().map(Block::piece).collect()
+fn content_blocks(pieces: Vec<ContentPiece<'_>>) -> Vec<AnthropicBlock<'_>> {
+    pieces.into_iter().map(AnthropicBlock::piece).collect()
 }
 
-fn result<'a>(message: &'a ToolMessage, ids: &mut CallIds, scope: &Scope<'a>) -> Block<'a> {
+fn result<'a>(
+    message: &'a ToolMessage,
+    ids: &mut CallIds,
+    scope: &EncodeScope<'a>,
+) -> AnthropicBlock<'a> {
     let content = if scope.quirks.list_tool_content {
-        let pieces = content::of(&message.content, scope);
+        let pieces = content::pieces(&message.content, scope);
         match content::as_text(&pieces) {
-            Some(text) => ResultContent::Text(text),
-            None => ResultContent::Blocks(content_blocks(pieces)),
+            Some(text) => ToolResultContent::Text(text),
+            None => ToolResultContent::Blocks(content_blocks(pieces)),
         }
     } else {
-        ResultContent::Text(content::text_only(&message.content))
+        ToolResultContent::Text(content::text_only(&message.content))
     };
-    let blank = matches!(&content, ResultContent::Text(text) if text.is_empty());
-    Block::new(Kind::ToolResult {
-        tool_use_id: ids.of_result(message),
+    let blank = matches!(&content, ToolResultContent::Text(text) if text.is_empty());
+    AnthropicBlock::new(BlockKind::ToolResult {
+        tool_use_id: ids.result_id(message),
         content: (!blank).then_some(content),
     })
 }
 
-/// Whether thinking may be asked for. In the middle of a step, a model that thinks by budget
-/// insists that its message begins with thinking; after a switch of provider there is none.
-fn thinking_fits(scope: &Scope<'_>, messages: &[Message<'_>]) -> bool {
+/// Whether thinking may be enabled. In the middle of a step, a model with a thinking budget
+/// requires that its message begins with thinking; after a switch of provider there is none.
+fn thinking_fits(scope: &EncodeScope<'_>, messages: &[AnthropicMessage<'_>]) -> bool {
     if scope.quirks.reasoning != ReasoningShape::AnthropicBudget {
         return true;
     }
     // A user message after a result is part of the same message, and the step continues.
     let in_step = messages
         .last()
-        .is_some_and(|message| message.content.iter().any(Block::is_result));
+        .is_some_and(|message| message.content.iter().any(AnthropicBlock::is_result));
     let last = messages.iter().rfind(|message| message.role == "assistant");
-    !in_step || last.is_none_or(|message| message.content.first().is_some_and(Block::is_thinking))
+    !in_step
+        || last.is_none_or(|message| {
+            message
+                .content
+                .first()
+                .is_some_and(AnthropicBlock::is_thinking)
+        })
 }

@@ -1,8 +1,8 @@
-//! Tool calls of a streamed answer, put together from their pieces.
+//! Assembles the tool calls of a streamed answer from their pieces.
 //!
-//! Servers agree on the arguments only, which come in pieces that are joined. The name comes once, in
-//! pieces, or whole with every piece; the id likewise, or late, or never; the index may be missing or
-//! the same for every call. One rule for each decides, and never by the server's name:
+//! Servers agree only on the arguments, which come in pieces that are joined. The name comes once,
+//! in pieces, or complete with every piece; the id likewise, or late, or never; the index may be
+//! missing or the same for every call. One rule for each decides, independent of the server:
 //!
 //! - which call a piece belongs to: [`StreamedCalls::locate`], unless [`StreamedCalls::begins_another`];
 //! - whether a piece of a name is joined: [`StreamedCalls::fit`], by the names that were offered;
@@ -22,14 +22,14 @@ use crate::codec::json::{id, text};
 #[derive(Debug)]
 pub(super) struct StreamedCalls {
     offered: Arc<[ToolSpec]>,
-    slots: Vec<Slot>,
-    /// Which slot the server's index means now.
+    slots: Vec<CallSlot>,
+    /// The slot that each server index currently refers to.
     by_index: HashMap<u64, usize>,
 }
 
-/// A call on its way. Until its id and name begin it is held back.
+/// A call in progress. It is held back until its id and name begin.
 #[derive(Debug, Default)]
-struct Slot {
+struct CallSlot {
     id: Option<String>,
     name: String,
     arguments: String,
@@ -38,12 +38,12 @@ struct Slot {
     indexed: bool,
     /// Id and name as they were announced.
     announced: Option<(String, String)>,
-    /// How much of the arguments was handed out.
+    /// How much of the arguments was emitted.
     handed_out: usize,
 }
 
-/// A piece of a call as the server sent it.
-struct Piece<'a> {
+/// A piece of a call as sent by the server.
+struct CallPiece<'a> {
     index: Option<u64>,
     id: Option<String>,
     name: Option<&'a str>,
@@ -51,19 +51,19 @@ struct Piece<'a> {
     extra: Option<&'a Value>,
 }
 
-/// What a piece of a name does to the name so far.
-enum Fit {
-    /// It says the same again.
+/// How a piece of a name relates to the name so far.
+enum NamePieceFit {
+    /// A repetition.
     Same,
-    /// With it, the name is this.
+    /// The name becomes this.
     Longer(String),
-    /// It is the name of something else.
+    /// The name of something else.
     Other,
 }
 
-/// Where a piece stands among those of its chunk.
+/// The position of a piece within its chunk.
 #[derive(Clone, Copy)]
-struct Place {
+struct PiecePosition {
     position: usize,
     alone: bool,
 }
@@ -85,25 +85,30 @@ impl StreamedCalls {
     pub(super) fn push(&mut self, calls: &[Value], out: &mut Vec<ModelEvent>) {
         let alone = calls.len() == 1;
         for (position, call) in calls.iter().enumerate() {
-            self.take(&Piece::read(call), Place { position, alone }, out);
+            self.take(
+                &CallPiece::read(call),
+                PiecePosition { position, alone },
+                out,
+            );
         }
     }
 
-    /// Takes the `function_call` of older servers, of which an answer has one.
+    /// Takes the `function_call` of older servers, at most one per answer.
     pub(super) fn push_function(&mut self, function: &Value, out: &mut Vec<ModelEvent>) {
-        let piece = Piece {
+        let piece = CallPiece {
             index: Some(0),
             id: None,
-            ..Piece::read(function)
+            ..CallPiece::read(function)
         };
-        let place = Place {
+        let place = PiecePosition {
             position: 0,
             alone: true,
         };
         self.take(&piece, place, out);
     }
 
-    /// The answer ended: what was held back, and ids and names that grew since they were announced.
+    /// The answer ended: emits what was held back, and ids and names that grew since they were
+    /// announced.
     pub(super) fn finish(&mut self, salt: usize, out: &mut Vec<ModelEvent>) {
         for (at, slot) in self.slots.iter_mut().enumerate() {
             if slot.id.is_none() {
@@ -115,15 +120,15 @@ impl StreamedCalls {
         }
     }
 
-    fn take(&mut self, piece: &Piece<'_>, place: Place, out: &mut Vec<ModelEvent>) {
+    fn take(&mut self, piece: &CallPiece<'_>, place: PiecePosition, out: &mut Vec<ModelEvent>) {
         let at = match self.locate(piece, place) {
             Some(slot) if !self.begins_another(&self.slots[slot], piece) => slot,
             before => {
                 let name = before.filter(|_| piece.name.is_none());
                 let name = name.map(|before| self.slots[before].name.clone());
-                self.slots.push(Slot {
+                self.slots.push(CallSlot {
                     name: name.unwrap_or_default(),
-                    ..Slot::default()
+                    ..CallSlot::default()
                 });
                 self.slots.len() - 1
             }
@@ -136,8 +141,8 @@ impl StreamedCalls {
     }
 
     /// The call that a piece continues, unless it begins another one.
-    fn locate(&self, piece: &Piece<'_>, place: Place) -> Option<usize> {
-        let same_id = |slot: &Slot| piece.id.is_some() && slot.id == piece.id;
+    fn locate(&self, piece: &CallPiece<'_>, place: PiecePosition) -> Option<usize> {
+        let same_id = |slot: &CallSlot| piece.id.is_some() && slot.id == piece.id;
         let last = || self.slots.len().checked_sub(1);
         let in_place = || {
             if place.alone {
@@ -147,8 +152,8 @@ impl StreamedCalls {
             }
         };
         let Some(index) = piece.index else {
-            // Without an index the id says which call is meant. One that is not known is late, or a
-            // piece: it comes without a name, with the rest of one, or to a call that has no id.
+            // Without an index the id selects the call. An unknown id is late, or a piece: it comes
+            // without a name, with the rest of one, or to a call that has no id.
             let known = self.slots.iter().position(same_id);
             let open = |at: &usize| {
                 let slot = &self.slots[*at];
@@ -173,7 +178,7 @@ impl StreamedCalls {
     }
 
     /// Whether a piece begins another call although everything points to `slot`.
-    fn begins_another(&self, slot: &Slot, piece: &Piece<'_>) -> bool {
+    fn begins_another(&self, slot: &CallSlot, piece: &CallPiece<'_>) -> bool {
         let again = piece.arguments.trim() == slot.arguments.trim();
         let object = piece.arguments.trim_start().starts_with('{');
         let Some(name) = piece.name else {
@@ -184,10 +189,10 @@ impl StreamedCalls {
             return false;
         }
         let other = match self.fit(&slot.name, name) {
-            Fit::Other => true,
-            Fit::Same => false,
-            // A tool with complete arguments has its name.
-            Fit::Longer(_) => self.is_offered(&slot.name) && slot.is_whole(),
+            NamePieceFit::Other => true,
+            NamePieceFit::Same => false,
+            // A call with complete arguments has its name.
+            NamePieceFit::Longer(_) => self.is_offered(&slot.name) && slot.is_whole(),
         };
         match (slot.id.as_deref(), piece.id.as_deref()) {
             (Some(mine), Some(its)) if mine != its => {
@@ -195,8 +200,8 @@ impl StreamedCalls {
             }
             (Some(_), Some(_)) => other && slot.is_whole(),
             (mine, its) => {
-                // Where no ids are, a second complete set of arguments is a second call, even the
-                // same again; where there is one, the same again is the whole call repeated.
+                // Without ids, a second complete set of arguments is a second call, even if
+                // identical; with an id, an identical set is a repetition of the whole call.
                 let second = object && !(again && (mine.is_some() || its.is_some()));
                 let next = other && slot.arguments.is_empty();
                 (next && self.is_offered(&slot.name) && self.begins_offered(name))
@@ -205,30 +210,31 @@ impl StreamedCalls {
         }
     }
 
-    /// Names are joined as long as that leads to one that was offered; a repeated name is not.
-    fn fit(&self, known: &str, piece: &str) -> Fit {
-        if known.len() > LONGEST {
-            return Fit::Same;
+    /// Names are joined as long as the result is a prefix of an offered one; a repeated name is not
+    /// joined.
+    fn fit(&self, known: &str, piece: &str) -> NamePieceFit {
+        if known.len() > MAX_NAME_BYTES {
+            return NamePieceFit::Same;
         }
         let joined = format!("{known}{piece}");
         if known.is_empty() {
-            return Fit::Longer(joined);
+            return NamePieceFit::Longer(joined);
         }
         let longer = self.begins_offered(&joined);
         if piece == known && (!longer || self.is_offered(known)) {
-            Fit::Same
+            NamePieceFit::Same
         } else if longer {
-            Fit::Longer(joined)
+            NamePieceFit::Longer(joined)
         } else if self.begins_offered(piece) && piece.starts_with(known) {
-            Fit::Longer(piece.to_owned())
+            NamePieceFit::Longer(piece.to_owned())
         } else if self.is_offered(known) || self.is_offered(piece) {
-            Fit::Other
+            NamePieceFit::Other
         } else {
-            Fit::Longer(joined)
+            NamePieceFit::Longer(joined)
         }
     }
 
-    /// Whether a piece belongs to a name that is none yet.
+    /// Whether a piece completes an incomplete name.
     fn completes(&self, known: &str, piece: &str) -> bool {
         !known.is_empty()
             && !self.is_offered(known)
@@ -243,13 +249,13 @@ impl StreamedCalls {
         self.offered.iter().any(|tool| tool.name.starts_with(name))
     }
 
-    fn fill(&mut self, at: usize, piece: &Piece<'_>, out: &mut Vec<ModelEvent>) {
+    fn fill(&mut self, at: usize, piece: &CallPiece<'_>, out: &mut Vec<ModelEvent>) {
         let name = piece.name.and_then(|piece| {
             let known = &self.slots[at].name;
             match self.fit(known, piece) {
-                Fit::Longer(name) => Some(name),
-                Fit::Other if !self.is_offered(known) => Some(piece.to_owned()),
-                Fit::Other | Fit::Same => None,
+                NamePieceFit::Longer(name) => Some(name),
+                NamePieceFit::Other if !self.is_offered(known) => Some(piece.to_owned()),
+                NamePieceFit::Other | NamePieceFit::Same => None,
             }
         });
         let slot = &mut self.slots[at];
@@ -257,13 +263,15 @@ impl StreamedCalls {
             slot.name = name;
         }
         match (&mut slot.id, &piece.id) {
-            (Some(known), Some(more)) if known.len() <= LONGEST && !is_whole_id(known, more) => {
+            (Some(known), Some(more))
+                if known.len() <= MAX_NAME_BYTES && !is_whole_id(known, more) =>
+            {
                 known.push_str(more);
             }
             (None, Some(id)) => slot.id = Some(id.clone()),
             _ => {}
         }
-        slot.argue(&piece.arguments);
+        slot.push_arguments(&piece.arguments);
         if let Some(extra) = piece.extra {
             slot.extra = Some(extra.clone());
         }
@@ -281,21 +289,21 @@ impl StreamedCalls {
     }
 }
 
-/// Names and ids are not joined beyond this.
-const LONGEST: usize = 256;
+/// Names and ids are not joined beyond this length.
+const MAX_NAME_BYTES: usize = 256;
 
-/// Arguments that may stand for "none yet".
+/// Arguments that mean "none yet".
 const NOTHING: &str = "{}";
 
-impl Slot {
+impl CallSlot {
     /// Adds a piece of the arguments.
-    fn argue(&mut self, delta: &str) {
+    fn push_arguments(&mut self, delta: &str) {
         if delta.starts_with('{') && self.is_whole() {
-            // Some servers end with the whole call once more, …
+            // Some servers repeat the whole call at the end, …
             if delta.trim() == self.arguments.trim() {
                 return;
             }
-            // … some begin with an empty object in place of nothing.
+            // … some begin with an empty object instead of nothing.
             if self.arguments.trim() == NOTHING && self.handed_out == 0 {
                 self.arguments.clear();
             }
@@ -309,7 +317,7 @@ impl Slot {
             && serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
     }
 
-    /// Announces id and name, if that is news.
+    /// Announces id and name if they changed.
     fn announce(&mut self, at: usize, out: &mut Vec<ModelEvent>) {
         let now = (self.id.clone().unwrap_or_default(), self.name.clone());
         if self.announced.as_ref() == Some(&now) {
@@ -339,7 +347,7 @@ impl Slot {
     }
 }
 
-impl<'a> Piece<'a> {
+impl<'a> CallPiece<'a> {
     fn read(call: &'a Value) -> Self {
         let function = call.get("function").unwrap_or(call);
         Self {
@@ -355,8 +363,8 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// Whether an id is one by itself, and no piece that continues `known`: the same again, or another of
-/// its kind, as servers send that make up an id for every chunk.
+/// Whether an id is complete by itself and not a piece that continues `known`: a repetition, or
+/// another of its kind, from servers that generate an id for every chunk.
 fn is_whole_id(known: &str, id: &str) -> bool {
     const SHARED: usize = 4;
     const LONG: usize = 32;

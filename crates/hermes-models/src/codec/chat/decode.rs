@@ -1,4 +1,4 @@
-//! Answers of the chat completions format.
+//! Decoder of the chat completions format.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use hermes_core::tool::ToolSpec;
 use serde_json::Value;
 
 use super::calls::StreamedCalls;
-use super::details::{self, Details};
+use super::details::{self, ReasoningDetails};
 use crate::codec::json::{list, text};
 use crate::codec::{WireFault, finish, usage};
 use crate::quirks::ReasoningEcho;
 
 #[derive(Debug)]
-pub(in crate::codec) struct Decoder {
+pub(in crate::codec) struct ChatDecoder {
     issuer: String,
     echo: ReasoningEcho,
-    /// Sets ids apart that are derived in different steps of a conversation.
+    /// Distinguishes ids derived in different steps of a conversation.
     salt: usize,
     reasoning: String,
-    details: Details,
+    details: ReasoningDetails,
     calls: StreamedCalls,
     finish: Option<FinishReason>,
     /// Which choice is read.
@@ -33,7 +33,7 @@ pub(in crate::codec) struct Decoder {
     done: bool,
 }
 
-impl Decoder {
+impl ChatDecoder {
     pub(in crate::codec) fn new(
         issuer: &str,
         echo: ReasoningEcho,
@@ -45,7 +45,7 @@ impl Decoder {
             echo,
             salt,
             reasoning: String::new(),
-            details: Details::default(),
+            details: ReasoningDetails::default(),
             calls: StreamedCalls::new(offered),
             finish: None,
             index: None,
@@ -94,7 +94,7 @@ impl Decoder {
         }
         match (choice.get("delta"), choice.get("message")) {
             (Some(delta), _) if delta.is_object() => self.delta(delta, &mut out),
-            // A whole message; after deltas it would only repeat them.
+            // A complete message; after deltas it would only repeat them.
             (_, Some(message)) if message.is_object() && !self.content => {
                 self.delta(message, &mut out);
             }
@@ -112,7 +112,7 @@ impl Decoder {
         Ok(out)
     }
 
-    /// The choice that is read: the one that came first. Others are other answers.
+    /// The choice that is read: the first one. Others are alternative answers.
     fn choice<'a>(&mut self, chunk: &'a Value) -> Option<&'a Value> {
         list(chunk, "choices").iter().find(|choice| {
             let index = choice.get("index").and_then(Value::as_u64).unwrap_or(0);
@@ -149,7 +149,7 @@ impl Decoder {
         }
     }
 
-    /// A part of content in list form; Mistral sends its thinking this way.
+    /// A part of content in list form, as Mistral sends its thinking.
     fn part(&mut self, part: &Value, out: &mut Vec<ModelEvent>) {
         match part.get("type").and_then(Value::as_str) {
             Some("thinking" | "reasoning") => {
@@ -205,7 +205,7 @@ impl Decoder {
             None if self.done => finish::settle(FinishReason::Stop, !self.calls.is_empty()),
             None => FinishReason::Cut,
         };
-        // Reasoning of an answer that was cut is not complete, and so not replayed.
+        // Reasoning of a truncated answer is incomplete and therefore not replayed.
         if !reason.is_cut() {
             let mut blob = |kind, value| {
                 out.push(ModelEvent::Blob(WireBlob {
@@ -230,7 +230,7 @@ impl Decoder {
     }
 }
 
-/// Whether this is a piece of an answer, also an empty one.
+/// Whether this is a chunk of an answer, including an empty one.
 pub(in crate::codec) fn is_event(chunk: &Value) -> bool {
     let has = |key: &str| chunk.get(key).is_some();
     has("choices") || has("usage") || has("x_groq") || has("object")

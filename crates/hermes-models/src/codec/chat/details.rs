@@ -1,20 +1,20 @@
-//! `reasoning_details` of OpenRouter: structured reasoning that travels back unchanged.
+//! `reasoning_details` of OpenRouter: structured reasoning that is sent back unchanged.
 
 use serde_json::Value;
 
 /// Fields that grow from chunk to chunk.
 const GROWING: &[&str] = &["text", "summary"];
 
-/// Pieces of one answer that are kept; each takes far more room than it does on the wire.
-const MOST: usize = 20_000;
+/// Maximum number of details per answer; each takes far more memory than bytes on the wire.
+const MAX_DETAILS: usize = 20_000;
 
-/// Joins the pieces of a stream into the details of the whole answer.
+/// Merges the pieces of a stream into the details of the whole answer.
 #[derive(Debug, Default)]
-pub(super) struct Details {
+pub(super) struct ReasoningDetails {
     items: Vec<Value>,
 }
 
-impl Details {
+impl ReasoningDetails {
     pub(super) fn push(&mut self, piece: &Value) {
         if !piece.is_object() {
             return;
@@ -25,9 +25,9 @@ impl Details {
         }
     }
 
-    /// Whether there are more than any answer has.
+    /// Whether there are more than any real answer has.
     pub(super) fn is_full(&self) -> bool {
-        self.items.len() >= MOST
+        self.items.len() >= MAX_DETAILS
     }
 
     pub(super) fn finish(self) -> Option<Value> {
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn pieces_of_one_index_join() {
-        let mut details = Details::default();
+        let mut details = ReasoningDetails::default();
         for piece in [
             json!({"type": "reasoning.text", "index": 0, "text": "a", "signature": null}),
             json!({"type": "reasoning.text", "index": 0, "text": "b"}),

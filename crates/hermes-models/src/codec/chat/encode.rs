@@ -9,23 +9,24 @@ use hermes_core::model::ToolChoice;
 use serde_json::{Value, json};
 
 use super::wire::{
-    Call, CalledFunction, Content, ImageUrl, Message, OfferedFunction, Part, PartKind, Tool,
+    ChatContent, ChatFunction, ChatFunctionCall, ChatImageUrl, ChatMessage, ChatPart, ChatPartKind,
+    ChatTool, ChatToolCall,
 };
-use crate::codec::body::Body;
-use crate::codec::content::{self, Piece};
+use crate::codec::body::JsonBodyWriter;
+use crate::codec::content::{self, ContentPiece};
 use crate::codec::fields::{self, CacheControl};
 use crate::codec::ids::CallIds;
-use crate::codec::{Scope, canonical, reasoning, schema};
+use crate::codec::{EncodeScope, canonical, reasoning, schema};
 use crate::quirks::{CacheLayout, ReasoningEcho};
 
 /// Most cache markers that providers take in one request.
 const MAX_MARKERS: usize = 4;
 
-pub(in crate::codec) fn encode(scope: &Scope<'_>) -> Result<Vec<u8>, serde_json::Error> {
-    let Scope {
+pub(in crate::codec) fn encode(scope: &EncodeScope<'_>) -> Result<Vec<u8>, serde_json::Error> {
+    let EncodeScope {
         request, quirks, ..
     } = scope;
-    let mut body = Body::new(&quirks.extra_body);
+    let mut body = JsonBodyWriter::new(&quirks.extra_body);
     body.field("model", &scope.route.model)?;
     body.field("messages", &messages(scope))?;
     if !scope.tools().is_empty() {
@@ -55,13 +56,13 @@ pub(in crate::codec) fn encode(scope: &Scope<'_>) -> Result<Vec<u8>, serde_json:
     body.finish(request.session.as_str())
 }
 
-fn tools<'a>(scope: &Scope<'a>) -> Vec<Tool<'a>> {
+fn tools<'a>(scope: &EncodeScope<'a>) -> Vec<ChatTool<'a>> {
     scope
         .tools()
         .iter()
-        .map(|tool| Tool {
+        .map(|tool| ChatTool {
             kind: "function",
-            function: OfferedFunction {
+            function: ChatFunction {
                 name: &tool.name,
                 description: &tool.description,
                 parameters: schema::adapt(&tool.parameters, scope.quirks.schema),
@@ -70,7 +71,7 @@ fn tools<'a>(scope: &Scope<'a>) -> Vec<Tool<'a>> {
         .collect()
 }
 
-fn messages<'a>(scope: &Scope<'a>) -> Vec<Message<'a>> {
+fn messages<'a>(scope: &EncodeScope<'a>) -> Vec<ChatMessage<'a>> {
     let mut out = Vec::with_capacity(scope.request.messages.len() + 1);
     let system = scope.request.system.trim();
     if !system.is_empty() && !scope.quirks.system_in_user {
@@ -80,8 +81,8 @@ fn messages<'a>(scope: &Scope<'a>) -> Vec<Message<'a>> {
             "system"
         };
         let as_parts = scope.quirks.cache == CacheLayout::SystemOnly;
-        let content = shape(vec![Piece::Text(system.into())], scope, as_parts);
-        out.push(Message::new(role, content));
+        let content = shape(vec![ContentPiece::Text(system.into())], scope, as_parts);
+        out.push(ChatMessage::new(role, content));
     }
     let has_system = !out.is_empty();
     let mut ids = CallIds::new(scope.quirks.tool_ids);
@@ -95,38 +96,41 @@ fn messages<'a>(scope: &Scope<'a>) -> Vec<Message<'a>> {
     if scope.quirks.system_in_user && !system.is_empty() {
         match out.first_mut() {
             Some(first) if first.role == "user" => first.content.begin_with(system),
-            _ => out.insert(0, Message::new("user", Content::Text(system.into()))),
+            _ => out.insert(
+                0,
+                ChatMessage::new("user", ChatContent::Text(system.into())),
+            ),
         }
     }
     mark(&mut out, has_system, scope);
     out
 }
 
-fn user<'a>(message: &'a UserMessage, scope: &Scope<'a>) -> Message<'a> {
+fn user<'a>(message: &'a UserMessage, scope: &EncodeScope<'a>) -> ChatMessage<'a> {
     let content = shape(content::user(message, scope), scope, false);
-    Message::new("user", content)
+    ChatMessage::new("user", content)
 }
 
 fn assistant<'a>(
     message: &'a AssistantMessage,
     ids: &mut CallIds,
-    scope: &Scope<'a>,
-) -> Message<'a> {
+    scope: &EncodeScope<'a>,
+) -> ChatMessage<'a> {
     let text = message.text.trim();
     let pieces = if text.is_empty() {
         Vec::new()
     } else {
-        vec![Piece::Text(text.into())]
+        vec![ContentPiece::Text(text.into())]
     };
-    let mut out = Message::new("assistant", shape(pieces, scope, false));
+    let mut out = ChatMessage::new("assistant", shape(pieces, scope, false));
     out.tool_calls = message
         .tool_calls
         .iter()
-        .zip(ids.of_calls(message, scope.gave_out_ids(message)))
-        .map(|(call, id)| Call {
+        .zip(ids.wire_ids(message, scope.issued_ids(message)))
+        .map(|(call, id)| ChatToolCall {
             id,
             kind: "function",
-            function: CalledFunction {
+            function: ChatFunctionCall {
                 name: &call.name,
                 arguments: canonical::arguments(&call.arguments),
             },
@@ -151,7 +155,7 @@ fn assistant<'a>(
 
 /// Gemini 3 refuses a step whose first call has no signature. For calls of another model Google
 /// names a word that stands for one.
-fn sign_first_call(out: &mut Message<'_>, scope: &Scope<'_>) {
+fn sign_first_call(out: &mut ChatMessage<'_>, scope: &EncodeScope<'_>) {
     if !scope.quirks.needs_signatures
         || out
             .tool_calls
@@ -168,7 +172,7 @@ fn sign_first_call(out: &mut Message<'_>, scope: &Scope<'_>) {
 
 /// The reasoning to send back, byte for byte as it came. A blob of its own is kept only where it
 /// differs from the reasoning that was shown.
-fn echo<'a>(message: &'a AssistantMessage, scope: &Scope<'a>) -> Option<&'a str> {
+fn echo<'a>(message: &'a AssistantMessage, scope: &EncodeScope<'a>) -> Option<&'a str> {
     let kept = scope
         .own_blob(message, BlobKind::ReasoningContent)
         .and_then(Value::as_str);
@@ -180,7 +184,7 @@ fn echo<'a>(message: &'a AssistantMessage, scope: &Scope<'a>) -> Option<&'a str>
 }
 
 /// The issuer's own `reasoning_details`; blocks of other formats share the place and stay out.
-fn details<'a>(message: &'a AssistantMessage, scope: &Scope<'a>) -> Option<&'a Value> {
+fn details<'a>(message: &'a AssistantMessage, scope: &EncodeScope<'a>) -> Option<&'a Value> {
     let value = scope.own_blob(message, BlobKind::ReasoningDetails)?;
     let items = value.as_array().filter(|items| !items.is_empty())?;
     let fits = |item: &Value| {
@@ -191,14 +195,18 @@ fn details<'a>(message: &'a AssistantMessage, scope: &Scope<'a>) -> Option<&'a V
     items.iter().all(fits).then_some(value)
 }
 
-fn tool<'a>(message: &'a ToolMessage, ids: &mut CallIds, scope: &Scope<'a>) -> Message<'a> {
+fn tool<'a>(
+    message: &'a ToolMessage,
+    ids: &mut CallIds,
+    scope: &EncodeScope<'a>,
+) -> ChatMessage<'a> {
     let pieces = if scope.quirks.list_tool_content {
-        content::of(&message.content, scope)
+        content::pieces(&message.content, scope)
     } else {
-        vec![Piece::Text(content::text_only(&message.content))]
+        vec![ContentPiece::Text(content::text_only(&message.content))]
     };
-    let mut out = Message::new("tool", shape(pieces, scope, false));
-    out.tool_call_id = Some(ids.of_result(message));
+    let mut out = ChatMessage::new("tool", shape(pieces, scope, false));
+    out.tool_call_id = Some(ids.result_id(message));
     if scope.quirks.tool_result_names {
         out.name = Some(&message.name);
     }
@@ -207,30 +215,35 @@ fn tool<'a>(message: &'a ToolMessage, ids: &mut CallIds, scope: &Scope<'a>) -> M
 
 /// A string where that will do, else parts. Under the envelope layout always parts: a marker
 /// that comes or goes must not change the shape of what it marks.
-fn shape<'a>(pieces: Vec<Piece<'a>>, scope: &Scope<'_>, as_parts: bool) -> Content<'a> {
+fn shape<'a>(
+    pieces: Vec<ContentPiece<'a>>,
+    scope: &EncodeScope<'_>,
+    as_parts: bool,
+) -> ChatContent<'a> {
     let as_parts =
         as_parts || scope.quirks.content_as_parts || scope.quirks.cache == CacheLayout::Envelope;
-    let blank = |piece: &Piece<'_>| matches!(piece, Piece::Text(text) if text.is_empty());
+    let blank =
+        |piece: &ContentPiece<'_>| matches!(piece, ContentPiece::Text(text) if text.is_empty());
     if pieces.iter().all(blank) {
-        return Content::Text("".into());
+        return ChatContent::Text("".into());
     }
     if !as_parts && let Some(text) = content::as_text(&pieces) {
-        return Content::Text(text);
+        return ChatContent::Text(text);
     }
-    let part = |piece| Part {
+    let part = |piece| ChatPart {
         kind: match piece {
-            Piece::Text(text) => PartKind::Text { text },
-            Piece::Image { url, detail } => PartKind::ImageUrl {
-                image_url: ImageUrl { url, detail },
+            ContentPiece::Text(text) => ChatPartKind::Text { text },
+            ContentPiece::Image { url, detail } => ChatPartKind::ImageUrl {
+                image_url: ChatImageUrl { url, detail },
             },
         },
         cache_control: None,
     };
-    Content::Parts(pieces.into_iter().map(part).collect())
+    ChatContent::Parts(pieces.into_iter().map(part).collect())
 }
 
 /// Puts cache markers on the system prompt and the last messages that can carry one.
-fn mark(messages: &mut [Message<'_>], has_system: bool, scope: &Scope<'_>) {
+fn mark(messages: &mut [ChatMessage<'_>], has_system: bool, scope: &EncodeScope<'_>) {
     let tail = match scope.quirks.cache {
         CacheLayout::Envelope => MAX_MARKERS - usize::from(has_system),
         CacheLayout::SystemOnly => 0,
@@ -238,11 +251,11 @@ fn mark(messages: &mut [Message<'_>], has_system: bool, scope: &Scope<'_>) {
     };
     let marker = CacheControl::new(scope.quirks.cache_ttl);
     let (system, log) = messages.split_at_mut(usize::from(has_system));
-    let head = system.iter_mut().filter_map(Message::marker_slot);
+    let head = system.iter_mut().filter_map(ChatMessage::marker_slot);
     let tail = log
         .iter_mut()
         .rev()
-        .filter_map(Message::marker_slot)
+        .filter_map(ChatMessage::marker_slot)
         .take(tail);
     for slot in head.chain(tail) {
         *slot = Some(marker);

@@ -7,7 +7,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use crate::codec::samples::{Sample, blob, call, collect, decode};
-use crate::codec::{Decoder, WireFault};
+use crate::codec::{AnswerDecoder, WireFault};
 use crate::quirks::{CacheLayout, CacheTtl, MaxTokensKey, ReasoningEcho};
 
 #[test]
@@ -537,7 +537,7 @@ fn the_end_of_a_stream() {
 #[test]
 fn what_is_no_answer_is_refused() {
     let sample = Sample::chat();
-    let mut decoder = Decoder::new(&sample.request, &sample.quirks, &sample.route);
+    let mut decoder = AnswerDecoder::new(&sample.request, &sample.quirks, &sample.route);
     let fault = decoder.whole(&json!({"hello": 1})).unwrap_err();
     assert!(matches!(fault, WireFault::Malformed(_)), "{fault:?}");
     for event in [json!({"hello": 1}), json!({"type": "ping"})] {

@@ -8,23 +8,23 @@ use serde_json::Value;
 use crate::codec::fields::CacheControl;
 
 #[derive(Serialize)]
-pub(super) struct Message<'a> {
+pub(super) struct ChatMessage<'a> {
     pub(super) role: &'static str,
-    pub(super) content: Content<'a>,
+    pub(super) content: ChatContent<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reasoning_content: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reasoning_details: Option<&'a Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) tool_calls: Vec<Call<'a>>,
+    pub(super) tool_calls: Vec<ChatToolCall<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tool_call_id: Option<String>,
 }
 
-impl<'a> Message<'a> {
-    pub(super) fn new(role: &'static str, content: Content<'a>) -> Self {
+impl<'a> ChatMessage<'a> {
+    pub(super) fn new(role: &'static str, content: ChatContent<'a>) -> Self {
         Self {
             role,
             content,
@@ -39,29 +39,29 @@ impl<'a> Message<'a> {
     /// The last part of the content, which may carry a cache marker.
     pub(super) fn marker_slot(&mut self) -> Option<&mut Option<CacheControl>> {
         match &mut self.content {
-            Content::Parts(parts) => parts.last_mut().map(|part| &mut part.cache_control),
-            Content::Text(_) => None,
+            ChatContent::Parts(parts) => parts.last_mut().map(|part| &mut part.cache_control),
+            ChatContent::Text(_) => None,
         }
     }
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(super) enum Content<'a> {
+pub(super) enum ChatContent<'a> {
     Text(Cow<'a, str>),
-    Parts(Vec<Part<'a>>),
+    Parts(Vec<ChatPart<'a>>),
 }
 
-impl<'a> Content<'a> {
+impl<'a> ChatContent<'a> {
     /// Puts a text in front.
     pub(super) fn begin_with(&mut self, text: &'a str) {
         match self {
-            Content::Text(said) if said.is_empty() => *said = text.into(),
-            Content::Text(said) => *said = format!("{text}\n\n{said}").into(),
-            Content::Parts(parts) => parts.insert(
+            ChatContent::Text(said) if said.is_empty() => *said = text.into(),
+            ChatContent::Text(said) => *said = format!("{text}\n\n{said}").into(),
+            ChatContent::Parts(parts) => parts.insert(
                 0,
-                Part {
-                    kind: PartKind::Text { text: text.into() },
+                ChatPart {
+                    kind: ChatPartKind::Text { text: text.into() },
                     cache_control: None,
                 },
             ),
@@ -70,52 +70,52 @@ impl<'a> Content<'a> {
 }
 
 #[derive(Serialize)]
-pub(super) struct Part<'a> {
+pub(super) struct ChatPart<'a> {
     #[serde(flatten)]
-    pub(super) kind: PartKind<'a>,
+    pub(super) kind: ChatPartKind<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cache_control: Option<CacheControl>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum PartKind<'a> {
+pub(super) enum ChatPartKind<'a> {
     Text { text: Cow<'a, str> },
-    ImageUrl { image_url: ImageUrl<'a> },
+    ImageUrl { image_url: ChatImageUrl<'a> },
 }
 
 #[derive(Serialize)]
-pub(super) struct ImageUrl<'a> {
+pub(super) struct ChatImageUrl<'a> {
     pub(super) url: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) detail: Option<&'a str>,
 }
 
 #[derive(Serialize)]
-pub(super) struct Call<'a> {
+pub(super) struct ChatToolCall<'a> {
     pub(super) id: String,
     #[serde(rename = "type")]
     pub(super) kind: &'static str,
-    pub(super) function: CalledFunction<'a>,
+    pub(super) function: ChatFunctionCall<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) extra_content: Option<Cow<'a, Value>>,
 }
 
 #[derive(Serialize)]
-pub(super) struct CalledFunction<'a> {
+pub(super) struct ChatFunctionCall<'a> {
     pub(super) name: &'a str,
     pub(super) arguments: Cow<'a, str>,
 }
 
 #[derive(Serialize)]
-pub(super) struct Tool<'a> {
+pub(super) struct ChatTool<'a> {
     #[serde(rename = "type")]
     pub(super) kind: &'static str,
-    pub(super) function: OfferedFunction<'a>,
+    pub(super) function: ChatFunction<'a>,
 }
 
 #[derive(Serialize)]
-pub(super) struct OfferedFunction<'a> {
+pub(super) struct ChatFunction<'a> {
     pub(super) name: &'a str,
     pub(super) description: &'a str,
     pub(super) parameters: Cow<'a, Value>,

@@ -1,4 +1,4 @@
-//! Answers of the responses format.
+//! Decoder of the responses format.
 
 use std::collections::HashMap;
 
@@ -10,22 +10,22 @@ use crate::codec::json::{clip, id, list, text};
 use crate::codec::{WireFault, finish, ids, usage};
 
 #[derive(Debug)]
-pub(in crate::codec) struct Decoder {
+pub(in crate::codec) struct ResponsesDecoder {
     issuer: String,
-    /// Sets ids apart that are derived in different steps of a conversation.
+    /// Distinguishes ids derived in different steps of a conversation.
     salt: usize,
-    calls: Vec<Call>,
-    /// Calls by the id of their item and by their place in the output.
+    calls: Vec<PendingCall>,
+    /// Calls by the id of their item and by their output index.
     by_item: HashMap<String, usize>,
     by_index: HashMap<u64, usize>,
-    /// Message items whose text came as deltas: by place, else by id; and whether any had neither.
+    /// Message items whose text came as deltas: by index, else by id; and whether any had neither.
     streamed: Vec<u64>,
     streamed_ids: Vec<String>,
     streamed_bare: bool,
     reasoning: Vec<Value>,
     messages: Vec<Value>,
-    /// Complete items by their place in the output, in the order in which they were completed.
-    order: Vec<(u64, Output)>,
+    /// Complete items by their output index, in order of completion.
+    order: Vec<(u64, OutputItem)>,
     thought: bool,
     items: usize,
     finish: Option<FinishReason>,
@@ -33,25 +33,25 @@ pub(in crate::codec) struct Decoder {
     any: bool,
 }
 
-/// What an item of the output is.
+/// The kind of an output item.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Output {
+enum OutputItem {
     Reasoning,
     Message,
     /// With its slot.
     Call(usize),
 }
 
-/// A call on its way. Until its id is known it is held back.
+/// A call in progress. It is held back until its id is known.
 #[derive(Debug)]
-struct Call {
+struct PendingCall {
     id: Option<String>,
     item_id: Option<String>,
     name: String,
     arguments: String,
 }
 
-impl Decoder {
+impl ResponsesDecoder {
     pub(in crate::codec) fn new(issuer: &str, salt: usize) -> Self {
         Self {
             issuer: issuer.to_owned(),
@@ -83,12 +83,12 @@ impl Decoder {
         match kind {
             "response.output_text.delta" => {
                 self.note_streamed(event, index);
-                say(event, &mut out);
+                push_text(event, &mut out);
             }
             "response.refusal.delta" => {
                 self.refused = true;
                 self.note_streamed(event, index);
-                say(event, &mut out);
+                push_text(event, &mut out);
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 self.think(text(event, "delta").unwrap_or_default(), &mut out);
@@ -156,7 +156,7 @@ impl Decoder {
         if matches!(status, Some("failed" | "cancelled")) {
             return Err(failure(response));
         }
-        // Some servers send nothing but the end.
+        // Some servers send only the final event.
         if self.items == 0 {
             for (index, item) in list(response, "output").iter().enumerate() {
                 self.item(item, Some(index as u64), out);
@@ -185,7 +185,7 @@ impl Decoder {
         let item_id = id(event, "item_id");
         let by_item = item_id.as_ref().and_then(|item| self.by_item.get(item));
         let known = by_item.or_else(|| self.by_index.get(&index?)).copied();
-        // With neither, the call that was begun last is meant.
+        // With neither, the most recently started call is meant.
         let bare = item_id.is_none() && index.is_none();
         known.or_else(|| self.calls.len().checked_sub(1).filter(|_| bare))
     }
@@ -204,7 +204,7 @@ impl Decoder {
     fn call(&mut self, item: &Value, index: Option<u64>, out: &mut Vec<ModelEvent>) -> usize {
         let slot = self.calls.len();
         let item_id = id(item, "id");
-        let call = Call {
+        let call = PendingCall {
             id: id(item, "call_id"),
             item_id: item_id.clone(),
             name: text(item, "name").unwrap_or_default().to_owned(),
@@ -266,14 +266,14 @@ impl Decoder {
                 let known = id(item, "id").and_then(|id| self.by_item.get(&id).copied());
                 let known = known.or_else(|| self.by_index.get(&index?).copied());
                 let call_id = id(item, "call_id");
-                let same = |call: &Call| call_id.is_some() && call.id == call_id;
+                let same = |call: &PendingCall| call_id.is_some() && call.id == call_id;
                 let known = known.or_else(|| self.calls.iter().position(same));
                 let slot = known.unwrap_or_else(|| self.call(item, index, out));
                 self.complete(slot, item, out);
-                self.order.push((place, Output::Call(slot)));
+                self.order.push((place, OutputItem::Call(slot)));
             }
             Some("reasoning") => {
-                self.order.push((place, Output::Reasoning));
+                self.order.push((place, OutputItem::Reasoning));
                 if !self.thought {
                     let parts = list(item, "summary").iter().chain(list(item, "content"));
                     let texts: Vec<&str> = parts.filter_map(|part| text(part, "text")).collect();
@@ -282,7 +282,7 @@ impl Decoder {
                 self.reasoning.push(item.clone());
             }
             Some("message") => {
-                self.order.push((place, Output::Message));
+                self.order.push((place, OutputItem::Message));
                 let streamed = self.streamed_bare
                     || index.is_some_and(|index| self.streamed.contains(&index))
                     || id(item, "id").is_some_and(|id| self.streamed_ids.contains(&id));
@@ -301,13 +301,13 @@ impl Decoder {
         }
     }
 
-    /// The order of the output in words, where it is not reasoning, then messages, then calls.
+    /// The order of the output as text, if it is not reasoning, then messages, then calls.
     fn unusual_order(&mut self) -> Option<String> {
         self.order.sort_by_key(|(place, _)| *place);
-        let rank = |item: &Output| match item {
-            Output::Reasoning => 0,
-            Output::Message => 1,
-            Output::Call(_) => 2,
+        let rank = |item: &OutputItem| match item {
+            OutputItem::Reasoning => 0,
+            OutputItem::Message => 1,
+            OutputItem::Call(_) => 2,
         };
         if self.order.is_sorted_by_key(|(_, item)| rank(item)) {
             return None;
@@ -316,9 +316,9 @@ impl Decoder {
             .order
             .iter()
             .map(|(_, item)| match item {
-                Output::Reasoning => "r".to_owned(),
-                Output::Message => "m".to_owned(),
-                Output::Call(slot) => {
+                OutputItem::Reasoning => "r".to_owned(),
+                OutputItem::Message => "m".to_owned(),
+                OutputItem::Call(slot) => {
                     let id = self.calls.get(*slot).and_then(|call| call.id.as_deref());
                     format!("c:{}", id.unwrap_or_default())
                 }
@@ -353,7 +353,7 @@ impl Decoder {
             None => FinishReason::Cut,
         };
         if !reason.is_cut() {
-            // Plain text says as much as one message item, unless that has a phase.
+            // Plain text carries the same information as one message item, unless that has a phase.
             let phased = self
                 .messages
                 .iter()
@@ -388,7 +388,7 @@ impl Decoder {
     }
 }
 
-impl Call {
+impl PendingCall {
     fn announce(&self, slot: usize, out: &mut Vec<ModelEvent>) {
         let Some(id) = &self.id else {
             return;
@@ -408,7 +408,7 @@ impl Call {
     }
 }
 
-fn say(event: &Value, out: &mut Vec<ModelEvent>) {
+fn push_text(event: &Value, out: &mut Vec<ModelEvent>) {
     if let Some(delta) = text(event, "delta") {
         out.push(ModelEvent::Text(delta.to_owned()));
     }

@@ -1,4 +1,4 @@
-//! Requests of the responses format.
+//! Encoder of the responses format.
 
 use std::collections::VecDeque;
 
@@ -6,19 +6,19 @@ use hermes_core::message::{AssistantMessage, BlobKind, Message as LogMessage, To
 use hermes_core::model::ToolChoice;
 use serde_json::{Map, Value, json};
 
-use super::wire::{Item, Output, Part, Tool};
-use crate::codec::body::Body;
-use crate::codec::content::{self, Piece};
+use super::wire::{ResponsesItem, ResponsesOutput, ResponsesPart, ResponsesTool};
+use crate::codec::body::JsonBodyWriter;
+use crate::codec::content::{self, ContentPiece};
 use crate::codec::ids::CallIds;
 use crate::codec::json::{list, text};
-use crate::codec::{Scope, canonical, fields, reasoning, schema};
+use crate::codec::{EncodeScope, canonical, fields, reasoning, schema};
 use crate::quirks::ReasoningShape;
 
-pub(in crate::codec) fn encode(scope: &Scope<'_>) -> Result<Vec<u8>, serde_json::Error> {
-    let Scope {
+pub(in crate::codec) fn encode(scope: &EncodeScope<'_>) -> Result<Vec<u8>, serde_json::Error> {
+    let EncodeScope {
         request, quirks, ..
     } = scope;
-    let mut body = Body::new(&quirks.extra_body);
+    let mut body = JsonBodyWriter::new(&quirks.extra_body);
     body.field("model", &scope.route.model)?;
     let system = request.system.trim();
     if !system.is_empty() {
@@ -52,11 +52,11 @@ pub(in crate::codec) fn encode(scope: &Scope<'_>) -> Result<Vec<u8>, serde_json:
     body.finish(request.session.as_str())
 }
 
-fn tools<'a>(scope: &Scope<'a>) -> Vec<Tool<'a>> {
+fn tools<'a>(scope: &EncodeScope<'a>) -> Vec<ResponsesTool<'a>> {
     scope
         .tools()
         .iter()
-        .map(|tool| Tool {
+        .map(|tool| ResponsesTool {
             kind: "function",
             name: &tool.name,
             description: &tool.description,
@@ -66,12 +66,12 @@ fn tools<'a>(scope: &Scope<'a>) -> Vec<Tool<'a>> {
         .collect()
 }
 
-fn items<'a>(scope: &Scope<'a>) -> Vec<Item<'a>> {
+fn items<'a>(scope: &EncodeScope<'a>) -> Vec<ResponsesItem<'a>> {
     let mut out = Vec::with_capacity(scope.request.messages.len());
     let mut ids = CallIds::new(scope.quirks.tool_ids);
     for message in &scope.request.messages {
         match message.as_ref() {
-            LogMessage::User(message) => out.push(Item::Message {
+            LogMessage::User(message) => out.push(ResponsesItem::Message {
                 role: "user",
                 content: input_parts(content::user(message, scope)),
                 phase: None,
@@ -83,19 +83,19 @@ fn items<'a>(scope: &Scope<'a>) -> Vec<Item<'a>> {
     out
 }
 
-fn input_parts(pieces: Vec<Piece<'_>>) -> Vec<Part<'_>> {
-    let mut parts: Vec<Part<'_>> = pieces
+fn input_parts(pieces: Vec<ContentPiece<'_>>) -> Vec<ResponsesPart<'_>> {
+    let mut parts: Vec<ResponsesPart<'_>> = pieces
         .into_iter()
         .map(|piece| match piece {
-            Piece::Text(text) => Part::InputText { text },
-            Piece::Image { url, detail } => Part::InputImage {
+            ContentPiece::Text(text) => ResponsesPart::InputText { text },
+            ContentPiece::Image { url, detail } => ResponsesPart::InputImage {
                 image_url: url,
                 detail,
             },
         })
         .collect();
     if parts.is_empty() {
-        parts.push(Part::InputText { text: "".into() });
+        parts.push(ResponsesPart::InputText { text: "".into() });
     }
     parts
 }
@@ -103,34 +103,34 @@ fn input_parts(pieces: Vec<Piece<'_>>) -> Vec<Part<'_>> {
 fn assistant<'a>(
     message: &'a AssistantMessage,
     ids: &mut CallIds,
-    scope: &Scope<'a>,
-    out: &mut Vec<Item<'a>>,
+    scope: &EncodeScope<'a>,
+    out: &mut Vec<ResponsesItem<'a>>,
 ) {
-    let mut reasoning: VecDeque<Option<Item<'a>>> =
+    let mut reasoning: VecDeque<Option<ResponsesItem<'a>>> =
         blob_items(message, BlobKind::ResponsesReasoning, scope)
             .iter()
             .map(reasoning_item)
             .collect();
     let has_reasoning = reasoning.iter().any(Option::is_some);
     let said = blob_items(message, BlobKind::ResponsesMessage, scope);
-    let mut said: VecDeque<Item<'a>> = said.iter().filter_map(message_item).collect();
+    let mut said: VecDeque<ResponsesItem<'a>> = said.iter().filter_map(message_item).collect();
     let plain = message.text.trim();
     // A reasoning item must be followed by what it led to.
     let dangling = has_reasoning && message.tool_calls.is_empty();
     if said.is_empty() && (!plain.is_empty() || dangling) {
-        said.push_back(Item::Message {
+        said.push_back(ResponsesItem::Message {
             role: "assistant",
-            content: vec![Part::OutputText { text: plain.into() }],
+            content: vec![ResponsesPart::OutputText { text: plain.into() }],
             phase: None,
         });
     }
     let calls = message
         .tool_calls
         .iter()
-        .zip(ids.of_calls(message, scope.gave_out_ids(message)));
-    let mut calls: Vec<(&str, Item<'a>)> = calls
+        .zip(ids.wire_ids(message, scope.issued_ids(message)));
+    let mut calls: Vec<(&str, ResponsesItem<'a>)> = calls
         .map(|(call, call_id)| {
-            let item = Item::FunctionCall {
+            let item = ResponsesItem::FunctionCall {
                 call_id,
                 name: &call.name,
                 arguments: canonical::arguments(&call.arguments),
@@ -152,22 +152,26 @@ fn assistant<'a>(
             _ => {}
         }
     }
-    // What has no place in that order goes where it usually stands.
+    // What is not part of that order goes to its usual position.
     out.extend(reasoning.into_iter().flatten());
     out.extend(said);
     out.extend(calls.into_iter().map(|(_, item)| item));
     drop_idle_reasoning(out, start);
 }
 
-/// Takes reasoning away that nothing follows: its call may have been one too many.
-fn drop_idle_reasoning(out: &mut Vec<Item<'_>>, start: usize) {
-    while out.len() > start && matches!(out.last(), Some(Item::Verbatim(_))) {
+/// Removes reasoning that nothing follows: its call may have been a duplicate.
+fn drop_idle_reasoning(out: &mut Vec<ResponsesItem<'_>>, start: usize) {
+    while out.len() > start && matches!(out.last(), Some(ResponsesItem::Verbatim(_))) {
         out.pop();
     }
 }
 
 /// The items of a blob: an array, or one item alone.
-fn blob_items<'a>(message: &'a AssistantMessage, kind: BlobKind, scope: &Scope<'a>) -> &'a [Value] {
+fn blob_items<'a>(
+    message: &'a AssistantMessage,
+    kind: BlobKind,
+    scope: &EncodeScope<'a>,
+) -> &'a [Value] {
     match scope.own_blob(message, kind) {
         Some(Value::Array(items)) => items,
         Some(item @ Value::Object(_)) => std::slice::from_ref(item),
@@ -175,8 +179,8 @@ fn blob_items<'a>(message: &'a AssistantMessage, kind: BlobKind, scope: &Scope<'
     }
 }
 
-/// A reasoning item without its id: ids mean nothing where nothing is stored.
-fn reasoning_item<'a>(item: &Value) -> Option<Item<'a>> {
+/// A reasoning item without its id: ids are meaningless if nothing is stored.
+fn reasoning_item<'a>(item: &Value) -> Option<ResponsesItem<'a>> {
     text(item, "encrypted_content")?;
     let mut fields: Map<String, Value> = item
         .as_object()?
@@ -191,36 +195,40 @@ fn reasoning_item<'a>(item: &Value) -> Option<Item<'a>> {
         .collect();
     fields.entry("type").or_insert_with(|| "reasoning".into());
     fields.entry("summary").or_insert_with(|| json!([]));
-    // Some servers hand out null, which they do not take back.
+    // Some servers send null but do not accept it back.
     fields.retain(|_, value| !value.is_null());
-    Some(Item::Verbatim(fields))
+    Some(ResponsesItem::Verbatim(fields))
 }
 
-fn message_item(item: &Value) -> Option<Item<'_>> {
-    let content: Vec<Part<'_>> = list(item, "content")
+fn message_item(item: &Value) -> Option<ResponsesItem<'_>> {
+    let content: Vec<ResponsesPart<'_>> = list(item, "content")
         .iter()
         .filter_map(|part| text(part, "text"))
-        .map(|text| Part::OutputText { text: text.into() })
+        .map(|text| ResponsesPart::OutputText { text: text.into() })
         .collect();
-    (!content.is_empty()).then(|| Item::Message {
+    (!content.is_empty()).then(|| ResponsesItem::Message {
         role: "assistant",
         content,
         phase: text(item, "phase"),
     })
 }
 
-fn result<'a>(message: &'a ToolMessage, ids: &mut CallIds, scope: &Scope<'a>) -> Item<'a> {
+fn result<'a>(
+    message: &'a ToolMessage,
+    ids: &mut CallIds,
+    scope: &EncodeScope<'a>,
+) -> ResponsesItem<'a> {
     let output = if scope.quirks.list_tool_content {
-        let pieces = content::of(&message.content, scope);
+        let pieces = content::pieces(&message.content, scope);
         match content::as_text(&pieces) {
-            Some(text) => Output::Text(text),
-            None => Output::Parts(input_parts(pieces)),
+            Some(text) => ResponsesOutput::Text(text),
+            None => ResponsesOutput::Parts(input_parts(pieces)),
         }
     } else {
-        Output::Text(content::text_only(&message.content))
+        ResponsesOutput::Text(content::text_only(&message.content))
     };
-    Item::FunctionCallOutput {
-        call_id: ids.of_result(message),
+    ResponsesItem::FunctionCallOutput {
+        call_id: ids.result_id(message),
         output,
     }
 }

@@ -1,12 +1,12 @@
 use hermes_core::message::{AssistantMessage, BlobKind, FinishReason, Message};
 use hermes_core::model::{ModelEvent, ReasoningEffort, WireFormat};
+use hermes_http::sse::SseEvent;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use crate::codec::samples::{Sample, blob, call, collect, decode};
-use crate::codec::{Decoder, WireFault};
+use crate::codec::{AnswerDecoder, WireFault};
 use crate::quirks::{LOW_TO_HIGH, MaxTokensKey, ReasoningShape};
-use crate::sse::SseEvent;
 
 fn sample() -> Sample {
     let mut sample = Sample::new(WireFormat::Responses);
@@ -350,7 +350,7 @@ fn an_incomplete_response_is_never_an_answer() {
 #[test]
 fn the_kind_may_stand_in_the_event_line_only() {
     let sample = sample();
-    let mut decoder = Decoder::new(&sample.request, &sample.quirks, &sample.route);
+    let mut decoder = AnswerDecoder::new(&sample.request, &sample.quirks, &sample.route);
     let mut events = Vec::new();
     for (name, data) in [
         (
@@ -363,8 +363,9 @@ fn the_kind_may_stand_in_the_event_line_only() {
         ),
     ] {
         let event = SseEvent {
-            name: name.into(),
-            data: data.into(),
+            name: Some(name.into()),
+            data: Some(data.into()),
+            ..SseEvent::default()
         };
         events.extend(decoder.push(&event).unwrap());
     }

@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 /// An item of `input`.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Item<'a> {
+pub(super) enum ResponsesItem<'a> {
     Message {
         role: &'static str,
-        content: Vec<Part<'a>>,
+        content: Vec<ResponsesPart<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         phase: Option<&'a str>,
     },
@@ -22,7 +22,7 @@ pub(super) enum Item<'a> {
     },
     FunctionCallOutput {
         call_id: String,
-        output: Output<'a>,
+        output: ResponsesOutput<'a>,
     },
     #[serde(untagged)]
     Verbatim(Map<String, Value>),
@@ -30,7 +30,7 @@ pub(super) enum Item<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Part<'a> {
+pub(super) enum ResponsesPart<'a> {
     InputText {
         text: Cow<'a, str>,
     },
@@ -46,13 +46,13 @@ pub(super) enum Part<'a> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(super) enum Output<'a> {
+pub(super) enum ResponsesOutput<'a> {
     Text(Cow<'a, str>),
-    Parts(Vec<Part<'a>>),
+    Parts(Vec<ResponsesPart<'a>>),
 }
 
 #[derive(Serialize)]
-pub(super) struct Tool<'a> {
+pub(super) struct ResponsesTool<'a> {
     #[serde(rename = "type")]
     pub(super) kind: &'static str,
     pub(super) name: &'a str,

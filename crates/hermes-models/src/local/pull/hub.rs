@@ -1,39 +1,39 @@
-//! From the Hugging Face hub, or a mirror of it.
+//! Downloads from the Hugging Face hub, or a mirror.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use hermes_http::{HttpSettings, Redirects};
 use reqwest::header::{ETAG, HeaderMap, IF_RANGE, LOCATION, RANGE};
 use reqwest::{Response, StatusCode};
 use secrecy::ExposeSecret as _;
 use tokio::io::AsyncWriteExt as _;
 
-use super::{Progress, Pull, Report, SourceError, check, check_plainly};
-use crate::http::{self, HttpSettings, Redirects};
-use crate::local::table::Model;
+use super::{Pull, PullProgress, PullReporter, SourceError, check, check_plainly};
+use crate::local::table::LocalModel;
 
 const CONNECT: Duration = Duration::from_secs(8);
 /// Silence after which a connection counts as broken.
-const SILENCE: Duration = Duration::from_secs(30);
-/// Attempts in a row that brought nothing.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Consecutive attempts without progress.
 const ATTEMPTS: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(500);
-const HOPS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 
-/// What an answer says of the whole file.
+/// What a response says about the whole file.
 #[derive(Clone, Debug, Default)]
-struct Whole {
-    /// Without quotes and without the mark of a weak one.
+struct HubFile {
+    /// Without quotes and the weak-tag prefix.
     etag: Option<String>,
     bytes: Option<u64>,
 }
 
 pub(super) async fn fetch(
     pull: &Pull<'_>,
-    model: &'static Model,
+    model: &'static LocalModel,
     part: &Path,
-    report: Report<'_>,
+    report: PullReporter<'_>,
 ) -> Result<(), SourceError> {
     let url = format!(
         "{}/{}/resolve/main/{}",
@@ -44,8 +44,9 @@ pub(super) async fn fetch(
         redirects: Redirects::Never,
         ..pull.http.clone()
     };
-    let http = http::client(&settings).map_err(|error| SourceError::Failed(error.to_string()))?;
-    let fetch = Fetch {
+    let http =
+        hermes_http::client(&settings).map_err(|error| SourceError::Failed(error.to_string()))?;
+    let fetch = HubFetch {
         pull,
         http,
         url,
@@ -60,7 +61,7 @@ pub(super) async fn fetch(
                 let sum = model.sha256.map(str::to_owned).or_else(|| whole.sum());
                 return match sum {
                     Some(sum) => check(part, &sum, &pull.hub.endpoint).await,
-                    // The hub names a checksum for every large file; a mirror may not.
+                    // The hub publishes a checksum for every large file; a mirror may not.
                     None => check_plainly(part, model.bytes, &pull.hub.endpoint),
                 };
             }
@@ -80,18 +81,18 @@ pub(super) async fn fetch(
     }
 }
 
-struct Fetch<'a> {
+struct HubFetch<'a> {
     pull: &'a Pull<'a>,
     http: reqwest::Client,
     url: String,
     part: &'a Path,
-    report: Report<'a>,
+    report: PullReporter<'a>,
 }
 
-impl Fetch<'_> {
-    /// One connection, going on where the last one ended. `Ok`: the file is complete.
-    async fn once(&self) -> Result<Whole, SourceError> {
-        let marked = std::fs::read_to_string(mark(self.part)).ok();
+impl HubFetch<'_> {
+    /// One connection, resuming where the last one ended. `Ok`: the file is complete.
+    async fn once(&self) -> Result<HubFile, SourceError> {
+        let marked = std::fs::read_to_string(version_path(self.part)).ok();
         let have = marked.as_ref().map_or(0, |_| length(self.part));
         let (answer, whole) = self.ask(have, marked.as_deref()).await?;
         let status = answer.status();
@@ -115,7 +116,7 @@ impl Fetch<'_> {
             .or_else(|| total(answer.headers()))
             .or_else(|| Some(answer.content_length()? + from));
         if let Some(etag) = &whole.etag {
-            std::fs::write(mark(self.part), etag)?;
+            std::fs::write(version_path(self.part), etag)?;
         }
         self.take(answer, from, bytes).await?;
         match bytes {
@@ -124,19 +125,19 @@ impl Fetch<'_> {
                 self.pull.hub.endpoint
             ))),
             _ => {
-                let _ = std::fs::remove_file(mark(self.part));
+                let _ = std::fs::remove_file(version_path(self.part));
                 Ok(whole)
             }
         }
     }
 
-    /// Asks, following the hub to where the file is.
-    async fn ask(&self, have: u64, etag: Option<&str>) -> Result<(Response, Whole), SourceError> {
+    /// Sends the request, following redirects of the hub.
+    async fn ask(&self, have: u64, etag: Option<&str>) -> Result<(Response, HubFile), SourceError> {
         let mut url = url::Url::parse(&self.url)
             .map_err(|error| SourceError::Failed(format!("{:?}: {error}", self.url)))?;
         let home = url.origin();
-        let mut whole = Whole::default();
-        for _ in 0..HOPS {
+        let mut whole = HubFile::default();
+        for _ in 0..MAX_REDIRECTS {
             let mut request = self.http.get(url.clone());
             if have > 0 {
                 request = request.header(RANGE, format!("bytes={have}-"));
@@ -153,13 +154,13 @@ impl Fetch<'_> {
             {
                 request = request.bearer_auth(token.expose_secret());
             }
-            let answer = tokio::time::timeout(SILENCE, request.send())
+            let answer = tokio::time::timeout(IDLE_TIMEOUT, request.send())
                 .await
                 .map_err(|_| self.silent())?
                 .map_err(|error| self.broken(&error))?;
-            whole = whole.or(Whole::of(answer.headers()));
+            whole = whole.or(HubFile::of(answer.headers()));
             if !answer.status().is_redirection() {
-                // What was begun is of another version of the file.
+                // The partial download is of another version of the file.
                 if let (Some(was), Some(is)) = (etag, &whole.etag)
                     && was != is
                     && answer.status() == StatusCode::PARTIAL_CONTENT
@@ -199,10 +200,10 @@ impl Fetch<'_> {
             .open(self.part)
             .await?;
         let mut done = from;
-        (self.report)(Progress::Bytes { done, total });
+        (self.report)(PullProgress::Bytes { done, total });
         let mut body = answer.bytes_stream();
         loop {
-            let piece = tokio::time::timeout(SILENCE, body.next()).await;
+            let piece = tokio::time::timeout(IDLE_TIMEOUT, body.next()).await;
             let piece = match piece {
                 Ok(None) => break,
                 Ok(Some(Ok(piece))) => piece,
@@ -217,7 +218,7 @@ impl Fetch<'_> {
             };
             file.write_all(&piece).await?;
             done += piece.len() as u64;
-            (self.report)(Progress::Bytes { done, total });
+            (self.report)(PullProgress::Bytes { done, total });
         }
         file.flush().await?;
         file.sync_all().await?;
@@ -225,7 +226,7 @@ impl Fetch<'_> {
     }
 
     fn forget(&self) -> Result<(), SourceError> {
-        for path in [self.part.to_owned(), mark(self.part)] {
+        for path in [self.part.to_owned(), version_path(self.part)] {
             match std::fs::remove_file(path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(error.into());
@@ -238,7 +239,7 @@ impl Fetch<'_> {
 
     fn refused(&self, status: StatusCode) -> SourceError {
         let text = format!("{} answers {status}", self.url);
-        // Asking again would get the same answer.
+        // A retry would get the same response.
         if status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS {
             SourceError::Wrong(text)
         } else {
@@ -258,13 +259,13 @@ impl Fetch<'_> {
         SourceError::Failed(format!(
             "{} sent nothing for {} s",
             self.pull.hub.endpoint,
-            SILENCE.as_secs()
+            IDLE_TIMEOUT.as_secs()
         ))
     }
 }
 
-/// Where the version of what was begun is written down.
-fn mark(part: &Path) -> PathBuf {
+/// The file that records the version of a partial download.
+fn version_path(part: &Path) -> PathBuf {
     let mut name = part.as_os_str().to_owned();
     name.push(".etag");
     name.into()
@@ -274,8 +275,8 @@ fn length(part: &Path) -> u64 {
     std::fs::metadata(part).map_or(0, |found| found.len())
 }
 
-impl Whole {
-    /// The hub's own words of the file come before those of where it is stored.
+impl HubFile {
+    /// The hub's own headers take precedence over those of the storage server.
     fn of(headers: &HeaderMap) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let etag = text("x-linked-etag").or_else(|| text(ETAG.as_str()));

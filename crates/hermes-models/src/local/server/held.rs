@@ -5,26 +5,29 @@ use hermes_core::task;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::task::AbortHandle;
 
-use super::ASK;
-use super::run_file::RunFile;
+use super::REQUEST_TIMEOUT;
+use super::run_file::ServerRunFile;
 
-/// How a server is reached, and the lease that keeps it there. Dropping it gives the lease back.
-pub struct Held {
+/// The address of a server, and the lease that keeps it running. Dropping it releases the lease.
+pub struct ServerLease {
     pub base_url: String,
     pub token: SecretString,
     pub pid: i32,
     lease: AbortHandle,
 }
 
-impl Held {
-    /// Takes a lease. `None`: nobody is there, or somebody else.
-    pub(super) async fn take(http: &reqwest::Client, written: &RunFile) -> Option<Self> {
+impl ServerLease {
+    /// Takes a lease. `None`: no server answers, or a different one.
+    pub(super) async fn take(http: &reqwest::Client, written: &ServerRunFile) -> Option<Self> {
         let asked = http
             .get(written.url("/lease"))
             .bearer_auth(written.token().expose_secret())
             .send();
-        // Only the head of the answer must come in time: the rest is what is waited for.
-        let answer = tokio::time::timeout(ASK, asked).await.ok()?.ok()?;
+        // Only the response head must arrive in time: the body is what is waited for.
+        let answer = tokio::time::timeout(REQUEST_TIMEOUT, asked)
+            .await
+            .ok()?
+            .ok()?;
         if !answer.status().is_success() {
             return None;
         }
@@ -40,13 +43,13 @@ impl Held {
         })
     }
 
-    /// Whether the server was there a moment ago: the connection ends with it.
+    /// Whether the server was alive a moment ago: the connection ends with it.
     pub fn lives(&self) -> bool {
         !self.lease.is_finished()
     }
 }
 
-impl Drop for Held {
+impl Drop for ServerLease {
     fn drop(&mut self) {
         self.lease.abort();
     }

@@ -1,7 +1,7 @@
-//! What a running server writes down, and the lock beside it that says whether it lives.
+//! The file of a running server, and the lock next to it that tells whether it is alive.
 //!
-//! The lock is the server's for its whole life, and the system takes it back however the process
-//! ends. The file alone proves nothing: after a crash it stays, and its port may be somebody else's.
+//! The server holds the lock for its whole run, and the system releases it however the process
+//! ends. The file alone proves nothing: it survives a crash, and its port may be reused.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,27 +11,27 @@ use rustix::io::Errno;
 use secrecy::SecretString;
 use serde::Deserialize;
 
-/// What a running server writes down.
+/// The content of the file.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct RunFile {
+pub(super) struct ServerRunFile {
     pub pid: i32,
     pub port: u16,
     token: String,
     pub model: PathBuf,
 }
 
-impl RunFile {
-    /// What the server that lives wrote down. What a dead one left is taken away.
-    pub(super) fn of_living(path: &Path) -> Option<Self> {
+impl ServerRunFile {
+    /// The file of a live server. That of a dead one is removed.
+    pub(super) fn read_of_running(path: &Path) -> Option<Self> {
         let text = std::fs::read(path).ok()?;
-        match Life::of(path) {
-            Life::Held => serde_json::from_slice(&text).ok(),
-            Life::Free(_lock) => {
-                // No server can begin while we have the lock: this is nobody's file.
+        match LockState::of(path) {
+            LockState::Held => serde_json::from_slice(&text).ok(),
+            LockState::Free(_lock) => {
+                // No server can start while we hold the lock: the file is stale.
                 let _ = std::fs::remove_file(path);
                 None
             }
-            Life::Unknown => None,
+            LockState::Unknown => None,
         }
     }
 
@@ -44,41 +44,41 @@ impl RunFile {
     }
 }
 
-/// Whether a server has the lock: it runs, or loads, or is about to be gone.
+/// Whether a server holds the lock: it runs, is loading, or is about to exit.
 pub(super) fn is_held(run: &Path) -> bool {
-    matches!(Life::of(run), Life::Held)
+    matches!(LockState::of(run), LockState::Held)
 }
 
-enum Life {
+enum LockState {
     Held,
-    Free(Shared),
-    /// The system does not say. A server could not have had the lock either.
+    Free(SharedLock),
+    /// The system cannot tell. A server could not have taken the lock either.
     Unknown,
 }
 
-impl Life {
+impl LockState {
     fn of(run: &Path) -> Self {
-        let lock = match File::open(lock_of(run)) {
+        let lock = match File::open(lock_path(run)) {
             Ok(lock) => Some(lock),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(_) => return Self::Unknown,
         };
         let Some(lock) = lock else {
-            return Self::Free(Shared(None));
+            return Self::Free(SharedLock(None));
         };
-        // Shared: several that look do not take each other for a server.
+        // Shared: several processes that check do not mistake each other for a server.
         match flock(&lock, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => Self::Free(Shared(Some(lock))),
+            Ok(()) => Self::Free(SharedLock(Some(lock))),
             Err(Errno::WOULDBLOCK) => Self::Held,
             Err(_) => Self::Unknown,
         }
     }
 }
 
-/// Ends with its guard, also where a child process inherited the file meanwhile.
-struct Shared(Option<File>);
+/// Unlocks on drop, also if a child process inherited the file meanwhile.
+struct SharedLock(Option<File>);
 
-impl Drop for Shared {
+impl Drop for SharedLock {
     fn drop(&mut self) {
         if let Some(lock) = &self.0 {
             let _ = flock(lock, FlockOperation::Unlock);
@@ -86,8 +86,8 @@ impl Drop for Shared {
     }
 }
 
-/// The name is the server's choice.
-pub(super) fn lock_of(run: &Path) -> PathBuf {
+/// The name is defined by the server.
+pub(super) fn lock_path(run: &Path) -> PathBuf {
     let mut name = run.as_os_str().to_owned();
     name.push(".lock");
     name.into()

@@ -15,44 +15,44 @@ use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
 use super::StartError;
-use crate::local::Settings;
-use crate::local::weights::{Weights, stem};
+use crate::local::LocalModelSettings;
+use crate::local::weights::{ModelWeights, stem};
 
-/// What loading may take. A large model is converted once.
-pub(super) const READY: Duration = Duration::from_mins(10);
-/// How often it is looked what the server says meanwhile.
-const LOOK: Duration = Duration::from_millis(250);
-/// Most of its words that a message repeats.
-const WORDS: usize = 400;
-/// So much of the log's end is looked at for them.
-const END: u64 = 8_192;
-/// A log that is longer begins anew with the next start.
-const LOG: u64 = 1_000_000;
-/// Begins a line of ours in the log: what stands before it was said by an earlier server.
+/// Time limit of loading. A large model is converted once.
+pub(super) const READY_TIMEOUT: Duration = Duration::from_mins(10);
+/// How often the server's output is checked meanwhile.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// Maximum length of its output quoted in a message.
+const MAX_MESSAGE_BYTES: usize = 400;
+/// How much of the end of the log is searched.
+const LOG_TAIL_BYTES: u64 = 8_192;
+/// A longer log is truncated at the next start.
+const MAX_LOG_BYTES: u64 = 1_000_000;
+/// Prefix of our lines in the log: earlier output belongs to a previous server.
 const MARK: &str = "hermes starts it: ";
-/// Another server holds the lock.
+/// Exit code: another server holds the lock.
 const ANOTHER: i32 = 3;
 
-/// What the server may know of this process's environment. Keys are not among it.
+/// Environment variables passed to the server. Keys are not among them.
 const ENVIRONMENT: &[&str] = &["HOME", "LANG", "LC_ALL", "PATH", "TMPDIR", "TZ"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum StartOutcome {
     Ready,
-    AnotherLives,
+    AnotherRunning,
 }
 
-pub(super) struct Start<'a> {
+pub(super) struct ServerStart<'a> {
     pub program: &'a Path,
-    pub settings: &'a Settings,
-    pub weights: &'a Weights,
+    pub settings: &'a LocalModelSettings,
+    pub weights: &'a ModelWeights,
     pub run: &'a Path,
-    /// Of everything together, however often it is tried.
+    /// Of all attempts together.
     pub deadline: Instant,
 }
 
-impl Start<'_> {
-    /// Waits until nobody else starts it.
+impl ServerStart<'_> {
+    /// Waits until no other process is starting it.
     pub(super) async fn turn(&self, tell: &(dyn Fn(&str) + Sync)) -> Result<FileLock, StartError> {
         let path = self.run.with_extension("starting");
         while Instant::now() < self.deadline {
@@ -60,7 +60,7 @@ impl Start<'_> {
                 Ok(lock) => return Ok(lock),
                 Err(LockError::Busy(_)) => {
                     tell(&self.words());
-                    tokio::time::sleep(super::LOOK).await;
+                    tokio::time::sleep(super::POLL_INTERVAL).await;
                 }
                 Err(error) => return Err(StartError::Setting(error.to_string())),
             }
@@ -73,12 +73,12 @@ impl Start<'_> {
         self.settings.logs.join(name)
     }
 
-    /// The last line that the server wrote, whoever started it.
+    /// The last line that the server wrote, whichever process started it.
     pub(super) fn words(&self) -> String {
-        last_words(&self.log())
+        last_line_since_start(&self.log())
     }
 
-    /// It was ready, and gone when it was asked, each time.
+    /// It was ready, and gone when queried, each time.
     pub(super) fn gone(&self, starts: u32) -> StartError {
         let said = said(&self.log());
         StartError::Died(format!(
@@ -86,9 +86,9 @@ impl Start<'_> {
         ))
     }
 
-    /// Time is up.
+    /// The time is up.
     pub(super) fn late(&self) -> StartError {
-        let minutes = READY.as_secs() / 60;
+        let minutes = READY_TIMEOUT.as_secs() / 60;
         let mut text = format!("it was not ready within {minutes} minutes");
         let words = self.words();
         if !words.is_empty() {
@@ -97,21 +97,24 @@ impl Start<'_> {
         StartError::Died(text)
     }
 
-    pub(super) async fn go(&self, tell: &(dyn Fn(&str) + Sync)) -> Result<Outcome, StartError> {
+    pub(super) async fn go(
+        &self,
+        tell: &(dyn Fn(&str) + Sync),
+    ) -> Result<StartOutcome, StartError> {
         let mut child = self.spawn()?;
         let waited = self.wait(&mut child, tell).await;
         match waited {
-            Ok(Outcome::Ready) => {
-                // Somebody has to learn of its end, or it stays as a zombie.
+            Ok(StartOutcome::Ready) => {
+                // The child must be waited for, or it stays as a zombie.
                 let _detached = task::spawn("end of the local model", async move {
                     if let Ok(status) = child.wait().await {
                         tracing::info!(%status, "the local model's server ended");
                     }
                 });
             }
-            Ok(Outcome::AnotherLives) => {}
+            Ok(StartOutcome::AnotherRunning) => {}
             Err(_) => {
-                // It may have ended already.
+                // It may have exited already.
                 let _ = child.start_kill();
                 let _ = child.wait().await;
             }
@@ -124,7 +127,7 @@ impl Start<'_> {
             |what: &str, error: std::io::Error| StartError::Refused(format!("{what} ({error})"));
         hermes_config::fs::create_private_dir(&self.settings.logs)
             .map_err(|error| failed("its log cannot be written", error))?;
-        // To a file, not to us: it outlives this process.
+        // To a file, not to a pipe: it outlives this process.
         let words = open_log(&self.log(), self.run)
             .map_err(|error| failed("its log cannot be written", error))?;
         let kept = ENVIRONMENT
@@ -138,7 +141,7 @@ impl Start<'_> {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(words)
-            // Ctrl+C at our terminal is not meant for it: others may use it.
+            // Ctrl+C at our terminal is not meant for it: other processes may use it.
             .process_group(0)
             .spawn()
             .map_err(|error| failed(&format!("{} cannot be run", self.program.display()), error))
@@ -168,22 +171,22 @@ impl Start<'_> {
         args
     }
 
-    /// Until it says that it is ready, or ends.
+    /// Waits until it reports that it is ready, or exits.
     async fn wait(
         &self,
         child: &mut Child,
         tell: &(dyn Fn(&str) + Sync),
-    ) -> Result<Outcome, StartError> {
+    ) -> Result<StartOutcome, StartError> {
         let mut lines = child
             .stdout
             .take()
             .map(|out| BufReader::new(out).lines())
             .ok_or_else(|| StartError::Refused("its answer cannot be read".to_owned()))?;
-        let mut look = tokio::time::interval(LOOK);
+        let mut look = tokio::time::interval(POLL_INTERVAL);
         loop {
             tokio::select! {
                 line = lines.next_line() => match line {
-                    Ok(Some(line)) if line.trim() == "ready" => return Ok(Outcome::Ready),
+                    Ok(Some(line)) if line.trim() == "ready" => return Ok(StartOutcome::Ready),
                     Ok(Some(_)) => {}
                     Ok(None) | Err(_) => {
                         let status = child.wait().await;
@@ -197,21 +200,21 @@ impl Start<'_> {
     }
 }
 
-/// The log, with a line that says where the words of this server begin. Servers of other settings
-/// may write to it, too, so nothing is taken from under them.
+/// The log, with a line that marks where the output of this server begins. Servers of other
+/// settings may write to it, too, so nothing is removed.
 fn open_log(log: &Path, run: &Path) -> std::io::Result<File> {
     let mut words = File::options().create(true).append(true).open(log)?;
-    if words.metadata()?.len() > LOG {
+    if words.metadata()?.len() > MAX_LOG_BYTES {
         words.set_len(0)?;
     }
     writeln!(words, "{MARK}{}", run.display())?;
     Ok(words)
 }
 
-fn ended(status: std::io::Result<ExitStatus>, log: &Path) -> Result<Outcome, StartError> {
+fn ended(status: std::io::Result<ExitStatus>, log: &Path) -> Result<StartOutcome, StartError> {
     let said = said(log);
     match status {
-        Ok(status) if status.code() == Some(ANOTHER) => Ok(Outcome::AnotherLives),
+        Ok(status) if status.code() == Some(ANOTHER) => Ok(StartOutcome::AnotherRunning),
         Ok(status) => match status.signal() {
             Some(signal) => Err(StartError::Died(format!("signal {signal}: {said}"))),
             None => Err(StartError::Refused(said)),
@@ -220,9 +223,9 @@ fn ended(status: std::io::Result<ExitStatus>, log: &Path) -> Result<Outcome, Sta
     }
 }
 
-/// Its last words, or where to look for more.
+/// Its last output, or where to find more.
 fn said(log: &Path) -> String {
-    let words = last_words(log);
+    let words = last_line_since_start(log);
     if words.is_empty() {
         return format!("see {}", log.display());
     }
@@ -230,8 +233,8 @@ fn said(log: &Path) -> String {
 }
 
 /// The last line that the server wrote since its start.
-fn last_words(log: &Path) -> String {
-    let text = end_of(log).unwrap_or_default();
+fn last_line_since_start(log: &Path) -> String {
+    let text = read_tail(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let last = text
         .lines()
@@ -241,15 +244,15 @@ fn last_words(log: &Path) -> String {
     last.unwrap_or_default()
         .trim()
         .chars()
-        .take(WORDS)
+        .take(MAX_MESSAGE_BYTES)
         .collect()
 }
 
-fn end_of(log: &Path) -> std::io::Result<Vec<u8>> {
+fn read_tail(log: &Path) -> std::io::Result<Vec<u8>> {
     let mut file = File::open(log)?;
     let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(END)))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES)))?;
     let mut end = Vec::new();
-    file.take(END).read_to_end(&mut end)?;
+    file.take(LOG_TAIL_BYTES).read_to_end(&mut end)?;
     Ok(end)
 }

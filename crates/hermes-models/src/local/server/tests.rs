@@ -13,7 +13,7 @@ use super::*;
 
 struct World {
     dir: tempfile::TempDir,
-    service: Service,
+    service: LocalService,
     run: PathBuf,
     program: PathBuf,
 }
@@ -22,7 +22,8 @@ impl World {
     /// `script` stands for the program.
     fn new(script: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let settings = Settings::new(&Home::at(dir.path().join("home")), &Config::default());
+        let settings =
+            LocalModelSettings::new(&Home::at(dir.path().join("home")), &Config::default());
         for place in [&settings.run, &settings.cache, &settings.logs] {
             std::fs::create_dir_all(place).unwrap();
         }
@@ -37,7 +38,7 @@ impl World {
         .unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         let run = run_file(&settings, &weights);
-        let service = Service::new(settings, weights).unwrap();
+        let service = LocalService::new(settings, weights).unwrap();
         Self {
             dir,
             service,
@@ -48,7 +49,7 @@ impl World {
 
     /// As a server that runs, loads or hangs does.
     fn lock(&self) -> FileLock {
-        FileLock::try_acquire(&run_file::lock_of(&self.run)).unwrap()
+        FileLock::try_acquire(&run_file::lock_path(&self.run)).unwrap()
     }
 
     /// As somebody who answers on that port wrote it down.
@@ -69,7 +70,7 @@ impl World {
     }
 
     /// What came of it, and what was heard meanwhile.
-    async fn start(&self) -> (Result<Arc<Held>, StartError>, Vec<String>) {
+    async fn start(&self) -> (Result<Arc<ServerLease>, StartError>, Vec<String>) {
         let heard = Mutex::new(Vec::new());
         let tell = |words: &str| {
             let mut heard = heard.lock().unwrap();
@@ -77,19 +78,19 @@ impl World {
                 heard.push(words.to_owned());
             }
         };
-        let start = Start {
+        let start = ServerStart {
             program: &self.program,
             settings: &self.service.settings,
             weights: &self.service.weights,
             run: &self.run,
-            deadline: Instant::now() + start::READY,
+            deadline: Instant::now() + start::READY_TIMEOUT,
         };
         let done = self.service.started(&start, &tell).await;
         (done, heard.into_inner().unwrap())
     }
 }
 
-fn died(done: Result<Arc<Held>, StartError>) -> String {
+fn died(done: Result<Arc<ServerLease>, StartError>) -> String {
     match done {
         Err(StartError::Died(why)) => why,
         Err(other) => panic!("{other:?}"),

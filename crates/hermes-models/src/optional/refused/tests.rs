@@ -1,11 +1,11 @@
-//! Every wish of every provider's request, refused in the words of many servers.
+//! Every field of every provider's request, refused in the words of many servers.
 
 use hermes_core::model::ReasoningEffort;
 use hermes_core::model::WireFormat::{self, AnthropicMessages, ChatCompletions, Responses};
 use serde_json::json;
 
 use super::*;
-use crate::classify::{Situation, answer};
+use crate::classify::{CallContext, answer};
 use crate::codec;
 use crate::codec::samples::Sample;
 use crate::providers::profile;
@@ -129,12 +129,12 @@ fn every_wish_that_is_refused_by_name_gives_way() {
         let sent =
             codec::encode(&sample.request, &sample.quirks, &sample.route, &sample.info).unwrap();
         let body: Value = serde_json::from_slice(&sent.body).unwrap();
-        for wish in wishes(&body, &BTreeSet::new()) {
-            if wish.path == ROLE {
+        for field in optional_fields(&body, &BTreeSet::new()) {
+            if field.path == ROLE {
                 continue;
             }
-            let plain = wish.path.replace(".*", ".0");
-            let leaf = wish.path.rsplit('.').next().unwrap();
+            let plain = field.path.replace(".*", ".0");
+            let leaf = field.path.rsplit('.').next().unwrap();
             for wording in WORDINGS {
                 let message = wording.replace("{path}", &plain).replace("{leaf}", leaf);
                 let error = json!({"error": {"message": message, "type": "invalid_request_error"}});
@@ -142,17 +142,17 @@ fn every_wish_that_is_refused_by_name_gives_way() {
                     Some(400),
                     &|_| None,
                     error.to_string().as_bytes(),
-                    &Situation::default(),
+                    &CallContext::default(),
                     now,
                 );
                 tried += 1;
                 let rules = verdict
-                    .about_a_field(true)
+                    .field_complaint(true)
                     .map(|refusal| refused(&refusal, &sent, &BTreeSet::new()))
                     .unwrap_or_default();
                 // The field itself, what it stands in, or a part of it: all change the request there.
                 let helps = |rule: &FieldRule| {
-                    let (a, b) = (&rule.field, &wish.path);
+                    let (a, b) = (&rule.field, &field.path);
                     a == b
                         || a.starts_with(&format!("{b}."))
                         || b.starts_with(&format!("{a}."))
@@ -161,7 +161,7 @@ fn every_wish_that_is_refused_by_name_gives_way() {
                 if !rules.iter().any(helps) {
                     missed.push(format!(
                         "{provider} {}: {message} → {} {rules:?}",
-                        wish.path, verdict.rule
+                        field.path, verdict.rule
                     ));
                 }
             }

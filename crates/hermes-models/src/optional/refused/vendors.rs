@@ -5,13 +5,13 @@ use hermes_core::model::WireFormat::{self, AnthropicMessages, ChatCompletions, R
 use serde_json::json;
 
 use super::*;
-use crate::classify::{Situation, answer};
+use crate::classify::{CallContext, answer};
 use crate::codec;
 use crate::codec::samples::Sample;
 use crate::quirks::{CacheLayout, MINIMAL_TO_XHIGH, ReasoningEcho, ReasoningShape};
 
 /// A request with everything in it that can be refused.
-fn sent(format: WireFormat, shape: ReasoningShape) -> Encoded {
+fn sent(format: WireFormat, shape: ReasoningShape) -> EncodedRequest {
     let mut sample = Sample::new(format);
     sample.quirks.reasoning = shape;
     sample.quirks.parallel_tool_calls = true;
@@ -32,23 +32,23 @@ fn sent(format: WireFormat, shape: ReasoningShape) -> Encoded {
     codec::encode(&sample.request, &sample.quirks, &sample.route, &sample.info).unwrap()
 }
 
-fn rules_for(sent: &Encoded, status: u16, body: &str) -> Vec<FieldRule> {
+fn rules_for(sent: &EncodedRequest, status: u16, body: &str) -> Vec<FieldRule> {
     let now = chrono::DateTime::UNIX_EPOCH;
     let verdict = answer(
         Some(status),
         &|_| None,
         body.as_bytes(),
-        &Situation::default(),
+        &CallContext::default(),
         now,
     );
     verdict
-        .about_a_field(true)
+        .field_complaint(true)
         .map(|refusal| refused(&refusal, sent, &BTreeSet::new()))
         .unwrap_or_default()
 }
 
 /// Each refusal must lead to a change of `field`, and to no other.
-fn check(sent: &Encoded, cases: &[(&str, u16, &str)]) {
+fn check(sent: &EncodedRequest, cases: &[(&str, u16, &str)]) {
     let mut missed = Vec::new();
     for (field, status, body) in cases {
         let rules = rules_for(sent, *status, body);

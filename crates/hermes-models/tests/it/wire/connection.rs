@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hermes_core::model::{ErrorClass, WireFormat};
+use hermes_http::{HttpSettings, ProxySettings};
 use hermes_models::client::HttpModelClient;
-use hermes_models::http::{self, HttpSettings, ProxySettings};
 use hermes_testkit::model_server::{ModelServer, Reply};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -21,7 +21,7 @@ const ANSWER: &str =
 
 fn with(base_url: &str, settings: &HttpSettings) -> HttpModelClient {
     let mut parts = parts(base_url, CHAT);
-    parts.http = http::client(settings).unwrap();
+    parts.http = hermes_http::client(settings).unwrap();
     HttpModelClient::new(parts)
 }
 
@@ -51,7 +51,7 @@ async fn nobody_listens() {
 }
 
 fn file(name: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "tests/it/wire/tls", name]
+    [env!("CARGO_MANIFEST_DIR"), "../hermes-http/tests/tls", name]
         .iter()
         .collect()
 }
@@ -159,7 +159,7 @@ async fn a_name_that_does_not_fit_is_refused_where_an_authority_vouches() {
     let server = tls_server();
     let url = format!("https://other.test:{}/v1", server.port());
     let mut parts = parts(&url, CHAT);
-    let builder = http::builder(&settings).unwrap();
+    let builder = hermes_http::builder(&settings).unwrap();
     parts.http = builder.resolve("other.test", server).build().unwrap();
     let error = failure(&HttpModelClient::new(parts)).await;
     assert_eq!(error.class, ErrorClass::TlsCertificate, "{error}");

@@ -13,7 +13,7 @@ use hermes_core::model::{
 };
 use hermes_core::tool::{Effects, ToolSpec};
 use hermes_models::client::HttpModelClient;
-use hermes_models::optional::FieldBook;
+use hermes_models::optional::FieldRuleCache;
 use hermes_models::quirks::{
     CacheLayout, CacheTtl, MINIMAL_TO_XHIGH, Quirks, ReasoningEcho, ReasoningShape, ThinkingToggle,
 };
@@ -147,7 +147,7 @@ fn client_of(
     let mut parts = parts(&server.base_url(), format);
     parts.route.model = model.into();
     parts.quirks = everything(format, variant);
-    parts.fields = Arc::new(FieldBook::new(home));
+    parts.fields = Arc::new(FieldRuleCache::new(home));
     HttpModelClient::new(parts)
 }
 
@@ -446,7 +446,7 @@ async fn what_is_missed_is_sent_or_given_up() {
     let home = tempfile::tempdir().unwrap();
     for requests in [2, 3] {
         let mut parts = parts(&server.base_url(), WireFormat::ChatCompletions);
-        parts.fields = Arc::new(FieldBook::new(&Home::at(home.path())));
+        parts.fields = Arc::new(FieldRuleCache::new(&Home::at(home.path())));
         ask(&HttpModelClient::new(parts)).await.unwrap();
         assert_eq!(server.model_requests().len(), requests);
         assert_eq!(
@@ -469,7 +469,7 @@ async fn what_is_missed_is_sent_or_given_up() {
     let home = tempfile::tempdir().unwrap();
     for requests in [2, 3] {
         let mut parts = parts(&server.base_url(), WireFormat::ChatCompletions);
-        parts.fields = Arc::new(FieldBook::new(&Home::at(home.path())));
+        parts.fields = Arc::new(FieldRuleCache::new(&Home::at(home.path())));
         ask(&HttpModelClient::new(parts)).await.unwrap();
         assert_eq!(server.model_requests().len(), requests);
     }
@@ -509,7 +509,7 @@ async fn a_refused_beta_is_left_out() {
         let mut parts = parts(&server.base_url(), WireFormat::AnthropicMessages);
         let header = ("anthropic-beta".to_owned(), "one-2025,two-2025".to_owned());
         parts.quirks.headers.push(header);
-        parts.fields = Arc::new(FieldBook::new(&Home::at(home.path())));
+        parts.fields = Arc::new(FieldRuleCache::new(&Home::at(home.path())));
         ask(&HttpModelClient::new(parts)).await.unwrap();
         assert_eq!(server.model_requests().len(), requests);
     }
@@ -608,7 +608,7 @@ async fn an_oversized_image_is_made_smaller_and_stays_so() {
         let home = tempfile::tempdir().unwrap();
         for requests in [2, 3] {
             let mut parts = parts(&server.base_url(), WireFormat::ChatCompletions);
-            parts.fields = Arc::new(FieldBook::new(&Home::at(home.path())));
+            parts.fields = Arc::new(FieldRuleCache::new(&Home::at(home.path())));
             let question = request([Message::User(UserMessage {
                 content: Content::Parts(vec![Part::text("see"), Part::image(url.clone())]),
                 wire_text: None,

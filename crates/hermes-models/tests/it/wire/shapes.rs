@@ -9,7 +9,7 @@ use hermes_core::message::{AssistantMessage, Content, Message, Part, ToolCall, U
 use hermes_core::model::{Collector, ModelClient, ModelError, ModelRequest, WireFormat};
 use hermes_core::tool::{Effects, ToolSpec};
 use hermes_models::client::HttpModelClient;
-use hermes_models::optional::FieldBook;
+use hermes_models::optional::FieldRuleCache;
 use hermes_testkit::model_server::{ModelServer, RecordedRequest, Reply};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -72,7 +72,7 @@ fn asked() -> ModelRequest {
 async fn ask(server: &ModelServer, format: WireFormat, home: &Home) -> Result<String, ModelError> {
     let mut parts = parts(&server.base_url(), format);
     parts.quirks.list_tool_content = true;
-    parts.fields = Arc::new(FieldBook::new(home));
+    parts.fields = Arc::new(FieldRuleCache::new(home));
     let client = HttpModelClient::new(parts);
     let mut stream = client.stream(asked(), CancellationToken::new());
     let mut collector = Collector::default();

@@ -7,7 +7,7 @@ use hermes_config::home::Home;
 use hermes_core::message::Message;
 use hermes_core::model::{Collector, ErrorClass, ModelClient, ModelError, WireFormat};
 use hermes_models::client::HttpModelClient;
-use hermes_models::optional::FieldBook;
+use hermes_models::optional::FieldRuleCache;
 use hermes_models::quirks::Quirks;
 use hermes_testkit::model_server::{ModelServer, Reply};
 use serde_json::json;
@@ -22,7 +22,7 @@ fn client(server: &ModelServer, format: WireFormat, home: &Home) -> HttpModelCli
     let other = if format == CHAT { RESPONSES } else { CHAT };
     let mut parts = parts(&server.base_url(), format);
     parts.other = Some(Quirks::new(other));
-    parts.fields = Arc::new(FieldBook::new(home));
+    parts.fields = Arc::new(FieldRuleCache::new(home));
     HttpModelClient::new(parts)
 }
 

@@ -1,4 +1,4 @@
-//! Messages that came in.
+//! Incoming messages.
 
 use hermes_core::ids::SessionId;
 use hermes_core::store::StoreError;
@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use super::{Accepted, Delivery, Final, Inbound, Progress, Waiting, outbox, questions};
 use crate::db::Store;
-use crate::db::connection::Fault;
+use crate::db::connection::DbError;
 use crate::db::encode::MessageRow;
 use crate::db::{lineage, session_store, unfinished};
 
-/// Answered messages are remembered this long, so that a platform that repeats itself late is
-/// still recognised.
-const REMEMBERED: f64 = 30.0 * 86_400.0;
+/// How long answered messages are remembered, so that late redeliveries by a platform are still
+/// recognised.
+const RETENTION_SECONDS: f64 = 30.0 * 86_400.0;
 
 impl Delivery {
-    /// Stores a message. Only after this may the platform hear that we have it.
+    /// Stores a message. Only after this may it be acknowledged to the platform.
     pub async fn accept(&self, message: Inbound) -> Result<Accepted, StoreError> {
         for (what, value) in [
             ("a platform", &message.platform),
@@ -27,7 +27,7 @@ impl Delivery {
             }
         }
         let (now, payload) = (self.store.now(), message.payload.to_string());
-        self.write("storing a message", move |conn| {
+        self.write("storing a message", move |conn, _| {
             let m = &message;
             let new = conn
                 .prepare_cached(
@@ -66,32 +66,32 @@ impl Delivery {
         .await
     }
 
-    /// The oldest messages without an answer, in the order in which they came.
+    /// The oldest unanswered messages, in order of arrival.
     pub async fn waiting(&self, limit: usize) -> Result<Vec<Waiting>, StoreError> {
-        self.store
-            .read("reading messages that wait", move |conn, _| {
-                let mut statement = conn.prepare_cached(
-                    "SELECT id, platform, account, chat_id, message_id, session_key, payload, turn,
+        self.read("reading messages that wait", move |conn, _| {
+            let mut statement = conn.prepare_cached(
+                "SELECT id, platform, account, chat_id, message_id, session_key, payload, turn,
                             claims, received_at
                      FROM hermes_inbox WHERE state <> 'done' ORDER BY id LIMIT ?1",
-                )?;
-                let rows = statement.query_map([limit as i64], waiting)?;
-                Ok(rows.collect::<Result<_, _>>()?)
-            })
-            .await
+            )?;
+            let rows = statement.query_map([limit as i64], read_waiting_row)?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+        .await
     }
 
-    /// A turn takes messages: all of them or none. Those of a cut turn may be taken again.
+    /// Claims messages for a turn: all or none. Messages of an interrupted turn may be claimed
+    /// again.
     pub async fn claim(&self, messages: &[i64], turn: &str) -> Result<(), StoreError> {
         let (messages, turn, now) = (messages.to_vec(), turn.to_owned(), self.store.now());
-        self.write("claiming messages for a turn", move |conn| {
+        self.write("claiming messages for a turn", move |conn, _| {
             let mut claim = conn.prepare_cached(
                 "UPDATE hermes_inbox SET state = 'claimed', turn = ?2, claims = claims + 1,
                     updated_at = ?3 WHERE id = ?1 AND state <> 'done'",
             )?;
             for id in &messages {
                 if claim.execute(params![id, turn, now])? == 0 {
-                    return Err(answered(*id));
+                    return Err(not_claimed_error(*id));
                 }
             }
             Ok(())
@@ -99,8 +99,8 @@ impl Delivery {
         .await
     }
 
-    /// Ends a turn: its messages are answered, its transcript rows written, its chunks owed.
-    /// Everything or nothing. Returns how many chunks there are to send.
+    /// Ends a turn atomically: marks its messages as answered, writes its transcript rows and
+    /// queues its chunks. Returns the number of chunks to send.
     pub async fn finish(&self, end: Final) -> Result<usize, StoreError> {
         if end.turn.is_empty() {
             return Err(StoreError::Invalid("a turn needs an id".to_owned()));
@@ -112,45 +112,43 @@ impl Delivery {
             .flat_map(|(_, items)| items)
             .map(MessageRow::new)
             .collect();
-        self.store
-            .write("ending a turn", move |conn, layout| {
-                super::owner::check(conn, &owner.instance)?;
-                settle(conn, &end, now)?;
-                questions::settle(conn, &end, now)?;
-                if let Some((session, _)) = &end.transcript {
-                    let session = lineage::tip(conn, session.as_str())?;
-                    session_store::insert(conn, layout, &session, &rows)?;
-                    session_store::count_up(conn, layout, &session, &rows)?;
-                }
-                outbox::owe(conn, &owner, &end, now)
-            })
-            .await
+        self.write("ending a turn", move |conn, layout| {
+            mark_answered(conn, &end, now)?;
+            questions::apply_turn_end(conn, &end, now)?;
+            if let Some((session, _)) = &end.transcript {
+                let session = lineage::tip(conn, session.as_str())?;
+                session_store::insert(conn, layout, &session, &rows)?;
+                session_store::add_counts(conn, layout, &session, &rows)?;
+            }
+            outbox::insert_chunks(conn, &owner, &end, now)
+        })
+        .await
     }
 
-    /// How far an earlier life got with a message that it had claimed. A turn writes its answer to
-    /// the transcript before it ends; a crash between the two must not run it again.
+    /// How far the previous process run got with a message that it had claimed. A turn writes its
+    /// answer to the transcript before it ends; a crash between the two must not run the turn
+    /// again.
     pub async fn progress(
         &self,
         session: &SessionId,
         message_id: &str,
     ) -> Result<Progress, StoreError> {
         let (session, message_id) = (session.as_str().to_owned(), message_id.to_owned());
-        self.store
-            .read("reading how far a turn got", move |conn, _| {
-                let session = lineage::tip(conn, &session)?;
-                let asked: Option<i64> = conn
-                    .prepare_cached(
-                        "SELECT MAX(id) FROM messages
+        self.read("reading how far a turn got", move |conn, _| {
+            let session = lineage::tip(conn, &session)?;
+            let asked: Option<i64> = conn
+                .prepare_cached(
+                    "SELECT MAX(id) FROM messages
                          WHERE session_id = ?1 AND role = 'user' AND platform_message_id = ?2",
-                    )?
-                    .query_row([&session, &message_id], |row| row.get(0))?;
-                far(conn, &session, asked)
-            })
-            .await
+                )?
+                .query_row([&session, &message_id], |row| row.get(0))?;
+            progress_after(conn, &session, asked)
+        })
+        .await
     }
 
-    /// The same for words that were said under no id, at this time (seconds since the epoch) or
-    /// later.
+    /// Like [`Self::progress`], for a text stored without a message id at this time (seconds since
+    /// the epoch) or later.
     pub async fn progress_of(
         &self,
         session: &SessionId,
@@ -158,37 +156,36 @@ impl Delivery {
         since: f64,
     ) -> Result<Progress, StoreError> {
         let (session, words) = (session.as_str().to_owned(), words.to_owned());
-        self.store
-            .read("reading how far a turn got", move |conn, _| {
-                let session = lineage::tip(conn, &session)?;
-                let asked = said(conn, &session, &words, since)?;
-                far(conn, &session, asked)
-            })
-            .await
+        self.read("reading how far a turn got", move |conn, _| {
+            let session = lineage::tip(conn, &session)?;
+            let asked = find_message_without_id(conn, &session, &words, since)?;
+            progress_after(conn, &session, asked)
+        })
+        .await
     }
 
-    /// Forgets what is long done.
+    /// Deletes old finished rows.
     pub async fn prune(&self) -> Result<usize, StoreError> {
         let now = self.store.now();
-        self.write("forgetting what was delivered", move |conn| {
+        self.write("forgetting what was delivered", move |conn, _| {
             let inbox = conn.execute(
                 "DELETE FROM hermes_inbox WHERE state = 'done' AND updated_at < ?1",
-                [now - REMEMBERED],
+                [now - RETENTION_SECONDS],
             )?;
-            questions::prune(conn, now - REMEMBERED)?;
+            questions::prune(conn, now - RETENTION_SECONDS)?;
             Ok(inbox + outbox::prune(conn, now)?)
         })
         .await
     }
 }
 
-/// The row of words that were said under no id.
-pub(super) fn said(
+/// The row of a user text that was stored without a message id.
+pub(super) fn find_message_without_id(
     conn: &Connection,
     session: &str,
     words: &str,
     since: f64,
-) -> Result<Option<i64>, Fault> {
+) -> Result<Option<i64>, DbError> {
     let row = conn
         .prepare_cached(
             "SELECT MAX(id) FROM messages WHERE session_id = ?1 AND role = 'user'
@@ -198,13 +195,17 @@ pub(super) fn said(
     Ok(row)
 }
 
-/// What the transcript has after the row of a question.
-fn far(conn: &Connection, session: &str, asked: Option<i64>) -> Result<Progress, Fault> {
+/// What the transcript contains after the row of a question.
+fn progress_after(
+    conn: &Connection,
+    session: &str,
+    asked: Option<i64>,
+) -> Result<Progress, DbError> {
     let Some(asked) = asked else {
         return Ok(Progress::Untouched);
     };
-    // The first one: what follows it belongs to a turn that began after this one. What a process kept of an
-    // answer before it was killed is none.
+    // Only the first one: what follows belongs to a later turn. A partial answer, saved by a
+    // process before it was killed, does not count.
     let answer: Option<String> = conn
         .prepare_cached(
             "SELECT content FROM messages WHERE session_id = ?1 AND id > ?2 AND active = 1
@@ -223,8 +224,8 @@ fn far(conn: &Connection, session: &str, asked: Option<i64>) -> Result<Progress,
 }
 
 impl Store {
-    /// Whether a message with this id came before, in this life or an earlier one. Delivery must
-    /// have been taken over once on this home.
+    /// Whether a message with this id was received before, in this process run or an earlier one.
+    /// Delivery must have been taken over once on this home.
     pub async fn was_received(
         &self,
         platform: &str,
@@ -244,8 +245,8 @@ impl Store {
     }
 }
 
-/// The payload goes: it is in the transcript, and the row is only kept to recognise repetitions.
-fn settle(conn: &Connection, end: &Final, now: f64) -> Result<(), Fault> {
+/// Drops the payload: it is in the transcript, and the row is kept only to recognise redeliveries.
+fn mark_answered(conn: &Connection, end: &Final, now: f64) -> Result<(), DbError> {
     let mut done = conn.prepare_cached(
         "UPDATE hermes_inbox SET state = 'done', payload = 'null', updated_at = ?3
          WHERE id = ?1 AND state = 'claimed' AND turn = ?2",
@@ -253,21 +254,21 @@ fn settle(conn: &Connection, end: &Final, now: f64) -> Result<(), Fault> {
     let mut forget = conn.prepare_cached("DELETE FROM hermes_inbox_notes WHERE message = ?1")?;
     for id in &end.answers {
         if done.execute(params![id, end.turn, now])? == 0 {
-            return Err(answered(*id));
+            return Err(not_claimed_error(*id));
         }
         forget.execute([id])?;
     }
     Ok(())
 }
 
-fn answered(id: i64) -> Fault {
+fn not_claimed_error(id: i64) -> DbError {
     StoreError::Invalid(format!(
         "message {id} was answered already, or another turn has it"
     ))
     .into()
 }
 
-pub(super) fn waiting(row: &Row<'_>) -> Result<Waiting, rusqlite::Error> {
+pub(super) fn read_waiting_row(row: &Row<'_>) -> Result<Waiting, rusqlite::Error> {
     let payload: String = row.get(6)?;
     Ok(Waiting {
         id: row.get(0)?,

@@ -1,8 +1,8 @@
-//! What the gateway owes: messages taken in and not yet answered, replies written and not yet
-//! delivered.
+//! The gateway's delivery state: messages received and not yet answered, replies written and not
+//! yet delivered.
 //!
-//! - **Inbox**: a message is stored before the platform hears that we have it, once per platform
-//!   id. `received → claimed(turn) → done`.
+//! - **Inbox**: a message is stored before it is acknowledged to the platform, once per
+//!   platform id. `received → claimed(turn) → done`.
 //! - **Outbox**: a reply is stored in chunks, in the transaction that ends its turn.
 //!   `pending → sending → sent | ambiguous`. The rows are those of the original's
 //!   `delivery_obligations`, in its states, so that either program finishes what the other left:
@@ -15,15 +15,16 @@
 //!   | sent | `delivered` | – |
 //!   | given up | `abandoned` | – |
 //!
-//! - **Owner**: one process at a time. Every write checks that it still is the owner, so one that
-//!   slept through its lease can change nothing when it wakes.
+//! - **Owner**: one process at a time. Every write checks that the process is still the owner, so
+//!   one that was suspended past its lease can change nothing when it resumes.
 //!
 //! - **Questions** to a person: `open → answered → closed`, so that a button still works after a
-//!   restart, and once.
+//!   restart, but only once.
 //!
 //! Within one chat and thread the chunks leave in order: a later one waits until the earlier one
 //! is settled.
 
+mod hook;
 mod inbox;
 mod open;
 mod outbox;
@@ -31,23 +32,27 @@ mod owner;
 mod questions;
 mod tables;
 
+use std::sync::Arc;
+
 use hermes_core::ids::SessionId;
 use hermes_core::store::NewItem;
 use serde_json::Value;
 
+pub use hook::{DeliveryAccess, DeliveryHook};
 pub use open::Spoken;
 pub use owner::{Owner, Processes};
 
 use super::Store;
 
-/// Delivery on one home, owned by this process until another takes over.
+/// Delivery on one home, owned by this process until another one takes over.
 #[derive(Clone)]
 pub struct Delivery {
     store: Store,
     owner: Owner,
+    hook: Option<Arc<dyn DeliveryHook>>,
 }
 
-/// A message from a platform, as it is stored before it is acknowledged.
+/// A platform message as stored before it is acknowledged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inbound {
     pub platform: String,
@@ -64,24 +69,24 @@ pub struct Inbound {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
     New(i64),
-    /// It came before, perhaps in an earlier life of the process.
+    /// Received before, perhaps in an earlier process run.
     Seen(i64),
 }
 
-/// A message that waits for its answer.
+/// A message that has not been answered yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Waiting {
     pub id: i64,
     pub message: Inbound,
-    /// The turn that took it. After a restart such a turn was cut.
+    /// The turn that claimed it. After a restart that turn was interrupted.
     pub turn: Option<String>,
-    /// How often a turn took it.
+    /// How many turns have claimed it.
     pub claims: u32,
     /// Seconds since the epoch.
     pub received_at: f64,
 }
 
-/// Where a reply goes.
+/// Where a reply is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     pub platform: String,
@@ -93,11 +98,11 @@ pub struct Target {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NewChunk {
     pub text: String,
-    /// What else the platform needs: a file, the message that this one completes, …
+    /// Platform-specific data: a file, the message that this one completes, …
     pub extra: Option<Value>,
 }
 
-/// A reply to one place, in the chunks in which it is sent.
+/// A reply to one chat, split into the chunks in which it is sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     pub session_key: String,
@@ -108,26 +113,26 @@ pub struct Reply {
 /// The end of a turn: everything in it is committed together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Final {
-    /// Unique for ever: it makes the ids of the chunks.
+    /// Globally unique: chunk ids are derived from it.
     pub turn: String,
-    /// The messages answered, which the turn has claimed. None for a job.
+    /// The claimed messages that this turn answers. Empty for a job.
     pub answers: Vec<i64>,
-    /// Rows for the transcript that belong to this end.
+    /// Transcript rows committed together with the end of the turn.
     pub transcript: Option<(SessionId, Vec<NewItem>)>,
     pub replies: Vec<Reply>,
-    /// A question to a person that the replies put.
+    /// A question to a person that is asked in the replies.
     pub asks: Option<NewQuestion>,
-    /// Questions that are over with this.
+    /// Questions closed by the end of this turn.
     pub closes: Vec<String>,
 }
 
-/// A question to a person, as it is stored with the message that puts it.
+/// A question to a person, stored with the message that asks it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewQuestion {
-    /// Unique for ever.
+    /// Globally unique.
     pub id: String,
     pub session_key: String,
-    /// The message whose turn asks. When that is answered, nobody waits for an answer.
+    /// The message whose turn asks. Once that is answered, the question is obsolete.
     pub message: i64,
     pub target: Target,
     pub asked: Value,
@@ -140,24 +145,24 @@ pub struct NewQuestion {
 pub struct StoredQuestion {
     pub question: NewQuestion,
     pub state: QuestionState,
-    /// The turn of its message has not ended: it is asked again.
+    /// The turn of its message has not ended, so the question will be asked again.
     pub awaited: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum QuestionState {
     Open,
-    /// Somebody answered, and nobody has taken the answer yet.
+    /// Answered, but the answer has not been consumed yet.
     Answered(Value),
     Closed,
 }
 
-/// What can be sent now.
+/// Chunks that can be sent now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Due {
     /// The next chunk of each chat.
     pub chunks: Vec<Chunk>,
-    /// When the first of the others may be sent. `None`: there are no others.
+    /// When the first of the other chunks may be sent. `None` if there are no others.
     pub next_at: Option<f64>,
 }
 
@@ -165,7 +170,8 @@ pub struct Due {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chunk {
     pub seq: i64,
-    /// 24 hex digits, the same for every attempt: the key for platforms that take one.
+    /// 24 hex digits, the same for every attempt: the idempotency key for platforms that accept
+    /// one.
     pub key: String,
     pub session_key: String,
     pub target: Target,
@@ -176,7 +182,7 @@ pub struct Chunk {
     pub phase: Phase,
     /// Attempts so far.
     pub tries: u32,
-    /// How many of them ended without anybody knowing whether it arrived.
+    /// How many attempts ended without knowing whether the chunk arrived.
     pub unclear: u32,
     pub first_attempt_at: Option<f64>,
     pub last_attempt_at: Option<f64>,
@@ -184,31 +190,31 @@ pub struct Chunk {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// To be sent. `marked`: perhaps the person has it already, and the text must say so.
+    /// To be sent. `marked`: the person may have received it already, and the text must say so.
     Pending { marked: bool },
-    /// It was being sent, and nobody knows whether it arrived.
+    /// It was being sent, and it is unknown whether it arrived.
     Ambiguous,
 }
 
-/// What became of a chunk.
+/// The result of an attempt to send a chunk.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Settled {
-    /// It arrived; the platform's id of it, where there is one.
+    /// Delivered; with the platform's message id, if it has one.
     Sent { id: Option<String> },
-    /// It certainly did not arrive: again at `at` (seconds since the epoch).
+    /// Certainly not delivered: retry at `at` (seconds since the epoch).
     Retry { error: String, at: f64 },
-    /// It certainly did not arrive and never will.
+    /// Certainly not delivered, and never will be.
     GiveUp { error: String },
-    /// Perhaps it arrived: to be looked into at `at`.
+    /// Possibly delivered: to be verified at `at`.
     Ambiguous { error: String, at: f64 },
-    /// Looked into. Not there, or safe to repeat (`marked: false`), or still unknown (`true`).
+    /// Verified: not delivered or safe to repeat (`marked: false`), or still unknown (`true`).
     Resend { marked: bool },
 }
 
-/// What an earlier life left, found when delivery was taken over.
+/// What the previous process run left unfinished, found when delivery was taken over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// Messages without an answer, cut turns included.
+    /// Unanswered messages, including those of interrupted turns.
     pub waiting: usize,
     /// Chunks not sent yet.
     pub pending: usize,
@@ -219,21 +225,21 @@ pub struct Left {
 /// How far the transcript got with a message whose turn did not end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The message is not in it: the turn can begin anew.
+    /// The message is not in the transcript: the turn can start from the beginning.
     Untouched,
-    /// The turn was cut: what tools did is done.
+    /// The turn was interrupted: tools may have had effects.
     Cut,
-    /// The answer is there and only has to be sent.
+    /// The answer is complete and only has to be sent.
     Answered(String),
 }
 
-/// A reply that the original stored and did not deliver. It is whole, not in chunks.
+/// A reply that the original stored but did not deliver. It is not split into chunks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Foreign {
     pub obligation_id: String,
     pub session_key: String,
     pub target: Target,
     pub text: String,
-    /// Perhaps the person has it already.
+    /// The person may have received it already.
     pub marked: bool,
 }

@@ -1,4 +1,4 @@
-//! Chunks that are owed.
+//! Chunks waiting to be delivered.
 
 use std::fmt::Write as _;
 
@@ -8,42 +8,41 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::{Chunk, Delivery, Due, Final, Foreign, Owner, Phase, Reply, Settled, Target};
-use crate::db::connection::Fault;
+use crate::db::connection::DbError;
 
-/// The original's bounds for its own rows.
-const KEPT: f64 = 7.0 * 86_400.0;
-const STALE: f64 = 86_400.0;
-const ATTEMPTS: i64 = 3;
+/// The original's limits for its own rows.
+const RETENTION_SECONDS: f64 = 7.0 * 86_400.0;
+const STALE_SECONDS: f64 = 86_400.0;
+const MAX_ATTEMPTS: i64 = 3;
 const ERROR_CHARS: usize = 500;
 
 impl Delivery {
-    /// The next chunk of each chat, where it is due. `reachable` names the accounts (platform,
-    /// account) that can be sent to now; chunks for others wait and take no room in the answer.
+    /// The next chunk of each chat that is due. `reachable` lists the accounts (platform, account)
+    /// that can be sent to now; chunks for others wait and do not count against `limit`.
     pub async fn due(
         &self,
         reachable: Vec<(String, String)>,
         limit: usize,
     ) -> Result<Due, StoreError> {
         let now = self.store.now();
-        self.store
-            .read("reading chunks that are due", move |conn, _| {
-                let mut due = Due::default();
-                for (platform, account) in &reachable {
-                    let next = heads(conn, platform, account, now, limit, &mut due.chunks)?;
-                    due.next_at = match (due.next_at, next) {
-                        (Some(one), Some(other)) => Some(one.min(other)),
-                        (one, other) => one.or(other),
-                    };
-                }
-                Ok(due)
-            })
-            .await
+        self.read("reading chunks that are due", move |conn, _| {
+            let mut due = Due::default();
+            for (platform, account) in &reachable {
+                let next = collect_due(conn, platform, account, now, limit, &mut due.chunks)?;
+                due.next_at = match (due.next_at, next) {
+                    (Some(one), Some(other)) => Some(one.min(other)),
+                    (one, other) => one.or(other),
+                };
+            }
+            Ok(due)
+        })
+        .await
     }
 
-    /// Before the send: from here on a crash leaves the chunk ambiguous.
+    /// Called before sending: from here on a crash leaves the chunk ambiguous.
     pub async fn begin_send(&self, seq: i64) -> Result<(), StoreError> {
         let now = self.store.now();
-        self.write("starting to send", move |conn| {
+        self.write("starting to send", move |conn, _| {
             let started = conn
                 .prepare_cached(
                     "UPDATE delivery_obligations SET state = 'attempting', updated_at = ?2
@@ -52,7 +51,7 @@ impl Delivery {
                 )?
                 .execute(params![seq, now])?;
             if started == 0 {
-                return Err(not_open(seq));
+                return Err(chunk_not_open_error(seq));
             }
             conn.prepare_cached(
                 "UPDATE hermes_outbox SET tries = tries + 1, ambiguous = 0, last_attempt_at = ?2,
@@ -64,28 +63,29 @@ impl Delivery {
         .await
     }
 
-    /// After the send, or after looking into an ambiguous one.
+    /// Called after sending, or after verifying an ambiguous chunk.
     pub async fn settle(&self, seq: i64, settled: Settled) -> Result<(), StoreError> {
         let now = self.store.now();
-        self.write("recording what became of a chunk", move |conn| {
-            settle(conn, seq, &settled, now)
+        self.write("recording what became of a chunk", move |conn, _| {
+            apply_settlement(conn, seq, &settled, now)
         })
         .await
     }
 
-    /// Replies of the original whose process is gone. Old ones are given up, as it would.
+    /// Undelivered replies of the original whose process has exited. Old ones are given up, as the
+    /// original would.
     pub async fn foreign(
         &self,
         alive: std::sync::Arc<dyn super::Processes>,
     ) -> Result<Vec<Foreign>, StoreError> {
         let now = self.store.now();
-        self.write("taking over replies", move |conn| {
+        self.write("taking over replies", move |conn, _| {
             conn.execute(
                 "UPDATE delivery_obligations SET state = 'abandoned', updated_at = ?1
                  WHERE state IN ('pending', 'attempting', 'failed')
                    AND (attempts >= ?2 OR created_at < ?3)
                    AND obligation_id NOT IN (SELECT obligation_id FROM hermes_outbox)",
-                params![now, ATTEMPTS, now - STALE],
+                params![now, MAX_ATTEMPTS, now - STALE_SECONDS],
             )?;
             let mut statement = conn.prepare_cached(
                 "SELECT obligation_id, session_key, platform, chat_id, thread_id, content, state,
@@ -121,14 +121,14 @@ impl Delivery {
         .await
     }
 
-    /// Replaces a reply of the original by chunks of ours.
+    /// Replaces a reply of the original with chunks of ours.
     pub async fn adopt(
         &self,
         foreign: Foreign,
         chunks: Vec<super::NewChunk>,
     ) -> Result<usize, StoreError> {
         let (now, owner) = (self.store.now(), self.owner.clone());
-        self.write("taking over a reply", move |conn| {
+        self.write("taking over a reply", move |conn, _| {
             let gone = conn.execute(
                 "DELETE FROM delivery_obligations WHERE obligation_id = ?1
                    AND state IN ('pending', 'attempting', 'failed')",
@@ -146,7 +146,7 @@ impl Delivery {
                 }],
                 ..Final::default()
             };
-            let owed = owe(conn, &owner, &end, now)?;
+            let owed = insert_chunks(conn, &owner, &end, now)?;
             if foreign.marked {
                 conn.execute(
                     "UPDATE delivery_obligations SET state = 'failed' WHERE obligation_id IN
@@ -164,8 +164,13 @@ impl Delivery {
     }
 }
 
-/// Writes the chunks of a turn. A turn that was written before is not written again.
-pub(super) fn owe(conn: &Connection, owner: &Owner, end: &Final, now: f64) -> Result<usize, Fault> {
+/// Writes the chunks of a turn, unless they were written before.
+pub(super) fn insert_chunks(
+    conn: &Connection,
+    owner: &Owner,
+    end: &Final,
+    now: f64,
+) -> Result<usize, DbError> {
     let mut obligation = conn.prepare_cached(
         "INSERT INTO delivery_obligations (obligation_id, session_key, platform, chat_id, thread_id,
             content, state, attempts, created_at, updated_at, owner_pid, owner_started_at)
@@ -212,7 +217,7 @@ pub(super) fn owe(conn: &Connection, owner: &Owner, end: &Final, now: f64) -> Re
     Ok(part)
 }
 
-/// In the shape of the original's ids; the turn and the part stand for its message reference.
+/// In the format of the original's ids; turn and part replace its message reference.
 fn obligation_id(session_key: &str, turn: &str, part: usize, text: &str) -> String {
     let digest = Sha256::digest(format!("{session_key}|{turn}#{part}|{text}").as_bytes());
     digest.iter().take(12).fold(String::new(), |mut hex, byte| {
@@ -221,8 +226,13 @@ fn obligation_id(session_key: &str, turn: &str, part: usize, text: &str) -> Stri
     })
 }
 
-fn settle(conn: &Connection, seq: i64, settled: &Settled, now: f64) -> Result<(), Fault> {
-    // A mark stays: an attempt before this one may be what the person has.
+fn apply_settlement(
+    conn: &Connection,
+    seq: i64,
+    settled: &Settled,
+    now: f64,
+) -> Result<(), DbError> {
+    // The mark is kept: an earlier attempt may be what the person received.
     let marked = matches!(settled, Settled::Resend { marked: true })
         || conn
             .prepare_cached("SELECT marked FROM hermes_outbox WHERE seq = ?1")?
@@ -246,7 +256,7 @@ fn settle(conn: &Connection, seq: i64, settled: &Settled, now: f64) -> Result<()
         )?
         .execute(params![seq, state, now, error])?;
     if changed == 0 {
-        return Err(not_open(seq));
+        return Err(chunk_not_open_error(seq));
     }
     conn.prepare_cached(
         "UPDATE hermes_outbox SET open = ?2, unclear = unclear + (?3 AND NOT ambiguous),
@@ -257,11 +267,11 @@ fn settle(conn: &Connection, seq: i64, settled: &Settled, now: f64) -> Result<()
     Ok(())
 }
 
-pub(super) fn prune(conn: &Connection, now: f64) -> Result<usize, Fault> {
+pub(super) fn prune(conn: &Connection, now: f64) -> Result<usize, DbError> {
     let gone = conn.execute(
         "DELETE FROM delivery_obligations
          WHERE state IN ('delivered', 'abandoned') AND updated_at < ?1",
-        [now - KEPT],
+        [now - RETENTION_SECONDS],
     )?;
     conn.execute(
         "DELETE FROM hermes_outbox WHERE open = 0 AND obligation_id NOT IN
@@ -271,12 +281,12 @@ pub(super) fn prune(conn: &Connection, now: f64) -> Result<usize, Fault> {
     Ok(gone)
 }
 
-fn not_open(seq: i64) -> Fault {
+fn chunk_not_open_error(seq: i64) -> DbError {
     StoreError::Invalid(format!("chunk {seq} is not in a state for that")).into()
 }
 
-/// The first open chunk of each chat of an account, without its text: texts are read only of
-/// those that leave now.
+/// The first open chunk of each chat of an account, without its text: texts are read only for
+/// chunks that are sent now.
 const HEADS: &str = "
     WITH heads AS (
         SELECT MIN(o.seq) AS seq
@@ -284,20 +294,20 @@ const HEADS: &str = "
         WHERE o.open = 1 AND o.account = ?2 AND d.platform = ?1
         GROUP BY d.chat_id, d.thread_id)";
 
-/// Those that can be looked at now. One that is being sent holds its chat.
+/// Those that can be processed now. A chunk that is being sent blocks its chat.
 const READY: &str = "
     FROM heads JOIN hermes_outbox o USING (seq) JOIN delivery_obligations d USING (obligation_id)
     WHERE (d.state IN ('pending', 'failed') OR o.ambiguous = 1)";
 
-/// Adds what is due, up to `limit` in all. Returns when the first of the others is due.
-fn heads(
+/// Adds due chunks, up to `limit` in total. Returns when the first of the others is due.
+fn collect_due(
     conn: &Connection,
     platform: &str,
     account: &str,
     now: f64,
     limit: usize,
     due: &mut Vec<Chunk>,
-) -> Result<Option<f64>, Fault> {
+) -> Result<Option<f64>, DbError> {
     let mut statement = conn.prepare_cached(&format!(
         "{HEADS} SELECT o.seq, o.obligation_id, d.session_key, d.platform, o.account, d.chat_id,
             d.thread_id, o.turn, o.part, d.content, o.extra, d.state, o.ambiguous, o.tries,
@@ -305,12 +315,12 @@ fn heads(
          {READY} AND o.due_at <= ?3 ORDER BY o.seq LIMIT ?4"
     ))?;
     let room = limit.saturating_sub(due.len());
-    // One more tells whether there are others.
+    // One extra row tells whether there are more.
     let asked = i64::try_from(room).unwrap_or(i64::MAX).saturating_add(1);
     let mut rows = statement.query(params![platform, account, now, asked])?;
     for _ in 0..room {
         let Some(row) = rows.next()? else { break };
-        due.push(chunk(row)?);
+        due.push(read_chunk_row(row)?);
     }
     if rows.next()?.is_some() {
         return Ok(Some(now));
@@ -323,7 +333,7 @@ fn heads(
     Ok(later)
 }
 
-fn chunk(row: &Row<'_>) -> Result<Chunk, rusqlite::Error> {
+fn read_chunk_row(row: &Row<'_>) -> Result<Chunk, rusqlite::Error> {
     let state: String = row.get(11)?;
     let phase = match state.as_str() {
         "pending" => Phase::Pending { marked: false },

@@ -1,4 +1,4 @@
-//! Who may deliver: one process at a time, known by pid, start time and a heartbeat.
+//! Which process may deliver: one at a time, identified by pid, start time and a heartbeat.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,28 +8,29 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{Delivery, Left, tables};
 use crate::db::Store;
-use crate::db::connection::Fault;
+use crate::db::connection::DbError;
 
 const NAME: &str = "gateway";
 
-/// A process that delivers.
+/// A delivering process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub pid: u32,
-    /// In the unit of the system, as the original stores it; pids alone are used again.
+    /// In the system's unit, as the original stores it. Pids alone are reused.
     pub started_at: Option<i64>,
-    /// Random: tells two lives apart that share pid and start time, as in containers.
+    /// Random: distinguishes two process runs with the same pid and start time, as in containers.
     pub instance: String,
 }
 
-/// Which processes live.
+/// Tells which processes are alive.
 pub trait Processes: Send + Sync {
     fn alive(&self, pid: u32, started_at: Option<i64>) -> bool;
 }
 
 impl Store {
-    /// Takes over delivery on this home: from nobody, from a dead process, or from one whose last
-    /// heartbeat is older than `lease`. What the earlier life was sending becomes ambiguous.
+    /// Takes over delivery on this home if it has no owner, the owner is dead, or its last
+    /// heartbeat is older than `lease`. Chunks that the previous owner was sending become
+    /// ambiguous.
     pub async fn own_delivery(
         &self,
         owner: Owner,
@@ -40,21 +41,22 @@ impl Store {
         let left = self
             .write("taking over delivery", move |conn, _| {
                 tables::create(conn)?;
-                if let Some(holder) = holder(conn)? {
+                if let Some(holder) = current_owner(conn)? {
                     let free = holder.owner.instance == me.instance
                         || now - holder.heartbeat_at > lease.as_secs_f64()
                         || !processes.alive(holder.owner.pid, holder.owner.started_at);
                     if !free {
-                        return Err(not_owner(&holder.owner).into());
+                        return Err(not_owner_error(&holder.owner).into());
                     }
                 }
-                take(conn, &me, now)?;
-                resume(conn, &me, now)
+                write_owner(conn, &me, now)?;
+                take_over_rows(conn, &me, now)
             })
             .await?;
         let delivery = Delivery {
             store: self.clone(),
             owner,
+            hook: None,
         };
         Ok((delivery, left))
     }
@@ -65,10 +67,10 @@ impl Delivery {
         &self.owner
     }
 
-    /// Says that this process still lives. To be called several times per lease.
+    /// Records that this process is alive. Must be called several times per lease.
     pub async fn heartbeat(&self) -> Result<(), StoreError> {
         let now = self.store.now();
-        self.write("heartbeat of delivery", move |conn| {
+        self.write("heartbeat of delivery", move |conn, _| {
             conn.prepare_cached("UPDATE hermes_delivery_owner SET heartbeat_at = ?1")?
                 .execute([now])?;
             Ok(())
@@ -76,36 +78,21 @@ impl Delivery {
         .await
     }
 
-    /// Gives delivery up, so that the next process need not wait.
+    /// Gives up ownership, so that the next process need not wait.
     pub async fn release(self) -> Result<(), StoreError> {
-        self.write("giving up delivery", move |conn| {
+        self.write("giving up delivery", move |conn, _| {
             conn.execute("DELETE FROM hermes_delivery_owner WHERE name = ?1", [NAME])?;
             Ok(())
         })
         .await
     }
-
-    /// A write that happens only while this process is the owner.
-    pub(super) async fn write<T, F>(&self, what: &'static str, mut work: F) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnMut(&Connection) -> Result<T, Fault> + Send + 'static,
-    {
-        let instance = self.owner.instance.clone();
-        self.store
-            .write(what, move |conn, _| {
-                check(conn, &instance)?;
-                work(conn)
-            })
-            .await
-    }
 }
 
-/// The first thing in every transaction.
-pub(super) fn check(conn: &Connection, instance: &str) -> Result<(), Fault> {
-    match holder(conn)? {
+/// Must be the first step of every transaction.
+pub(super) fn check(conn: &Connection, instance: &str) -> Result<(), DbError> {
+    match current_owner(conn)? {
         Some(holder) if holder.owner.instance == instance => Ok(()),
-        Some(holder) => Err(not_owner(&holder.owner).into()),
+        Some(holder) => Err(not_owner_error(&holder.owner).into()),
         None => Err(StoreError::NotOwner {
             holder: "nobody: it was given up".to_owned(),
         }
@@ -113,18 +100,18 @@ pub(super) fn check(conn: &Connection, instance: &str) -> Result<(), Fault> {
     }
 }
 
-struct Holder {
+struct CurrentOwner {
     owner: Owner,
     heartbeat_at: f64,
 }
 
-fn holder(conn: &Connection) -> Result<Option<Holder>, Fault> {
+fn current_owner(conn: &Connection) -> Result<Option<CurrentOwner>, DbError> {
     Ok(conn
         .prepare_cached(
             "SELECT pid, started_at, instance, heartbeat_at FROM hermes_delivery_owner WHERE name = ?1",
         )?
         .query_row([NAME], |row| {
-            Ok(Holder {
+            Ok(CurrentOwner {
                 owner: Owner {
                     pid: row.get(0)?,
                     started_at: row.get(1)?,
@@ -136,13 +123,13 @@ fn holder(conn: &Connection) -> Result<Option<Holder>, Fault> {
         .optional()?)
 }
 
-fn not_owner(holder: &Owner) -> StoreError {
+fn not_owner_error(holder: &Owner) -> StoreError {
     StoreError::NotOwner {
         holder: format!("process {}", holder.pid),
     }
 }
 
-fn take(conn: &Connection, me: &Owner, now: f64) -> Result<(), Fault> {
+fn write_owner(conn: &Connection, me: &Owner, now: f64) -> Result<(), DbError> {
     conn.execute(
         "INSERT OR REPLACE INTO hermes_delivery_owner (name, instance, pid, started_at, heartbeat_at)
          VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -151,9 +138,9 @@ fn take(conn: &Connection, me: &Owner, now: f64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Takes the rows of the earlier life over.
-fn resume(conn: &Connection, me: &Owner, now: f64) -> Result<Left, Fault> {
-    // The original may have finished, or thrown away, what was ours.
+/// Takes over the rows of the previous owner.
+fn take_over_rows(conn: &Connection, me: &Owner, now: f64) -> Result<Left, DbError> {
+    // The original may have finished or discarded our rows.
     conn.execute(
         "UPDATE hermes_outbox SET open = 0 WHERE open = 1 AND NOT EXISTS (
             SELECT 1 FROM delivery_obligations d WHERE d.obligation_id = hermes_outbox.obligation_id
@@ -171,7 +158,7 @@ fn resume(conn: &Connection, me: &Owner, now: f64) -> Result<Left, Fault> {
          WHERE obligation_id IN (SELECT obligation_id FROM hermes_outbox WHERE open = 1)",
         params![me.pid, me.started_at],
     )?;
-    let count = |sql: &str| -> Result<usize, Fault> {
+    let count = |sql: &str| -> Result<usize, DbError> {
         Ok(conn.query_row(sql, [], |row| row.get::<_, i64>(0))? as usize)
     };
     Ok(Left {

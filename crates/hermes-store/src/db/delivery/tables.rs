@@ -1,11 +1,11 @@
-//! The tables of delivery, made when a gateway first runs on a home and not before.
+//! The tables of delivery, created when a gateway first runs on a home.
 //!
-//! `delivery_obligations` is the original's, to the letter. What it has no column for is in
-//! tables of our own, which it never looks at; nothing of its own is changed.
+//! `delivery_obligations` is exactly the original's. What it has no column for is in tables of our
+//! own, which the original never reads; nothing of its own is changed.
 
 use rusqlite::Connection;
 
-use crate::db::connection::Fault;
+use crate::db::connection::DbError;
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS delivery_obligations (
@@ -90,9 +90,9 @@ CREATE INDEX IF NOT EXISTS idx_hermes_questions_open ON hermes_questions(session
     WHERE state <> 'closed';
 ";
 
-pub(super) fn create(conn: &Connection) -> Result<(), Fault> {
+pub(super) fn create(conn: &Connection) -> Result<(), DbError> {
     conn.execute_batch(TABLES)?;
-    // Tables of an earlier version lack it.
+    // Tables of an earlier version lack this column.
     let counts = conn
         .prepare("SELECT 1 FROM pragma_table_info('hermes_outbox') WHERE name = 'unclear'")?
         .exists([])?;

@@ -1,20 +1,20 @@
-//! Requests that clients may repeat, and runs that they may ask about, in tables of our own: the
-//! original never looks at them.
+//! Idempotent requests and the runs that clients may query, in tables of our own that the original
+//! never reads.
 
 use hermes_core::store::StoreError;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde_json::Value;
 
 use super::ResponseStore;
-use crate::db::connection::Fault;
+use crate::db::connection::DbError;
 
-/// Requests and runs are remembered so long, and so many of each.
-const REMEMBERED: f64 = 86_400.0;
-const KEPT: i64 = 1000;
-/// Bytes of answers that are remembered.
-const BYTES: i64 = 128 * 1024 * 1024;
-/// Smaller answers than this are bounded by their number alone.
-const LARGE: usize = 64 * 1024;
+/// How long, and how many of each, requests and runs are kept.
+const RETENTION_SECONDS: f64 = 86_400.0;
+const MAX_ROWS: i64 = 1000;
+/// Total bytes of stored answers.
+const MAX_ANSWER_BYTES: i64 = 128 * 1024 * 1024;
+/// Answers smaller than this are bounded by their number alone.
+const LARGE_ANSWER_BYTES: usize = 64 * 1024;
 
 pub(super) const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS hermes_requests (
@@ -24,32 +24,32 @@ pub(super) const TABLES: &str = "
         id TEXT PRIMARY KEY, life TEXT NOT NULL, shown TEXT NOT NULL,
         ended INTEGER NOT NULL DEFAULT 0, updated_at REAL NOT NULL);";
 
-/// What is known about a request when it comes.
+/// The state of a request when it arrives.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Begun {
-    /// Nothing: it is noted now.
+    /// Unknown: it is recorded now.
     New,
     Answered(Value),
-    /// An earlier life began it in this session and did not come to its end.
+    /// An earlier process run started it in this session and did not finish it.
     Cut {
         session: String,
     },
-    /// The key was used for something else.
+    /// The key was used for a different request.
     Other,
 }
 
-/// A request under a key of its client.
+/// A request with a client's idempotency key.
 #[derive(Clone, Debug)]
 pub struct NewRequest {
     pub key: String,
-    /// Of what was asked.
+    /// Hash of the request.
     pub print: String,
-    /// Names the process: what it began itself was not cut.
+    /// Identifies the process run: requests that it started itself were not interrupted.
     pub life: String,
     pub session: String,
 }
 
-/// A run as it was stored.
+/// A stored run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredRun {
     pub shown: Value,
@@ -57,7 +57,7 @@ pub struct StoredRun {
 }
 
 impl ResponseStore {
-    /// Notes a request before anything is done about it.
+    /// Records a request before it is processed.
     pub async fn begin_request(&self, request: NewRequest) -> Result<Begun, StoreError> {
         let now = self.clock.epoch_seconds();
         let begin = move |conn: &Connection| {
@@ -99,7 +99,7 @@ impl ResponseStore {
         self.writer.transaction("noting a request", begin).await
     }
 
-    /// Keeps the answer; `None`: the request is as if it had never come.
+    /// Stores the answer; `None` removes the request, as if it had never arrived.
     pub async fn end_request(&self, key: &str, answer: Option<&Value>) -> Result<(), StoreError> {
         let (key, answer) = (key.to_owned(), answer.map(Value::to_string));
         let now = self.clock.epoch_seconds();
@@ -114,15 +114,18 @@ impl ResponseStore {
                     .prepare_cached("DELETE FROM hermes_requests WHERE key = ?1")?
                     .execute([&key])?,
             };
-            if answer.as_ref().is_some_and(|answer| answer.len() > LARGE) {
-                prune_bytes(conn, BYTES)?;
+            if answer
+                .as_ref()
+                .is_some_and(|answer| answer.len() > LARGE_ANSWER_BYTES)
+            {
+                prune_bytes(conn, MAX_ANSWER_BYTES)?;
             }
             Ok(())
         };
         self.writer.transaction("keeping an answer", end).await
     }
 
-    /// Stores how a run stands.
+    /// Stores the state of a run.
     pub async fn put_run(
         &self,
         id: &str,
@@ -162,19 +165,19 @@ impl ResponseStore {
     }
 }
 
-fn prune(conn: &Connection, table: &str, now: f64) -> Result<(), Fault> {
+fn prune(conn: &Connection, table: &str, now: f64) -> Result<(), DbError> {
     conn.prepare_cached(&format!("DELETE FROM {table} WHERE updated_at < ?1"))?
-        .execute([now - REMEMBERED])?;
+        .execute([now - RETENTION_SECONDS])?;
     conn.prepare_cached(&format!(
         "DELETE FROM {table} WHERE rowid IN (
             SELECT rowid FROM {table} ORDER BY updated_at DESC LIMIT -1 OFFSET ?1)"
     ))?
-    .execute([KEPT])?;
+    .execute([MAX_ROWS])?;
     Ok(())
 }
 
-/// Forgets the oldest answers that are too much.
-fn prune_bytes(conn: &Connection, bytes: i64) -> Result<(), Fault> {
+/// Deletes the oldest answers beyond the byte limit.
+fn prune_bytes(conn: &Connection, bytes: i64) -> Result<(), DbError> {
     conn.prepare_cached(
         "DELETE FROM hermes_requests WHERE rowid IN (
             SELECT rowid FROM (

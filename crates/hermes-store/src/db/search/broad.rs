@@ -1,29 +1,29 @@
 //! Prefixes that match nearly everything.
 //!
-//! The index has no entries for prefixes: it merges the lists of all words that begin so before it
-//! yields the first match, several times per search. Of a prefix that a good part of the newest
-//! messages have, the words that stand there take its place; their lists are read only as far as
-//! needed, as for any other common word.
+//! The index has no entries for prefixes: it merges the lists of all words with that prefix before
+//! it yields the first match, several times per search. If a large share of the newest messages
+//! contains the prefix, it is replaced by the actual words found there; their lists are read only
+//! as far as needed, as for any other common word.
 
 use std::collections::HashMap;
 
 use rusqlite::Connection;
 
-use crate::db::connection::Fault;
+use crate::db::connection::DbError;
 
-/// With fewer messages than this every search is fast.
-const LARGE: i64 = 20_000;
-/// Newest messages that are looked at, and how much of each.
-const SAMPLED: usize = 1_000;
-const HEAD: usize = 2_000;
-/// A prefix is broad when one in so many messages has it.
-const ONE_IN: usize = 8;
-/// Words in place of a prefix, the most common ones.
-const WORDS: usize = 32;
+/// With fewer messages than this, every search is fast.
+const LARGE_HISTORY: i64 = 20_000;
+/// Newest messages sampled, and how much of each.
+const SAMPLE_MESSAGES: usize = 1_000;
+const SAMPLE_CHARS: usize = 2_000;
+/// A prefix is broad if one in this many messages contains it.
+const BROAD_ONE_IN: usize = 8;
+/// Words that replace a prefix, the most common ones.
+const MAX_WORDS: usize = 32;
 
-/// The query with its broad prefixes replaced. A query with `NOT` stays as it is: where words are
-/// excluded, a shorter list would let messages through.
-pub(super) fn expand(conn: &Connection, query: &str) -> Result<String, Fault> {
+/// The query with broad prefixes replaced. A query with `NOT` is left unchanged: excluding a
+/// shorter list would let messages through.
+pub(super) fn expand(conn: &Connection, query: &str) -> Result<String, DbError> {
     let tokens = tokens(query);
     if !tokens.iter().any(|token| prefix(token).is_some())
         || tokens.contains(&"NOT")
@@ -37,12 +37,12 @@ pub(super) fn expand(conn: &Connection, query: &str) -> Result<String, Fault> {
     let mut after_term = false;
     for token in tokens {
         let is_operator = matches!(token, "AND" | "OR");
-        // Groups stand beside other terms only with an operator between them.
+        // Groups may stand next to other terms only with an operator between them.
         if after_term && !is_operator {
             out.push("AND".to_owned());
         }
         after_term = !is_operator;
-        let broad = prefix(token).and_then(|stem| group(&sample, stem));
+        let broad = prefix(token).and_then(|stem| word_group(&sample, stem));
         changed |= broad.is_some();
         out.push(broad.unwrap_or_else(|| token.to_owned()));
     }
@@ -71,24 +71,24 @@ fn tokens(query: &str) -> Vec<&str> {
     tokens
 }
 
-/// What stands before the star of a plain word.
+/// The text before the star of a plain word.
 fn prefix(token: &str) -> Option<&str> {
     token
         .strip_suffix('*')
         .filter(|stem| !stem.is_empty() && stem.chars().all(char::is_alphanumeric))
 }
 
-fn is_large(conn: &Connection) -> Result<bool, Fault> {
+fn is_large(conn: &Connection) -> Result<bool, DbError> {
     let newest: Option<i64> = conn
         .prepare_cached("SELECT MAX(id) FROM messages")?
         .query_row([], |row| row.get(0))?;
-    Ok(newest.is_some_and(|newest| newest > LARGE))
+    Ok(newest.is_some_and(|newest| newest > LARGE_HISTORY))
 }
 
-fn sample(conn: &Connection) -> Result<Vec<String>, Fault> {
+fn sample(conn: &Connection) -> Result<Vec<String>, DbError> {
     let sql = format!(
-        "SELECT substr(content, 1, {HEAD}) AS head FROM messages
-         WHERE content IS NOT NULL ORDER BY id DESC LIMIT {SAMPLED}"
+        "SELECT substr(content, 1, {SAMPLE_CHARS}) AS head FROM messages
+         WHERE content IS NOT NULL ORDER BY id DESC LIMIT {SAMPLE_MESSAGES}"
     );
     let mut statement = conn.prepare_cached(&sql)?;
     let rows = statement.query_map([], |row| {
@@ -98,8 +98,8 @@ fn sample(conn: &Connection) -> Result<Vec<String>, Fault> {
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// The words of a broad prefix as one term. Without blanks, so that nothing splits it.
-fn group(sample: &[String], stem: &str) -> Option<String> {
+/// The words of a broad prefix as one term, without spaces so that nothing splits it.
+fn word_group(sample: &[String], stem: &str) -> Option<String> {
     let stem = stem.to_lowercase();
     let mut counts: HashMap<&str, usize> = HashMap::new();
     let mut having = 0;
@@ -113,14 +113,14 @@ fn group(sample: &[String], stem: &str) -> Option<String> {
         }
         having += usize::from(has);
     }
-    if having * ONE_IN < sample.len().max(1) {
+    if having * BROAD_ONE_IN < sample.len().max(1) {
         return None;
     }
     let mut words: Vec<(&str, usize)> = counts.into_iter().collect();
     words.sort_by(|one, two| two.1.cmp(&one.1).then(one.0.cmp(two.0)));
     let words: Vec<String> = words
         .into_iter()
-        .take(WORDS)
+        .take(MAX_WORDS)
         .map(|(word, _)| format!("\"{word}\""))
         .collect();
     Some(format!("({})", words.join("OR")))
@@ -135,11 +135,11 @@ mod tests {
         let mut sample = vec!["prepare the Prepared thing".to_lowercase(); 20];
         sample.extend(vec!["nothing".to_owned(); 80]);
         assert_eq!(
-            group(&sample, "PREP").as_deref(),
+            word_group(&sample, "PREP").as_deref(),
             Some("(\"prepare\"OR\"prepared\")")
         );
         sample.extend(vec!["nothing".to_owned(); 80]);
-        assert_eq!(group(&sample, "prep"), None);
+        assert_eq!(word_group(&sample, "prep"), None);
         assert_eq!(tokens("a* \"b c\" OR d"), ["a*", "\"b c\"", "OR", "d"]);
         assert_eq!(prefix("\"b c\"*"), None);
         assert_eq!(prefix("naï*"), Some("naï"));

@@ -14,26 +14,26 @@ use serde::Serialize;
 
 pub use query::clean_query;
 pub use recall::{
-    Browsed, Browsing, DiscoverRequest, Discovered, Discovery, ReadOut, Scroll, ScrollRequest,
-    SessionMeta,
+    BrowseResult, BrowsedSession, DiscoverRequest, DiscoverResult, DiscoveredSession,
+    ReadSessionResult, ScrollRequest, ScrollResult, SessionMeta,
 };
 pub use window::ShapedMessage;
 
 use super::Store;
-use super::connection::Fault;
-use super::layout::Layout;
+use super::connection::DbError;
+use super::layout::SchemaLayout;
 use super::resolve::like_escape;
-use query::{Plan, alternatives, plan, quote_words};
+use query::{SearchPlan, alternatives, plan, quote_words};
 
-/// Ranking looks at every match. Of a word that more messages have than this, only the newest
-/// are ranked: it says little, and the search stays fast on a large history.
-const RANKED: usize = 2000;
+/// Ranking evaluates every match. For a word with more matches than this, only the newest are
+/// ranked: such a word is not distinctive, and the search stays fast on a large history.
+const MAX_RANKED: usize = 2000;
 
 const COLUMNS: &str = "m.id, m.session_id, m.role, '' AS snippet, m.timestamp, m.tool_name, \
      s.source, s.model, s.started_at";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sort {
+pub enum SearchOrder {
     #[default]
     Relevance,
     Newest,
@@ -47,9 +47,9 @@ pub struct SearchOptions {
     /// Empty: every source.
     pub sources: Vec<String>,
     pub exclude_sources: Vec<String>,
-    /// Also messages that were taken back.
+    /// Include messages that were rewound.
     pub include_rewound: bool,
-    pub sort: Sort,
+    pub sort: SearchOrder,
     pub limit: usize,
     pub offset: usize,
 }
@@ -61,7 +61,7 @@ impl Default for SearchOptions {
             sources: Vec::new(),
             exclude_sources: Vec::new(),
             include_rewound: false,
-            sort: Sort::Relevance,
+            sort: SearchOrder::Relevance,
             limit: 20,
             offset: 0,
         }
@@ -99,20 +99,20 @@ impl Store {
     }
 }
 
-/// Searches for a cleaned query. The snippets are left to [`fill_snippets`] where an index was
-/// used: a caller that drops most hits need not read their texts.
+/// Searches for a cleaned query. Snippets are left to [`fill_snippets`] if an index was used: a
+/// caller that drops most hits need not read their texts.
 fn search(
     conn: &Connection,
-    layout: &Layout,
+    layout: &SchemaLayout,
     clean: &str,
     options: &SearchOptions,
-) -> Result<Vec<SearchHit>, Fault> {
+) -> Result<Vec<SearchHit>, DbError> {
     if clean.is_empty() {
         return Ok(Vec::new());
     }
     match index_for(conn, layout, clean)? {
         Ok(Some((table, query))) => match ranked(conn, layout, table, &query, options) {
-            Err(Fault::Sql(error)) if is_syntax(&error) => {
+            Err(DbError::Sql(error)) if is_syntax(&error) => {
                 let quoted = quote_words(&query);
                 if quoted.is_empty() {
                     return Ok(Vec::new());
@@ -126,17 +126,21 @@ fn search(
     }
 }
 
-/// The index to use and its query; `Err`: the words to look for without one.
-type Chosen = Result<Option<(&'static str, String)>, Vec<String>>;
+/// The index to use and its query; `Err`: the words to search for without an index.
+type IndexChoice = Result<Option<(&'static str, String)>, Vec<String>>;
 
-fn index_for(conn: &Connection, layout: &Layout, clean: &str) -> Result<Chosen, Fault> {
+fn index_for(
+    conn: &Connection,
+    layout: &SchemaLayout,
+    clean: &str,
+) -> Result<IndexChoice, DbError> {
     const WORDS: &str = "messages_fts";
     const TRIGRAMS: &str = "messages_fts_trigram";
     Ok(match plan(clean) {
-        Plan::Words(_) if !layout.has(WORDS) => Ok(None),
-        Plan::Words(query) => Ok(Some((WORDS, broad::expand(conn, &query)?))),
-        Plan::Trigrams { query, .. } if layout.has(TRIGRAMS) => Ok(Some((TRIGRAMS, query))),
-        Plan::Trigrams { words, .. } | Plan::Substrings(words) => Err(words),
+        SearchPlan::Words(_) if !layout.has(WORDS) => Ok(None),
+        SearchPlan::Words(query) => Ok(Some((WORDS, broad::expand(conn, &query)?))),
+        SearchPlan::Trigrams { query, .. } if layout.has(TRIGRAMS) => Ok(Some((TRIGRAMS, query))),
+        SearchPlan::Trigrams { words, .. } | SearchPlan::Substrings(words) => Err(words),
     })
 }
 
@@ -155,25 +159,25 @@ fn is_syntax(error: &rusqlite::Error) -> bool {
 
 fn ranked(
     conn: &Connection,
-    layout: &Layout,
+    layout: &SchemaLayout,
     table: &str,
     query: &str,
     options: &SearchOptions,
-) -> Result<Vec<SearchHit>, Fault> {
-    if !exceeds(conn, table, query)? {
-        return exact(conn, layout, table, query, options);
+) -> Result<Vec<SearchHit>, DbError> {
+    if !matches_too_many(conn, table, query)? {
+        return rank_all(conn, layout, table, query, options);
     }
-    // Of alternatives, the rare ones tell conversations apart: they are ranked in full, and
-    // only then come matches of the common ones.
+    // Of alternatives, the rare ones are distinctive: they are ranked in full, followed by matches
+    // of the common ones.
     let parts = alternatives(query);
     let mut rare = Vec::new();
     for part in &parts {
-        if !exceeds(conn, table, part)? {
+        if !matches_too_many(conn, table, part)? {
             rare.push(part.as_str());
         }
     }
-    if rare.is_empty() || options.sort != Sort::Relevance {
-        return newest_ranked(conn, layout, table, query, options);
+    if rare.is_empty() || options.sort != SearchOrder::Relevance {
+        return rank_newest(conn, layout, table, query, options);
     }
     let wanted = options.offset + options.limit;
     let all = SearchOptions {
@@ -181,10 +185,10 @@ fn ranked(
         offset: 0,
         ..options.clone()
     };
-    let mut hits = exact(conn, layout, table, &rare.join(" OR "), &all)?;
+    let mut hits = rank_all(conn, layout, table, &rare.join(" OR "), &all)?;
     if hits.len() < wanted && rare.len() < parts.len() {
         let seen: HashSet<i64> = hits.iter().map(|hit| hit.id).collect();
-        let more = newest_ranked(conn, layout, table, query, &all)?;
+        let more = rank_newest(conn, layout, table, query, &all)?;
         hits.extend(more.into_iter().filter(|hit| !seen.contains(&hit.id)));
     }
     Ok(hits
@@ -195,26 +199,26 @@ fn ranked(
 }
 
 /// Ranks every match.
-fn exact(
+fn rank_all(
     conn: &Connection,
-    layout: &Layout,
+    layout: &SchemaLayout,
     table: &str,
     query: &str,
     options: &SearchOptions,
-) -> Result<Vec<SearchHit>, Fault> {
+) -> Result<Vec<SearchHit>, DbError> {
     let (filter, filter_params) = filters(options);
     let order = match options.sort {
-        Sort::Relevance => format!("{table}.rank"),
-        Sort::Newest => format!("m.timestamp DESC, {table}.rank"),
-        Sort::Oldest => format!("m.timestamp, {table}.rank"),
+        SearchOrder::Relevance => format!("{table}.rank"),
+        SearchOrder::Newest => format!("m.timestamp DESC, {table}.rank"),
+        SearchOrder::Oldest => format!("m.timestamp, {table}.rank"),
     };
-    // The index table must be the outer loop: then rows come in rank order, and are fetched
-    // only until enough passed the filter.
+    // The index table must be the outer loop: then rows come in rank order, and are fetched only
+    // until enough of them passed the filter.
     let sql = format!(
         "SELECT {COLUMNS} FROM {table} CROSS JOIN messages m ON m.id = {table}.rowid
          CROSS JOIN sessions s ON s.id = m.session_id
          WHERE {table} MATCH ? AND {filter}{} ORDER BY {order} LIMIT ? OFFSET ?",
-        shown(layout)
+        visible_rows(layout)
     );
     let mut params: Vec<SqlValue> = vec![query.to_owned().into()];
     params.extend(filter_params);
@@ -225,26 +229,26 @@ fn exact(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Ranks the newest matches (the oldest, where those are asked for) and fetches rows in that
-/// order until enough passed the filter.
-fn newest_ranked(
+/// Ranks the newest matches (or the oldest, if requested) and fetches rows in that order until
+/// enough of them passed the filter.
+fn rank_newest(
     conn: &Connection,
-    layout: &Layout,
+    layout: &SchemaLayout,
     table: &str,
     query: &str,
     options: &SearchOptions,
-) -> Result<Vec<SearchHit>, Fault> {
+) -> Result<Vec<SearchHit>, DbError> {
     let direction = match options.sort {
-        Sort::Relevance | Sort::Newest => "DESC",
-        Sort::Oldest => "ASC",
+        SearchOrder::Relevance | SearchOrder::Newest => "DESC",
+        SearchOrder::Oldest => "ASC",
     };
     let score = match options.sort {
-        Sort::Relevance => "rank",
-        Sort::Newest | Sort::Oldest => "0.0",
+        SearchOrder::Relevance => "rank",
+        SearchOrder::Newest | SearchOrder::Oldest => "0.0",
     };
     let sql = format!(
         "SELECT rowid, {score} FROM {table} WHERE {table} MATCH ?1
-         ORDER BY rowid {direction} LIMIT {RANKED}"
+         ORDER BY rowid {direction} LIMIT {MAX_RANKED}"
     );
     let mut statement = conn.prepare_cached(&sql)?;
     let matches = statement.query_map([query], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -254,7 +258,7 @@ fn newest_ranked(
     let sql = format!(
         "SELECT {COLUMNS} FROM messages m JOIN sessions s ON s.id = m.session_id
          WHERE m.id = ? AND {filter}{}",
-        shown(layout)
+        visible_rows(layout)
     );
     let mut statement = conn.prepare_cached(&sql)?;
     let mut skip = options.offset;
@@ -279,10 +283,10 @@ fn newest_ranked(
 /// Adds the snippets that an index search left out.
 fn fill_snippets(
     conn: &Connection,
-    layout: &Layout,
+    layout: &SchemaLayout,
     clean: &str,
     hits: &mut [SearchHit],
-) -> Result<(), Fault> {
+) -> Result<(), DbError> {
     let Ok(Some((table, query))) = index_for(conn, layout, clean)? else {
         return Ok(());
     };
@@ -292,7 +296,7 @@ fn fill_snippets(
     let snippet =
         format!("SELECT rowid, snippet({table}, -1, '>>>', '<<<', '...', 40) FROM {table}");
     // Evaluating a prefix is slow, so it is done once, in a pass over the matches (the plus sign
-    // keeps SQLite from asking for each row). Everything else is quicker row by row.
+    // keeps SQLite from evaluating it per row). Everything else is faster row by row.
     let single_pass = query.contains('*');
     let sql = if single_pass {
         let ids: Vec<String> = hits.iter().map(|hit| hit.id.to_string()).collect();
@@ -329,15 +333,15 @@ fn fill_snippets(
     Ok(())
 }
 
-fn exceeds(conn: &Connection, table: &str, query: &str) -> Result<bool, Fault> {
+fn matches_too_many(conn: &Connection, table: &str, query: &str) -> Result<bool, DbError> {
     let sql = format!(
         "SELECT COUNT(*) FROM (SELECT rowid FROM {table} WHERE {table} MATCH ?1 LIMIT {})",
-        RANKED + 1
+        MAX_RANKED + 1
     );
     let count: i64 = conn
         .prepare_cached(&sql)?
         .query_row([query], |row| row.get(0))?;
-    Ok(count > RANKED as i64)
+    Ok(count > MAX_RANKED as i64)
 }
 
 /// Conditions on `m` and `s`.
@@ -361,7 +365,7 @@ fn filters(options: &SearchOptions) -> (String, Vec<SqlValue>) {
     (clauses.join(" AND "), params)
 }
 
-fn shown(layout: &Layout) -> &'static str {
+fn visible_rows(layout: &SchemaLayout) -> &'static str {
     if layout.has_column("messages", "display_kind") {
         " AND m.display_kind IS NOT 'hidden'"
     } else {
@@ -371,10 +375,10 @@ fn shown(layout: &Layout) -> &'static str {
 
 fn substrings(
     conn: &Connection,
-    layout: &Layout,
+    layout: &SchemaLayout,
     words: &[String],
     options: &SearchOptions,
-) -> Result<Vec<SearchHit>, Fault> {
+) -> Result<Vec<SearchHit>, DbError> {
     let first = words.first().cloned().unwrap_or_default();
     let mut params: Vec<SqlValue> = vec![first.into()];
     let mut clauses = Vec::new();
@@ -391,8 +395,8 @@ fn substrings(
     params.push((options.limit as i64).into());
     params.push((options.offset as i64).into());
     let order = match options.sort {
-        Sort::Oldest => "m.timestamp, m.id",
-        Sort::Relevance | Sort::Newest => "m.timestamp DESC, m.id DESC",
+        SearchOrder::Oldest => "m.timestamp, m.id",
+        SearchOrder::Relevance | SearchOrder::Newest => "m.timestamp DESC, m.id DESC",
     };
     let sql = format!(
         "SELECT m.id, m.session_id, m.role,
@@ -401,7 +405,7 @@ fn substrings(
          FROM messages m JOIN sessions s ON s.id = m.session_id
          WHERE ({}) AND {filter}{} ORDER BY {order} LIMIT ? OFFSET ?",
         clauses.join(" OR "),
-        shown(layout)
+        visible_rows(layout)
     );
     let mut statement = conn.prepare_cached(&sql)?;
     let rows = statement.query_map(rusqlite::params_from_iter(params), hit)?;

@@ -1,32 +1,32 @@
-//! From what a person typed to a full-text query that cannot fail to parse.
+//! Converts user input into a full-text query that always parses.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Longer queries are cut.
-const LONGEST: usize = 2048;
-/// Stands for a quoted phrase while the rest is cleaned.
+/// Longer queries are truncated.
+const MAX_QUERY_CHARS: usize = 2048;
+/// Placeholder for a quoted phrase while the rest is cleaned.
 const PHRASE: char = '\0';
 
 /// Words joined by `.`, `-` or `_`: quoted, since the index splits there.
 static COMPOUND: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\b(\w+(?:[._-]\w+)+)\b").ok());
 
-/// Keeps phrases, words, `AND`/`OR`/`NOT` between them and a trailing `*`; blanks whatever else
-/// has a meaning in the query language. May return nothing.
+/// Keeps phrases, words, `AND`/`OR`/`NOT` between them and a trailing `*`; replaces all other query
+/// syntax with spaces. May return an empty string.
 pub fn clean_query(query: &str) -> String {
     let query: String = query
         .chars()
-        .take(LONGEST)
+        .take(MAX_QUERY_CHARS)
         .filter(|ch| *ch != PHRASE)
         .collect();
-    let (text, phrases) = lift_phrases(&query);
+    let (text, phrases) = extract_phrases(&query);
     let text: String = text
         .chars()
         .map(|ch| if "+{}():^".contains(ch) { ' ' } else { ch })
         .collect();
-    let text = squeeze_stars(&text);
+    let text = collapse_stars(&text);
     let text = drop_dangling_operators(text.trim());
     let text = match &*COMPOUND {
         Some(compound) => compound.replace_all(text, "\"$1\""),
@@ -44,8 +44,8 @@ pub fn clean_query(query: &str) -> String {
     out.trim().to_owned()
 }
 
-/// Takes out `"…"`; a quote without a partner becomes a blank.
-fn lift_phrases(query: &str) -> (String, Vec<&str>) {
+/// Extracts `"…"`; an unmatched quote becomes a space.
+fn extract_phrases(query: &str) -> (String, Vec<&str>) {
     let mut text = String::with_capacity(query.len());
     let mut phrases = Vec::new();
     let mut rest = query;
@@ -66,7 +66,7 @@ fn lift_phrases(query: &str) -> (String, Vec<&str>) {
 }
 
 /// `**` to `*`, and no `*` without a word before it.
-fn squeeze_stars(text: &str) -> String {
+fn collapse_stars(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut stars = false;
     let mut last: Option<char> = None;
@@ -91,7 +91,7 @@ fn is_operator(word: &str) -> bool {
         .any(|operator| word.eq_ignore_ascii_case(operator))
 }
 
-/// Removes one operator that nothing precedes and one that nothing follows.
+/// Removes a leading and a trailing operator.
 fn drop_dangling_operators(text: &str) -> &str {
     let mut text = text;
     let end = text
@@ -112,7 +112,7 @@ fn drop_dangling_operators(text: &str) -> &str {
     text
 }
 
-/// The parts of a cleaned query that stand between its `OR`s, outside of phrases.
+/// The parts of a cleaned query between its `OR`s, outside of phrases.
 pub(crate) fn alternatives(query: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut quoted = false;
@@ -135,7 +135,7 @@ pub(crate) fn alternatives(query: &str) -> Vec<String> {
         .collect()
 }
 
-/// Every word quoted: the last resort when a query does not parse all the same.
+/// Quotes every word: the last resort if a query still does not parse.
 pub(crate) fn quote_words(query: &str) -> String {
     let words: Vec<String> = query
         .split_whitespace()
@@ -153,9 +153,9 @@ pub(crate) fn is_cjk(ch: char) -> bool {
         | '\u{ac00}'..='\u{d7af}')
 }
 
-/// How to look for a cleaned query.
+/// How to search for a cleaned query.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Plan {
+pub(crate) enum SearchPlan {
     /// In the index of words.
     Words(String),
     /// In the index of trigrams.
@@ -164,9 +164,9 @@ pub(crate) enum Plan {
     Substrings(Vec<String>),
 }
 
-pub(crate) fn plan(clean: &str) -> Plan {
+pub(crate) fn plan(clean: &str) -> SearchPlan {
     if !clean.chars().any(is_cjk) {
-        return Plan::Words(clean.to_owned());
+        return SearchPlan::Words(clean.to_owned());
     }
     let raw = clean.trim_matches('"').trim();
     let count = |word: &str| word.chars().filter(|ch| is_cjk(*ch)).count();
@@ -183,7 +183,7 @@ pub(crate) fn plan(clean: &str) -> Plan {
         .map(|word| count(word))
         .any(|length| (1..3).contains(&length));
     if short || count(raw) < 3 {
-        return Plan::Substrings(words);
+        return SearchPlan::Substrings(words);
     }
     let parts: Vec<String> = raw
         .split_whitespace()
@@ -195,7 +195,7 @@ pub(crate) fn plan(clean: &str) -> Plan {
             }
         })
         .collect();
-    Plan::Trigrams {
+    SearchPlan::Trigrams {
         query: parts.join(" "),
         words,
     }
@@ -247,18 +247,21 @@ mod tests {
 
     #[test]
     fn scripts_without_spaces_get_trigrams_or_substrings() {
-        assert_eq!(plan("tea"), Plan::Words("tea".to_owned()));
-        assert_eq!(plan("東京"), Plan::Substrings(vec!["東京".to_owned()]));
+        assert_eq!(plan("tea"), SearchPlan::Words("tea".to_owned()));
+        assert_eq!(
+            plan("東京"),
+            SearchPlan::Substrings(vec!["東京".to_owned()])
+        );
         assert_eq!(
             plan("東京タワー OR 大阪城公園"),
-            Plan::Trigrams {
+            SearchPlan::Trigrams {
                 query: "\"東京タワー\" OR \"大阪城公園\"".to_owned(),
                 words: vec!["東京タワー".to_owned(), "大阪城公園".to_owned()],
             }
         );
         assert_eq!(
             plan("東京タワー OR 大阪"),
-            Plan::Substrings(vec!["東京タワー".to_owned(), "大阪".to_owned()])
+            SearchPlan::Substrings(vec!["東京タワー".to_owned(), "大阪".to_owned()])
         );
     }
 

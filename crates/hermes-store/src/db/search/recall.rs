@@ -1,5 +1,5 @@
-//! The four ways in which the model looks into past conversations: discover by words, scroll
-//! around a message, read a session, browse the newest.
+//! The four ways in which the model accesses past conversations: discover by words, scroll around a
+//! message, read a session, browse the newest.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,21 +9,21 @@ use hermes_core::store::StoreError;
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::Serialize;
 
-use super::window::{ShapedMessage, View, around, shape, view};
-use super::{SearchHit, SearchOptions, Sort, clean_query, fill_snippets, search};
+use super::window::{AnchorWindow, ShapedMessage, anchor_window, around, shape};
+use super::{SearchHit, SearchOptions, SearchOrder, clean_query, fill_snippets, search};
 use crate::db::Store;
-use crate::db::connection::Fault;
-use crate::db::layout::Layout;
-use crate::db::list::{ListFilter, Order, list};
+use crate::db::connection::DbError;
+use crate::db::layout::SchemaLayout;
+use crate::db::list::{ListFilter, SessionOrder, list};
 use crate::db::rows::SessionRecord;
 use crate::db::{lineage, resolve};
 
-/// Sessions that are machinery, not conversations.
+/// Internal sessions, which are not conversations.
 const HIDDEN: [&str; 2] = ["subagent", "tool"];
-/// Sessions that repeat themselves daily; they come after all others.
+/// Sessions that repeat daily; they come after all others.
 const DEMOTED: &str = "cron";
-/// Hits looked at before they are reduced to one per conversation.
-const SCANNED: usize = 300;
+/// Hits examined before they are reduced to one per conversation.
+const MAX_HITS: usize = 300;
 const READ_HEAD: usize = 20;
 const READ_TAIL: usize = 10;
 
@@ -34,17 +34,17 @@ pub struct DiscoverRequest {
     pub roles: Vec<String>,
     /// 1 to 10.
     pub limit: usize,
-    pub sort: Sort,
-    /// The running session: it and its relatives are known already.
+    pub sort: SearchOrder,
+    /// The running session: it and its relatives are excluded.
     pub current: Option<SessionId>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Discovery {
+pub struct DiscoverResult {
     pub success: bool,
     pub mode: &'static str,
     pub query: String,
-    pub results: Vec<Discovered>,
+    pub results: Vec<DiscoveredSession>,
     pub count: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sessions_searched: Option<usize>,
@@ -53,7 +53,7 @@ pub struct Discovery {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Discovered {
+pub struct DiscoveredSession {
     pub session_id: String,
     pub when: String,
     pub source: String,
@@ -81,7 +81,7 @@ pub struct ScrollRequest {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Scroll {
+pub struct ScrollResult {
     pub success: bool,
     pub mode: &'static str,
     pub session_id: String,
@@ -104,7 +104,7 @@ pub struct SessionMeta {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ReadOut {
+pub struct ReadSessionResult {
     pub success: bool,
     pub mode: &'static str,
     pub session_id: String,
@@ -117,16 +117,16 @@ pub struct ReadOut {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Browsing {
+pub struct BrowseResult {
     pub success: bool,
     pub mode: &'static str,
-    pub results: Vec<Browsed>,
+    pub results: Vec<BrowsedSession>,
     pub count: usize,
     pub message: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Browsed {
+pub struct BrowsedSession {
     pub session_id: String,
     pub title: Option<String>,
     pub source: String,
@@ -137,9 +137,9 @@ pub struct Browsed {
 }
 
 impl Store {
-    /// Past conversations that fit a query, each with the place of the match, its beginning and
-    /// its end.
-    pub async fn discover(&self, request: DiscoverRequest) -> Result<Discovery, StoreError> {
+    /// Past conversations that match a query, each with the matching passage, its beginning and its
+    /// end.
+    pub async fn discover(&self, request: DiscoverRequest) -> Result<DiscoverResult, StoreError> {
         self.read("searching conversations", move |conn, layout| {
             discover(conn, layout, &request)
         })
@@ -147,15 +147,15 @@ impl Store {
     }
 
     /// The messages around one message.
-    pub async fn scroll(&self, request: ScrollRequest) -> Result<Scroll, StoreError> {
+    pub async fn scroll(&self, request: ScrollRequest) -> Result<ScrollResult, StoreError> {
         self.read("scrolling in a conversation", move |conn, _| {
             scroll(conn, &request)
         })
         .await
     }
 
-    /// A whole conversation; of a long one the beginning and the end.
-    pub async fn read_session(&self, id: &SessionId) -> Result<ReadOut, StoreError> {
+    /// A whole conversation, or the beginning and the end of a long one.
+    pub async fn read_session(&self, id: &SessionId) -> Result<ReadSessionResult, StoreError> {
         let id = id.as_str().to_owned();
         self.read("reading a conversation", move |conn, _| {
             read_session(conn, &id)
@@ -163,12 +163,12 @@ impl Store {
         .await
     }
 
-    /// The conversations in which something happened last.
+    /// The most recently active conversations.
     pub async fn browse(
         &self,
         limit: usize,
         current: Option<SessionId>,
-    ) -> Result<Browsing, StoreError> {
+    ) -> Result<BrowseResult, StoreError> {
         self.read("browsing conversations", move |conn, layout| {
             browse(conn, layout, limit, current.as_ref())
         })
@@ -182,9 +182,9 @@ fn hidden() -> Vec<String> {
 
 fn discover(
     conn: &Connection,
-    layout: &Layout,
+    layout: &SchemaLayout,
     request: &DiscoverRequest,
-) -> Result<Discovery, Fault> {
+) -> Result<DiscoverResult, DbError> {
     let limit = request.limit.clamp(1, 10);
     let current_root = match &request.current {
         Some(id) => Some(lineage::root(conn, id.as_str())?),
@@ -199,7 +199,7 @@ fn discover(
         },
         exclude_sources: hidden(),
         sort: request.sort,
-        limit: SCANNED,
+        limit: MAX_HITS,
         ..SearchOptions::default()
     };
     let mut hits = search(conn, layout, &clean, &options)?;
@@ -230,10 +230,10 @@ fn discover(
     }
     fill_snippets(conn, layout, &clean, &mut chosen)?;
     for (hit, root) in chosen.into_iter().zip(chosen_roots) {
-        results.push(discovered(conn, hit, root)?);
+        results.push(discovered_session(conn, hit, root)?);
     }
     let nothing = results.is_empty();
-    Ok(Discovery {
+    Ok(DiscoverResult {
         success: true,
         mode: "discover",
         query: request.query.clone(),
@@ -244,8 +244,12 @@ fn discover(
     })
 }
 
-fn discovered(conn: &Connection, hit: SearchHit, root: String) -> Result<Discovered, Fault> {
-    let view = view(conn, &hit.session_id, hit.id)?;
+fn discovered_session(
+    conn: &Connection,
+    hit: SearchHit,
+    root: String,
+) -> Result<DiscoveredSession, DbError> {
+    let view = anchor_window(conn, &hit.session_id, hit.id)?;
     let meta = resolve::session(conn, &root)?;
     let text = |name: &str| {
         meta.as_ref()
@@ -254,7 +258,7 @@ fn discovered(conn: &Connection, hit: SearchHit, root: String) -> Result<Discove
             .map(str::to_owned)
     };
     let started = meta.as_ref().and_then(|meta| meta.number("started_at"));
-    Ok(Discovered {
+    Ok(DiscoveredSession {
         parent_session_id: (root != hit.session_id).then_some(root),
         session_id: hit.session_id,
         when: when(Some(started.unwrap_or(hit.session_started))),
@@ -279,7 +283,7 @@ fn by_title(
     conn: &Connection,
     query: &str,
     current_root: Option<&str>,
-) -> Result<Option<(String, Discovered)>, Fault> {
+) -> Result<Option<(String, DiscoveredSession)>, DbError> {
     let title = query.trim().trim_matches(['`', '\'', '"']);
     if title.is_empty() {
         return Ok(None);
@@ -303,11 +307,11 @@ fn by_title(
         .query_row([&id], |row| row.get(0))
         .optional()?;
     let view = match anchor {
-        Some(anchor) => view(conn, &id, anchor)?,
-        None => View::default(),
+        Some(anchor) => anchor_window(conn, &id, anchor)?,
+        None => AnchorWindow::default(),
     };
     let title = meta.text("title").unwrap_or(title).to_owned();
-    let entry = Discovered {
+    let entry = DiscoveredSession {
         session_id: id.clone(),
         when: when(meta.number("started_at")),
         source: meta.text("source").unwrap_or("unknown").to_owned(),
@@ -326,7 +330,7 @@ fn by_title(
     Ok(Some((root, entry)))
 }
 
-fn scroll(conn: &Connection, request: &ScrollRequest) -> Result<Scroll, Fault> {
+fn scroll(conn: &Connection, request: &ScrollRequest) -> Result<ScrollResult, DbError> {
     let window = request.window.clamp(1, 20);
     let mut id = request.session.as_str().to_owned();
     let root = lineage::root(conn, &id)?;
@@ -366,7 +370,7 @@ fn scroll(conn: &Connection, request: &ScrollRequest) -> Result<Scroll, Fault> {
         id = owner;
     }
     let (messages, before, after) = around(conn, &id, request.around, window as i64)?;
-    Ok(Scroll {
+    Ok(ScrollResult {
         success: true,
         mode: "scroll",
         around_message_id: request.around,
@@ -380,7 +384,7 @@ fn scroll(conn: &Connection, request: &ScrollRequest) -> Result<Scroll, Fault> {
     })
 }
 
-fn read_session(conn: &Connection, id: &str) -> Result<ReadOut, Fault> {
+fn read_session(conn: &Connection, id: &str) -> Result<ReadSessionResult, DbError> {
     let Some(meta) = resolve::session(conn, id)? else {
         return Err(StoreError::NotFound(id.to_owned()).into());
     };
@@ -394,7 +398,7 @@ fn read_session(conn: &Connection, id: &str) -> Result<ReadOut, Fault> {
     } else {
         all
     };
-    Ok(ReadOut {
+    Ok(ReadSessionResult {
         success: true,
         mode: "read",
         session_id: id.to_owned(),
@@ -413,21 +417,21 @@ fn read_session(conn: &Connection, id: &str) -> Result<ReadOut, Fault> {
 
 fn browse(
     conn: &Connection,
-    layout: &Layout,
+    layout: &SchemaLayout,
     limit: usize,
     current: Option<&SessionId>,
-) -> Result<Browsing, Fault> {
+) -> Result<BrowseResult, DbError> {
     let current_root = match current {
         Some(id) => Some(lineage::root(conn, id.as_str())?),
         None => None,
     };
     let filter = ListFilter {
         exclude_sources: hidden(),
-        order: Order::LastActive,
+        order: SessionOrder::LastActive,
         limit: limit + 5,
         ..ListFilter::default()
     };
-    let results: Vec<Browsed> = list(conn, layout, &filter)?
+    let results: Vec<BrowsedSession> = list(conn, layout, &filter)?
         .into_iter()
         .filter(|session| session.parent_session_id.is_none())
         .filter(|session| {
@@ -435,7 +439,7 @@ fn browse(
             current_root.as_deref() != Some(root)
         })
         .take(limit)
-        .map(|session| Browsed {
+        .map(|session| BrowsedSession {
             session_id: session.id,
             title: session.title.filter(|title| !title.is_empty()),
             source: session.source,
@@ -445,7 +449,7 @@ fn browse(
             preview: session.preview,
         })
         .collect();
-    Ok(Browsing {
+    Ok(BrowseResult {
         success: true,
         mode: "browse",
         count: results.len(),

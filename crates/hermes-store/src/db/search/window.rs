@@ -1,16 +1,16 @@
-//! Messages around a place in a session, in the shape that is shown to the model.
+//! Messages around a position in a session, in the form shown to the model.
 
 use rusqlite::Connection;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::db::connection::Fault;
+use crate::db::connection::DbError;
 use crate::db::rows::MessageRecord;
 
 const AROUND: i64 = 5;
 const BOOKEND: i64 = 3;
 
-/// A message, reduced to what helps the model.
+/// A message reduced to what is useful for the model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShapedMessage {
     pub id: i64,
@@ -66,7 +66,7 @@ pub(super) fn shape(messages: &[MessageRecord], anchor: Option<i64>) -> Vec<Shap
 }
 
 #[derive(Default)]
-pub(super) struct View {
+pub(super) struct AnchorWindow {
     pub window: Vec<MessageRecord>,
     pub before: usize,
     pub after: usize,
@@ -76,10 +76,14 @@ pub(super) struct View {
 
 /// The anchor with its neighbours, and the beginning and end of the session where the window
 /// does not reach them.
-pub(super) fn view(conn: &Connection, session: &str, anchor: i64) -> Result<View, Fault> {
+pub(super) fn anchor_window(
+    conn: &Connection,
+    session: &str,
+    anchor: i64,
+) -> Result<AnchorWindow, DbError> {
     let (window, before, after) = around(conn, session, anchor, AROUND)?;
     let (Some(first), Some(last)) = (window.first(), window.last()) else {
-        return Ok(View::default());
+        return Ok(AnchorWindow::default());
     };
     let (first, last) = (first.id(), last.id());
     let talk = "role IN ('user', 'assistant') AND length(content) > 0";
@@ -98,7 +102,7 @@ pub(super) fn view(conn: &Connection, session: &str, anchor: i64) -> Result<View
         .into_iter()
         .filter(|message| message.id() == anchor || matches!(message.role(), "user" | "assistant"))
         .collect();
-    Ok(View {
+    Ok(AnchorWindow {
         window,
         before,
         after,
@@ -112,7 +116,7 @@ pub(super) fn around(
     session: &str,
     anchor: i64,
     window: i64,
-) -> Result<(Vec<MessageRecord>, usize, usize), Fault> {
+) -> Result<(Vec<MessageRecord>, usize, usize), DbError> {
     let mut messages = rows(
         conn,
         "session_id = ?1 AND id <= ?2 ORDER BY id DESC LIMIT ?3",
@@ -140,8 +144,8 @@ fn rows(
     conn: &Connection,
     condition: &str,
     (session, id, limit): (&str, i64, i64),
-) -> Result<Vec<MessageRecord>, Fault> {
-    // The inner query needs only an index; whole rows are read for the few that are wanted.
+) -> Result<Vec<MessageRecord>, DbError> {
+    // The inner query only needs an index; whole rows are read only for the requested messages.
     let order = if condition.contains("DESC") {
         "DESC"
     } else {

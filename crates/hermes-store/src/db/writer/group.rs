@@ -1,4 +1,4 @@
-//! Several pieces of work in one transaction.
+//! Several writes in one transaction.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -7,31 +7,31 @@ use hermes_core::store::StoreError;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{JITTER_MIN_MS, JITTER_SPAN_MS, Job, Worker, attempt};
-use crate::db::connection::Fault;
+use super::{JITTER_MIN_MS, JITTER_SPAN_MS, WriterJob, WriterThread, run_in_transaction};
+use crate::db::connection::DbError;
 
-/// Pieces of work that share a commit. All of them wait for it, so it must not grow long.
-const TOGETHER: usize = 64;
+/// Maximum number of writes that share a commit. All of them wait for it, so it must stay short.
+const MAX_GROUP: usize = 64;
 
-/// Work of one caller.
-pub(super) trait Piece: Send {
+/// A queued write of one caller.
+pub(super) trait QueuedWrite: Send {
     fn what(&self) -> &'static str;
 
-    /// Does the work, on a transaction or behind a savepoint; again after that was rolled back.
-    fn run(&mut self, conn: &Connection) -> Result<(), Fault>;
+    /// Does the work, in a transaction or a savepoint; called again after a rollback.
+    fn run(&mut self, conn: &Connection) -> Result<(), DbError>;
 
-    /// Tells the caller.
-    fn settle(self: Box<Self>, outcome: Result<(), StoreError>);
+    /// Sends the result to the caller.
+    fn complete(self: Box<Self>, outcome: Result<(), StoreError>);
 }
 
-pub(super) struct Write<T, F> {
+pub(super) struct WriteClosure<T, F> {
     what: &'static str,
     work: F,
     value: Option<T>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T, F> Write<T, F> {
+impl<T, F> WriteClosure<T, F> {
     pub(super) fn new(
         what: &'static str,
         work: F,
@@ -47,21 +47,21 @@ impl<T, F> Write<T, F> {
     }
 }
 
-impl<T, F> Piece for Write<T, F>
+impl<T, F> QueuedWrite for WriteClosure<T, F>
 where
     T: Send,
-    F: FnMut(&Connection) -> Result<T, Fault> + Send,
+    F: FnMut(&Connection) -> Result<T, DbError> + Send,
 {
     fn what(&self) -> &'static str {
         self.what
     }
 
-    fn run(&mut self, conn: &Connection) -> Result<(), Fault> {
-        // One caller's bug must not stop the thread that everybody writes through.
+    fn run(&mut self, conn: &Connection) -> Result<(), DbError> {
+        // A panic in one caller's closure must not stop the thread that all callers share.
         let done = catch_unwind(AssertUnwindSafe(|| (self.work)(conn)));
         let done = done.unwrap_or_else(|_| {
             tracing::error!("{} panicked; nothing of it is stored", self.what);
-            Err(Fault::Store(StoreError::Database {
+            Err(DbError::Store(StoreError::Database {
                 what: self.what.to_owned(),
                 detail: "it panicked; nothing of it is stored".to_owned(),
             }))
@@ -70,51 +70,51 @@ where
         Ok(())
     }
 
-    fn settle(self: Box<Self>, outcome: Result<(), StoreError>) {
+    fn complete(self: Box<Self>, outcome: Result<(), StoreError>) {
         let Self { value, reply, .. } = *self;
         let answer = outcome.and_then(|()| value.ok_or(StoreError::Closed));
-        // The caller may be gone; the work is done all the same.
+        // The caller may have stopped waiting; the work is done anyway.
         let _ = reply.send(answer);
     }
 }
 
-impl Worker {
-    /// Does `first` and whatever waits behind it, in order.
-    pub(super) fn work(&mut self, first: Job, queue: &mut mpsc::Receiver<Job>) {
-        let mut group: Vec<Box<dyn Piece>> = Vec::new();
+impl WriterThread {
+    /// Processes `first` and everything queued behind it, in order.
+    pub(super) fn process(&mut self, first: WriterJob, queue: &mut mpsc::Receiver<WriterJob>) {
+        let mut group: Vec<Box<dyn QueuedWrite>> = Vec::new();
         let mut next = Some(first);
         while let Some(job) = next.take() {
             match job {
-                Job::Write(piece) => group.push(piece),
-                Job::Alone(work) => {
+                WriterJob::Write(piece) => group.push(piece),
+                WriterJob::Exclusive(work) => {
                     self.commit(std::mem::take(&mut group));
                     work(self);
                 }
             }
-            if group.len() < TOGETHER {
+            if group.len() < MAX_GROUP {
                 next = queue.try_recv().ok();
             }
         }
         self.commit(group);
     }
 
-    fn commit(&mut self, mut group: Vec<Box<dyn Piece>>) {
+    fn commit(&mut self, mut group: Vec<Box<dyn QueuedWrite>>) {
         if group.len() > 1 {
-            group = self.together(group);
+            group = self.commit_group(group);
         }
         for piece in group {
-            self.alone(piece);
+            self.commit_single(piece);
         }
     }
 
-    /// Commits pieces in one transaction; returns those that have to go alone.
-    fn together(&mut self, mut group: Vec<Box<dyn Piece>>) -> Vec<Box<dyn Piece>> {
+    /// Commits the group in one transaction; returns the writes that must be committed one by one.
+    fn commit_group(&mut self, mut group: Vec<Box<dyn QueuedWrite>>) -> Vec<Box<dyn QueuedWrite>> {
         let start = Instant::now();
         loop {
             if self.check().is_err() {
                 return group;
             }
-            match attempt_all(&self.conn, &mut group) {
+            match run_group(&self.conn, &mut group) {
                 Ok(faults) => {
                     self.after_write();
                     for (piece, fault) in group.into_iter().zip(faults) {
@@ -122,33 +122,33 @@ impl Worker {
                             None => Ok(()),
                             Some(fault) => Err(self.fail(fault, piece.what())),
                         };
-                        piece.settle(outcome);
+                        piece.complete(outcome);
                     }
                     return Vec::new();
                 }
-                Err(fault) if fault.is_busy() && start.elapsed() < self.config.budget => {
+                Err(fault) if fault.is_busy() && start.elapsed() < self.config.busy_budget => {
                     self.pause();
                 }
-                // Whatever is wrong belongs to one of them, or shows again when each goes alone.
+                // The error belongs to one of them, or shows again when each is committed alone.
                 Err(_) => return group,
             }
         }
     }
 
-    fn alone(&mut self, mut piece: Box<dyn Piece>) {
+    fn commit_single(&mut self, mut piece: Box<dyn QueuedWrite>) {
         let start = Instant::now();
         let outcome = loop {
             if let Err(error) = self.check() {
                 break Err(error);
             }
-            match attempt(&self.conn, &mut |conn| piece.run(conn)) {
+            match run_in_transaction(&self.conn, &mut |conn| piece.run(conn)) {
                 Ok(()) => {
                     self.after_write();
                     break Ok(());
                 }
                 Err(fault) if fault.is_busy() => {
                     let waited = start.elapsed();
-                    if waited >= self.config.budget {
+                    if waited >= self.config.busy_budget {
                         break Err(StoreError::Busy { waited });
                     }
                     self.pause();
@@ -156,7 +156,7 @@ impl Worker {
                 Err(fault) => break Err(self.fail(fault, piece.what())),
             }
         };
-        piece.settle(outcome);
+        piece.complete(outcome);
     }
 
     fn pause(&self) {
@@ -165,33 +165,35 @@ impl Worker {
     }
 }
 
-/// One commit for all. `Ok`: what failed of each. `Err`: nothing is stored of any.
-fn attempt_all(
+/// One commit for all. `Ok`: the error of each write, if any. `Err`: nothing was stored.
+fn run_group(
     conn: &Connection,
-    group: &mut [Box<dyn Piece>],
-) -> Result<Vec<Option<Fault>>, Fault> {
-    // The end of a savepoint makes the search index write out what it has gathered, so there are
-    // none as long as nothing fails.
-    let trusting = attempt(conn, &mut |conn| {
+    group: &mut [Box<dyn QueuedWrite>],
+) -> Result<Vec<Option<DbError>>, DbError> {
+    // Releasing a savepoint flushes the search index, so none are used as long as nothing fails.
+    let trusting = run_in_transaction(conn, &mut |conn| {
         group.iter_mut().try_for_each(|piece| piece.run(conn))
     });
     match trusting {
         Ok(()) => Ok(group.iter().map(|_| None).collect()),
-        Err(fault) if fault.is_busy() || fault.is_damage() => Err(fault),
-        Err(_) => attempt(conn, &mut |conn| run_all(conn, group)),
+        Err(fault) if fault.is_busy() || fault.is_corruption() => Err(fault),
+        Err(_) => run_in_transaction(conn, &mut |conn| run_with_savepoints(conn, group)),
     }
 }
 
-/// Each piece behind a savepoint.
-fn run_all(conn: &Connection, group: &mut [Box<dyn Piece>]) -> Result<Vec<Option<Fault>>, Fault> {
+/// Runs each write in a savepoint.
+fn run_with_savepoints(
+    conn: &Connection,
+    group: &mut [Box<dyn QueuedWrite>],
+) -> Result<Vec<Option<DbError>>, DbError> {
     let mut faults = Vec::with_capacity(group.len());
     for piece in group {
         conn.prepare_cached("SAVEPOINT piece")?.execute([])?;
         let fault = piece.run(conn).err();
         if let Some(fault) = fault {
-            // A full disk and the like end the whole transaction, and damage must not be
-            // committed around.
-            if conn.is_autocommit() || fault.is_busy() || fault.is_damage() {
+            // A full disk and similar errors end the whole transaction, and corruption must not be
+            // committed.
+            if conn.is_autocommit() || fault.is_busy() || fault.is_corruption() {
                 return Err(fault);
             }
             conn.prepare_cached("ROLLBACK TO piece")?.execute([])?;

@@ -21,11 +21,11 @@ impl Clock for Later {
     }
 }
 
-struct Fixture {
+struct HeadsHarness {
     dir: tempfile::TempDir,
 }
 
-impl Fixture {
+impl HeadsHarness {
     /// Forty skills in four categories.
     fn new() -> Self {
         let fixture = Self {
@@ -54,8 +54,8 @@ impl Fixture {
         fs::write(path, text).unwrap();
     }
 
-    fn library(&self, ahead: i64) -> Library {
-        Library::new(Settings {
+    fn library(&self, ahead: i64) -> SkillLibrary {
+        SkillLibrary::new(Settings {
             cache: Some(self.dir.path().join("cache/skills.json")),
             clock: Arc::new(Later(ahead)),
             ..Settings::new(self.dir.path().join("skills"))
@@ -63,12 +63,12 @@ impl Fixture {
     }
 
     /// Lists as a new process would.
-    fn effort(&self) -> Effort {
-        let mut effort = Effort::default();
+    fn effort(&self) -> ListingStats {
+        let mut effort = ListingStats::default();
         let library = self.library(3_600);
         let heads = library.heads_with(&mut effort);
         // What is listed is what reading everything would list.
-        let fresh = Library::new(Settings::new(self.dir.path().join("skills")));
+        let fresh = SkillLibrary::new(Settings::new(self.dir.path().join("skills")));
         assert_eq!(heads, fresh.heads());
         assert_eq!(library.scan(), fresh.scan());
         let offer = Offer::default();
@@ -77,13 +77,13 @@ impl Fixture {
     }
 }
 
-fn effort(listed: usize, read: usize) -> Effort {
-    Effort { listed, read }
+fn effort(listed: usize, read: usize) -> ListingStats {
+    ListingStats { listed, read }
 }
 
 #[test]
 fn an_unchanged_library_is_neither_listed_nor_read_again() {
-    let fixture = Fixture::new();
+    let fixture = HeadsHarness::new();
     assert_eq!(fixture.effort(), effort(1, 41));
     assert_eq!(fixture.effort(), effort(0, 0));
     // Nor written: the cache stays as it is.
@@ -95,7 +95,7 @@ fn an_unchanged_library_is_neither_listed_nor_read_again() {
 
 #[test]
 fn every_kind_of_change_is_seen() {
-    let fixture = Fixture::new();
+    let fixture = HeadsHarness::new();
     fixture.effort();
     let skills = fixture.dir.path().join("skills");
     // Rewritten in place, to the same length and with the old time.
@@ -137,7 +137,7 @@ fn every_kind_of_change_is_seen() {
 
 #[test]
 fn a_link_that_leads_nowhere_is_looked_at_each_time() {
-    let fixture = Fixture::new();
+    let fixture = HeadsHarness::new();
     let drive = tempfile::tempdir().unwrap();
     let target = drive.path().join("mounted");
     symlink(&target, fixture.dir.path().join("skills/drive")).unwrap();
@@ -150,8 +150,8 @@ fn a_link_that_leads_nowhere_is_looked_at_each_time() {
 
 #[test]
 fn stamps_of_this_moment_and_damaged_caches_are_not_believed() {
-    let fixture = Fixture::new();
-    let mut young = Effort::default();
+    let fixture = HeadsHarness::new();
+    let mut young = ListingStats::default();
     let library = fixture.library(0);
     library.heads_with(&mut young);
     library.heads_with(&mut young);

@@ -489,7 +489,7 @@ async fn on_a_newer_programs_database_nothing_of_its_own_changes() {
     };
     let before = theirs(&sql);
     let store = Store::open(&path, home.clock.clone()).unwrap();
-    assert!(store.is_guest());
+    assert!(store.is_newer_schema());
     let (delivery, _) = store
         .own_delivery(owner(2), LEASE, living(&[]))
         .await

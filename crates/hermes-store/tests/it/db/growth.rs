@@ -1,8 +1,8 @@
 //! What a large history costs, measured by what is read of it.
 
-use hermes_store::db::insights::Window;
+use hermes_store::db::insights::UsageWindow;
 use hermes_store::db::search::SearchOptions;
-use hermes_store::db::{ListFilter, Order};
+use hermes_store::db::{ListFilter, SessionOrder};
 use pretty_assertions::assert_eq;
 use rusqlite::Connection;
 
@@ -50,7 +50,7 @@ async fn finding_a_conversation_reads_little_of_the_database() {
         + std::fs::metadata(bench.dir.path().join("state.db-wal")).map_or(0, |meta| meta.len());
     let before = bytes_read();
     let active = ListFilter {
-        order: Order::LastActive,
+        order: SessionOrder::LastActive,
         source: Some("cli".to_owned()),
         limit: 5,
         ..ListFilter::default()
@@ -89,7 +89,7 @@ async fn a_report_reads_a_bounded_number_of_messages() {
             SELECT 'new', 'user', 'x', 900000 FROM n;",
     )
     .unwrap();
-    let found = bench.store.insights(Window::default()).await.unwrap();
+    let found = bench.store.insights(UsageWindow::default()).await.unwrap();
     assert_eq!(found.messages.user, 100_000);
     assert_eq!(found.messages.total, 100_001 + 7);
     assert_eq!((found.unread.sessions, found.unread.messages), (2, 8));

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use hermes_core::clock::SystemClock;
 use hermes_store::Store;
-use hermes_store::db::insights::{Insights, Window};
+use hermes_store::db::insights::{Insights, UsageWindow};
 use pretty_assertions::assert_eq;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
 /// A store with one session of 100 + 10 tokens in two calls, and what `sql` adds.
-async fn add_up(sessions: Vec<Value>, sql: &str, window: Window) -> Insights {
+async fn add_up(sessions: Vec<Value>, sql: &str, window: UsageWindow) -> Insights {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state.db");
     let store = Store::open(&path, Arc::new(SystemClock)).unwrap();
@@ -38,7 +38,7 @@ async fn side_work_is_added_and_not_taken_from_the_session() {
         "DELETE FROM session_model_usage; {ROW} ('s', 'main', '', 1, 60, 6, 0.5, 0, 'estimated'),
          ('s', 'small', 'title_generation', 1, 400, 100, 0, 0, 'unknown');"
     );
-    let all = add_up(vec![session("s")], &sql, Window::default()).await;
+    let all = add_up(vec![session("s")], &sql, UsageWindow::default()).await;
     assert_eq!((all.tokens.input, all.tokens.output), (500, 110));
     assert_eq!((all.side_tokens, all.calls), (500, 3));
     let models: Vec<(&str, i64)> = all
@@ -55,18 +55,23 @@ async fn side_work_is_added_and_not_taken_from_the_session() {
 #[tokio::test]
 async fn sessions_without_rows_per_model_count_as_they_are() {
     let sql = "DROP TABLE session_model_usage;";
-    let all = add_up(vec![session("s"), session("t")], sql, Window::default()).await;
+    let all = add_up(
+        vec![session("s"), session("t")],
+        sql,
+        UsageWindow::default(),
+    )
+    .await;
     assert_eq!((all.sessions, all.tokens.total, all.calls), (2, 220, 4));
     assert_eq!(all.cost.known_usd, None);
-    let one = Window {
+    let one = UsageWindow {
         session: Some("t".to_owned()),
-        ..Window::default()
+        ..UsageWindow::default()
     };
     let one = add_up(vec![session("s"), session("t")], sql, one).await;
     assert_eq!((one.sessions, one.tokens.total), (1, 110));
-    let later = Window {
+    let later = UsageWindow {
         since: Some(1000.5),
-        ..Window::default()
+        ..UsageWindow::default()
     };
     assert_eq!(
         add_up(vec![session("s")], sql, later).await,
@@ -88,7 +93,7 @@ async fn odd_tool_calls_break_nothing() {
         ('s', 'assistant', '', '[1, \"x\", {\"function\": 3}, null]', 1000.0),
         ('s', 'assistant', '', '[{\"function\": {\"name\": \"skill_view\", \"arguments\": \"[]\"}}]', 1000.0),
         ('s', 'session_meta', NULL, NULL, 1000.0);";
-    let all = add_up(vec![odd], sql, Window::default()).await;
+    let all = add_up(vec![odd], sql, UsageWindow::default()).await;
     let tools: Vec<(&str, i64)> = all
         .tools
         .iter()

@@ -182,7 +182,7 @@ async fn a_newer_database_is_used_as_a_guest() {
     let (_dir, path) = file(V30);
     let before = objects(&path);
     let store = open(&path);
-    assert!(store.is_guest());
+    assert!(store.is_newer_schema());
     let id = SessionId::new("v30");
     let loaded = store.load(&id).await.unwrap().unwrap();
     assert_eq!(loaded.system_prompt.as_deref(), Some("stored prompt"));

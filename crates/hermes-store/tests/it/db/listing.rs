@@ -4,7 +4,7 @@ use hermes_core::ids::SessionId;
 use hermes_core::message::{Content, Message, Part, UserMessage};
 use hermes_core::store::{NewSession, SessionStore as _, SessionUpdate, StoreError};
 use hermes_store::Store;
-use hermes_store::db::{ListFilter, Order, SessionFilter};
+use hermes_store::db::{ListFilter, SessionFilter, SessionOrder};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -57,7 +57,7 @@ async fn conversations_are_listed_as_they_stand() {
     assert_eq!((chat.started_at, chat.last_active), (1004.0, 90.0));
 
     let filter = ListFilter {
-        order: Order::LastActive,
+        order: SessionOrder::LastActive,
         ..ListFilter::default()
     };
     let ids: Vec<String> = bench

@@ -1,6 +1,6 @@
 //! Mending damaged databases.
 
-use hermes_store::db::{RepairOptions, Strategy, repair};
+use hermes_store::db::{RepairOptions, RepairStrategy, repair};
 use hermes_testkit::clock::ManualClock;
 use pretty_assertions::assert_eq;
 
@@ -21,7 +21,7 @@ async fn damaged(sql: &str) -> (tempfile::TempDir, std::path::PathBuf) {
     (bench.dir, path)
 }
 
-async fn mends(sql: &str, expected: Strategy) {
+async fn mends(sql: &str, expected: RepairStrategy) {
     let (dir, path) = damaged(sql).await;
     let clock = ManualClock::default();
     let look = RepairOptions {
@@ -51,7 +51,7 @@ async fn mends(sql: &str, expected: Strategy) {
 async fn a_torn_index_is_rebuilt() {
     mends(
         "UPDATE messages_fts_data SET block = x'00000000ffffffffff7f' WHERE id = 10",
-        Strategy::RebuildFts,
+        RepairStrategy::RebuildFts,
     )
     .await;
 }
@@ -60,7 +60,7 @@ async fn a_torn_index_is_rebuilt() {
 async fn an_index_that_lost_its_texts_is_made_anew() {
     mends(
         "DELETE FROM messages_fts_content WHERE id = 1",
-        Strategy::DropFtsRebuild,
+        RepairStrategy::DropFtsRebuild,
     )
     .await;
 }
@@ -72,7 +72,7 @@ async fn a_doubled_definition_is_removed() {
          INSERT INTO sqlite_master (type, name, tbl_name, rootpage, sql)
             SELECT type, name, tbl_name, rootpage, sql FROM sqlite_master WHERE name = 'state_meta';
          PRAGMA writable_schema=OFF;",
-        Strategy::DedupSchema,
+        RepairStrategy::DedupSchema,
     )
     .await;
 }

@@ -3,7 +3,7 @@
 use hermes_core::ids::SessionId;
 use hermes_core::message::{AssistantMessage, Message, ToolCall};
 use hermes_core::store::{SessionStore as _, StoreError};
-use hermes_store::db::search::{DiscoverRequest, ScrollRequest, SearchOptions, Sort};
+use hermes_store::db::search::{DiscoverRequest, ScrollRequest, SearchOptions, SearchOrder};
 use pretty_assertions::assert_eq;
 
 use super::{Bench, begin, item, say};
@@ -62,7 +62,7 @@ async fn words_phrases_prefixes_and_tool_calls_are_found() {
     };
     assert_eq!(ids(&bench, "coffee", user).await, [one]);
     let newest = SearchOptions {
-        sort: Sort::Newest,
+        sort: SearchOrder::Newest,
         ..all()
     };
     assert_eq!(ids(&bench, "roast", newest).await, [two, one]);
@@ -110,16 +110,16 @@ async fn common_words_are_searched_from_the_newest() {
         ..SearchOptions::default()
     };
     assert_eq!(
-        ids(&bench, "common", options(Sort::Newest)).await,
+        ids(&bench, "common", options(SearchOrder::Newest)).await,
         [2497, 2495, 2493]
     );
     assert_eq!(
-        ids(&bench, "common", options(Sort::Oldest)).await,
+        ids(&bench, "common", options(SearchOrder::Oldest)).await,
         [3, 5, 7]
     );
     let hits = bench
         .store
-        .search("common word", options(Sort::Relevance))
+        .search("common word", options(SearchOrder::Relevance))
         .await
         .unwrap();
     assert_eq!(hits.len(), 3);

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, LocalResult, NaiveDateTime, TimeDelta, TimeZone as _, Utc};
 use hermes_config::Zone;
-use hermes_store::jobs::Schedule;
+use hermes_store::jobs::JobSchedule;
 use hermes_store::jobs::schedule::parse;
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
@@ -127,7 +127,7 @@ fn generated_expressions_run_when_the_original_runs_them() {
     let mut compared = 0;
     for ((expr, now), expected) in cases.iter().zip(theirs.as_array().unwrap()) {
         let at = format!("{expr} after {}", now.to_rfc3339());
-        let schedule = Schedule::Cron { expr: expr.clone() };
+        let schedule = JobSchedule::Cron { expr: expr.clone() };
         let next = schedule.next_after(now);
         let Some(expected) = expected.as_str() else {
             assert_eq!(next, None, "{at}");

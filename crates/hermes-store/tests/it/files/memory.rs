@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use hermes_store::memory::{Limits, MemoryFiles, Target};
+use hermes_store::memory::{MemoryFiles, MemoryLimits, MemoryTarget};
 use hermes_store::pending::{PendingWrites, Subsystem};
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
@@ -13,7 +13,7 @@ const CHILD_NAME: &str = "HERMES_TEST_MEMORY_NAME";
 const EACH: usize = 15;
 
 fn roomy(dir: &Path) -> MemoryFiles {
-    let limits = Limits {
+    let limits = MemoryLimits {
         memory: 100_000,
         user: 100_000,
     };
@@ -24,7 +24,7 @@ fn add_many(dir: &Path, name: &str) {
     let files = roomy(dir);
     for n in 0..EACH {
         files
-            .add(Target::Memory, &format!("entry {n} of {name}"))
+            .add(MemoryTarget::Memory, &format!("entry {n} of {name}"))
             .unwrap();
     }
 }
@@ -58,7 +58,7 @@ fn two_processes_lose_no_entry() {
     for mut child in children {
         assert!(child.wait().unwrap().success());
     }
-    let entries = roomy(dir.path()).entries(Target::Memory).unwrap();
+    let entries = roomy(dir.path()).entries(MemoryTarget::Memory).unwrap();
     assert_eq!(entries.len(), 3 * EACH);
 }
 
@@ -83,19 +83,21 @@ fn we_and_the_original_at_once_lose_no_entry() {
         .interpreter(&home)
         .args(["-c", ADD_MANY, &count])
         .spawn();
-    let files = MemoryFiles::new(home.join("memories"), Limits::default());
+    let files = MemoryFiles::new(home.join("memories"), MemoryLimits::default());
     // Starting Python takes a while: wait until it has begun, so that both really write at once.
-    while files.entries(Target::Memory).unwrap().is_empty() && !home.exists("memories/MEMORY.md") {
+    while files.entries(MemoryTarget::Memory).unwrap().is_empty()
+        && !home.exists("memories/MEMORY.md")
+    {
         std::thread::yield_now();
     }
     for n in 0..EACH {
         files
-            .add(Target::Memory, &format!("entry {n} of ours"))
+            .add(MemoryTarget::Memory, &format!("entry {n} of ours"))
             .unwrap();
     }
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(files.entries(Target::Memory).unwrap().len(), 2 * EACH);
+    assert_eq!(files.entries(MemoryTarget::Memory).unwrap().len(), 2 * EACH);
 }
 
 /// What the original makes of the memory of a home.
@@ -115,14 +117,14 @@ print(json.dumps([json.loads(memory_tool(store=s, **c)) for c in json.loads(sys.
 ";
 
 fn ours(home: &TempHome) -> Value {
-    let files = MemoryFiles::new(home.join("memories"), Limits::default());
+    let files = MemoryFiles::new(home.join("memories"), MemoryLimits::default());
     let of = |target| {
         json!({
             "entries": files.entries(target).unwrap(),
             "block": files.prompt_block(target).unwrap(),
         })
     };
-    json!({"memory": of(Target::Memory), "user": of(Target::User)})
+    json!({"memory": of(MemoryTarget::Memory), "user": of(MemoryTarget::User)})
 }
 
 #[test]
@@ -131,17 +133,21 @@ fn the_original_reads_what_we_write() {
         return;
     };
     let home = TempHome::new();
-    let files = MemoryFiles::new(home.join("memories"), Limits::default());
+    let files = MemoryFiles::new(home.join("memories"), MemoryLimits::default());
     for text in [
         "Project lives in /srv/demo; uses uv.",
         "Multi\nline § note\n\nwith a gap",
         "Grüße aus 東京 🚀 👍",
     ] {
-        files.add(Target::Memory, text).unwrap();
+        files.add(MemoryTarget::Memory, text).unwrap();
     }
-    files.add(Target::User, &"x".repeat(399)).unwrap();
+    files.add(MemoryTarget::User, &"x".repeat(399)).unwrap();
     files
-        .replace(Target::Memory, "/srv/demo", "Project lives in /srv/other.")
+        .replace(
+            MemoryTarget::Memory,
+            "/srv/demo",
+            "Project lives in /srv/other.",
+        )
         .unwrap();
     assert_eq!(oracle.json(&home, READ, []), ours(&home));
     // It may change them afterwards.
@@ -154,7 +160,7 @@ fn the_original_reads_what_we_write() {
         assert_eq!(result["success"], true, "{result}");
     }
     assert_eq!(oracle.json(&home, READ, []), ours(&home));
-    assert_eq!(files.entries(Target::Memory).unwrap().len(), 2);
+    assert_eq!(files.entries(MemoryTarget::Memory).unwrap().len(), 2);
 }
 
 #[test]
@@ -189,10 +195,10 @@ fn both_refuse_the_same_drift_and_answer_with_the_same_keys() {
     let keys =
         |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
     let home = TempHome::new();
-    let files = MemoryFiles::new(home.join("memories"), Limits::default());
+    let files = MemoryFiles::new(home.join("memories"), MemoryLimits::default());
     let call = json!([{"action": "add", "target": "user", "content": "a"}]).to_string();
     let theirs = oracle.json(&home, CHANGE, [call.as_str()]);
-    let saved = files.add(Target::User, "b").unwrap().to_json();
+    let saved = files.add(MemoryTarget::User, "b").unwrap().to_json();
     assert_eq!(keys(&theirs[0]), keys(&saved));
 
     let remove = json!([{"action": "remove", "target": "memory", "old_text": "o"}]).to_string();
@@ -200,12 +206,17 @@ fn both_refuse_the_same_drift_and_answer_with_the_same_keys() {
         home.write("memories/MEMORY.md", text);
         let theirs = oracle.json(&home, CHANGE, [remove.as_str()]);
         home.write("memories/MEMORY.md", text);
-        let refused = files.remove(Target::Memory, "o").unwrap_err().to_json();
+        let refused = files
+            .remove(MemoryTarget::Memory, "o")
+            .unwrap_err()
+            .to_json();
         assert_eq!(keys(&theirs[0]), keys(&refused), "{text:.20}: {theirs}");
     }
     let full = json!([{"action": "add", "target": "memory", "content": "x".repeat(2_300)}]);
     let theirs = oracle.json(&home, CHANGE, [full.to_string().as_str()]);
-    let refused = files.add(Target::Memory, &"x".repeat(2_300)).unwrap_err();
+    let refused = files
+        .add(MemoryTarget::Memory, &"x".repeat(2_300))
+        .unwrap_err();
     assert_eq!(keys(&theirs[0]), keys(&refused.to_json()));
 }
 
@@ -223,7 +234,7 @@ fn what_the_original_staged_can_be_carried_out() {
     let pending = PendingWrites::new(&home.path());
     let writes = pending.list(Subsystem::Memory).unwrap();
     assert_eq!(theirs[0]["pending_id"], json!(writes[0].id), "{theirs}");
-    let files = MemoryFiles::new(home.join("memories"), Limits::default());
+    let files = MemoryFiles::new(home.join("memories"), MemoryLimits::default());
     files.apply_pending(&writes[0].payload).unwrap();
-    assert_eq!(files.entries(Target::User).unwrap(), ["Likes tea."]);
+    assert_eq!(files.entries(MemoryTarget::User).unwrap(), ["Likes tea."]);
 }

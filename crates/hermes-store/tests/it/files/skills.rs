@@ -1,4 +1,4 @@
-use hermes_store::skills::{Library, Offer, Settings, manifest};
+use hermes_store::skills::{Offer, Settings, SkillLibrary, manifest};
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
 use pretty_assertions::assert_eq;
@@ -30,8 +30,8 @@ from tools.skill_manager_tool import skill_manage
 print(json.dumps([json.loads(skill_manage(**c)) for c in json.loads(sys.argv[1])]))
 ";
 
-fn library(home: &TempHome) -> Library {
-    Library::new(Settings {
+fn library(home: &TempHome) -> SkillLibrary {
+    SkillLibrary::new(Settings {
         has_env: std::sync::Arc::new(|_| false),
         environments: Settings::detect_environments(),
         external: vec![home.user().join("shared")],

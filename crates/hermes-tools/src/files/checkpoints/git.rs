@@ -1,4 +1,4 @@
-//! Running git on the shared store, cut off from the person's own git settings.
+//! Runs git on the shared store, isolated from the user's own git settings.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -11,15 +11,15 @@ use super::CheckpointError;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The store seen from one project.
-pub(super) struct Store {
+/// The store from the view of one project.
+pub(super) struct CheckpointGit {
     pub(super) dir: PathBuf,
     pub(super) work_tree: PathBuf,
     pub(super) index: PathBuf,
     pub(super) git_ref: String,
 }
 
-impl Store {
+impl CheckpointGit {
     pub(super) fn of(base: &Path, project: &Path) -> Self {
         let id = super::project::id(project);
         let dir = base.join("store");
@@ -31,7 +31,7 @@ impl Store {
         }
     }
 
-    /// The store seen from no project, for what concerns all of them.
+    /// The store without a project, for what concerns all of them.
     pub(super) fn whole(base: &Path) -> Self {
         let store = Self::of(base, base);
         Self {
@@ -41,7 +41,7 @@ impl Store {
         }
     }
 
-    /// Runs git; its standard output without the last line end.
+    /// Runs git and returns its standard output without the last line end.
     pub(super) async fn git(&self, args: &[&str]) -> Result<String, CheckpointError> {
         self.git_with(args, None, &self.index, 1).await
     }
@@ -63,14 +63,14 @@ impl Store {
         run(command, args, input, TIMEOUT * patience).await
     }
 
-    /// A ref or revision, when it exists.
+    /// A ref or revision, if it exists.
     pub(super) async fn resolve(&self, what: &str) -> Option<String> {
         let found = self.git(&["rev-parse", "--verify", "--quiet", what]).await;
         found.ok().filter(|hash| !hash.is_empty())
     }
 }
 
-/// Fails where there is no git.
+/// Fails if git is not available.
 pub(super) async fn require() -> Result<(), CheckpointError> {
     let args = ["--version"];
     run(bare(&args), &args, None, TIMEOUT).await.map(drop)
@@ -123,7 +123,7 @@ async fn run(
         let feed = child.stdin.take();
         let write = async move {
             if let (Some(mut stdin), Some(input)) = (feed, input) {
-                // A git that stops reading says why on its standard error.
+                // A git that stops reading reports why on standard error.
                 let _ = stdin.write_all(input).await;
             }
         };

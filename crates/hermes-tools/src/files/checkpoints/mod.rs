@@ -1,7 +1,7 @@
-//! Snapshots of a project before it is changed, so that a person can go back.
+//! Snapshots of a project before it is changed, so that the user can go back.
 //!
-//! One bare git repository in the home holds them all, as the original lays it out: a ref, an
-//! index and a small JSON file per project directory. The project's own `.git` is never touched.
+//! All of them are in one bare git repository in the home, with the layout of Hermes Agent: a ref, an index and
+//! a small JSON file per project directory. The project's own `.git` is never touched.
 
 mod git;
 mod project;
@@ -20,10 +20,12 @@ use hermes_core::clock::Clock;
 use hermes_core::ids::{SessionId, TurnId};
 use serde::Serialize;
 
-pub use restore::{Changes, Restored};
-pub use upkeep::{Archive, Bounds, Cleared, ProjectUsage, Pruned, Usage};
+pub use restore::{RestoreReport, SnapshotChanges};
+pub use upkeep::{
+    CheckpointUsage, ClearReport, LegacyArchive, ProjectUsage, PruneBounds, PruneReport,
+};
 
-/// Sessions whose turns are remembered.
+/// Maximum number of sessions whose turns are remembered.
 const MAX_SESSIONS: usize = 256;
 
 /// One snapshot of a project, as `/rollback` lists it.
@@ -67,7 +69,7 @@ pub enum CheckpointError {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Caps {
+struct CheckpointLimits {
     snapshots: usize,
     total_bytes: u64,
     file_bytes: u64,
@@ -77,19 +79,19 @@ struct Caps {
     min_interval_hours: u32,
 }
 
-/// The checkpoints of a home. Clones share one state; make one per process.
+/// The checkpoints of a home. Clones share one state; create one per process.
 #[derive(Clone)]
 pub struct Checkpoints {
-    inner: Arc<Inner>,
+    inner: Arc<CheckpointsInner>,
 }
 
-struct Inner {
+struct CheckpointsInner {
     enabled: bool,
     base: PathBuf,
     user_dir: PathBuf,
-    caps: Caps,
+    caps: CheckpointLimits,
     clock: Arc<dyn Clock>,
-    /// Directories that have their snapshot of the current turn.
+    /// Directories that have a snapshot of the current turn.
     done: Mutex<HashMap<SessionId, (TurnId, HashSet<PathBuf>)>>,
     /// One snapshot at a time: they share the object store.
     turn: tokio::sync::Mutex<()>,
@@ -100,11 +102,11 @@ impl Checkpoints {
         let settings = &config.checkpoints;
         let mb = |n: u64| n.saturating_mul(1024 * 1024);
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(CheckpointsInner {
                 enabled: settings.enabled,
                 base: home.join("checkpoints"),
                 user_dir: home.expand_user("~"),
-                caps: Caps {
+                caps: CheckpointLimits {
                     snapshots: settings.max_snapshots.max(1) as usize,
                     total_bytes: mb(settings.max_total_size_mb),
                     file_bytes: mb(settings.max_file_size_mb),
@@ -125,9 +127,8 @@ impl Checkpoints {
         self.inner.enabled
     }
 
-    /// Takes a snapshot of the project around `path` (a directory, or a file about to change),
-    /// unless this turn has one already. A failure is logged: it must not stop the work. Returns
-    /// whether a snapshot was taken.
+    /// Takes a snapshot of the project around `path` (a directory, or a file about to change) unless this turn
+    /// has one already. A failure is only logged. Returns whether a snapshot was taken.
     pub async fn before_change(
         &self,
         session: &SessionId,
@@ -153,7 +154,7 @@ impl Checkpoints {
         }
     }
 
-    /// The project that `path` belongs to, if checkpoints are kept of it.
+    /// The project of `path`, if it has checkpoints.
     pub fn project(&self, path: &Path) -> Result<PathBuf, CheckpointError> {
         project::root(path, &self.inner.user_dir).ok_or_else(|| CheckpointError::Unsuitable {
             dir: path.to_owned(),

@@ -1,4 +1,4 @@
-//! What a project is: the directory that a file belongs to, and its entry in the store.
+//! Projects: the directory that a file belongs to, and its entry in the store.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::CheckpointError;
 
-/// What marks the top of a project.
+/// Files that mark the top of a project.
 const MARKERS: &[&str] = &[
     ".git",
     ".hg",
@@ -20,8 +20,8 @@ const MARKERS: &[&str] = &[
     "Gemfile",
 ];
 
-/// The project around `path`: the nearest directory with a marker, else the directory itself.
-/// `None` when that is too broad to take snapshots of.
+/// The project around `path`: the nearest directory with a marker, else the directory itself. `None` if that is
+/// too broad for snapshots.
 pub(super) fn root(path: &Path, user_dir: &Path) -> Option<PathBuf> {
     let existing = path.ancestors().find(|dir| dir.exists())?;
     let real = existing.canonicalize().ok()?;
@@ -48,7 +48,7 @@ fn is_broad(dir: &Path, user_dir: &Path) -> bool {
         || [std::env::temp_dir().as_path(), Path::new("/tmp")].contains(&dir)
 }
 
-/// The name of a project in the store: of its canonical path.
+/// The name of a project in the store, derived from its canonical path.
 pub(super) fn id(dir: &Path) -> String {
     use std::fmt::Write as _;
     use std::os::unix::ffi::OsStrExt as _;
@@ -63,7 +63,7 @@ pub(super) fn meta_path(store: &Path, id: &str) -> PathBuf {
     store.join("projects").join(format!("{id}.json"))
 }
 
-/// Notes that the project is in use. `now` in seconds since the epoch.
+/// Records that the project is in use. `now` in seconds since the epoch.
 pub(super) fn touch(store: &Path, dir: &Path, now: f64) -> Result<(), CheckpointError> {
     let path = meta_path(store, &id(dir));
     let known = std::fs::read_to_string(&path)

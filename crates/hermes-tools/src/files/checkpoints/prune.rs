@@ -1,4 +1,4 @@
-//! Keeping the store within its bounds.
+//! Keeps the store within its bounds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,20 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use super::git::Store;
+use super::git::CheckpointGit;
 use super::snapshot::repair;
-use super::{CheckpointError, Checkpoints, Pruned, project};
+use super::{CheckpointError, Checkpoints, PruneReport, project};
 
-/// Objects younger than this may belong to a snapshot another program is taking.
+/// Younger objects may belong to a snapshot that another program is taking.
 const GRACE: &str = "--prune=15.minutes.ago";
 const MARKER: &str = ".last_prune";
 
 impl Checkpoints {
-    /// Drops what a new snapshot pushed over the bounds. The caller holds the locks.
-    pub(super) async fn prune_after_snapshot(&self, store: &Store) -> Result<(), CheckpointError> {
+    /// Removes what exceeds the bounds after a new snapshot. The caller holds the locks.
+    pub(super) async fn prune_after_snapshot(
+        &self,
+        store: &CheckpointGit,
+    ) -> Result<(), CheckpointError> {
         let caps = &self.inner.caps;
         let commits = commits(store, &store.git_ref).await?;
         if commits.len() > caps.snapshots {
@@ -30,8 +33,12 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Drops the oldest snapshot of every project until the store is small enough.
-    pub(super) async fn shrink(&self, store: &Store, limit: u64) -> Result<(), CheckpointError> {
+    /// Removes the oldest snapshot of every project until the store is small enough.
+    pub(super) async fn shrink(
+        &self,
+        store: &CheckpointGit,
+        limit: u64,
+    ) -> Result<(), CheckpointError> {
         collect(store, "--prune=now").await?;
         while size_of(&store.dir) > limit {
             let mut dropped = false;
@@ -51,8 +58,8 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Once in a while: forgets projects that are gone or were not touched for long.
-    async fn auto_prune(&self, store: &Store) -> Result<(), CheckpointError> {
+    /// Occasionally: removes projects that are gone or have not been used for long.
+    async fn auto_prune(&self, store: &CheckpointGit) -> Result<(), CheckpointError> {
         let caps = &self.inner.caps;
         let now = self.inner.clock.epoch_seconds();
         let marker = self.inner.base.join(MARKER);
@@ -63,7 +70,7 @@ impl Checkpoints {
         if !caps.auto_prune || now - last < f64::from(caps.min_interval_hours) * 3600.0 {
             return Ok(());
         }
-        let sweep = Sweep {
+        let sweep = PruneSelection {
             retention_days: caps.retention_days,
             delete_orphans: caps.delete_orphans,
         };
@@ -75,15 +82,15 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Forgets projects, and old archives. The caller holds the locks.
+    /// Removes projects and old archives. The caller holds the locks.
     pub(super) async fn sweep(
         &self,
-        store: &Store,
-        sweep: Sweep,
-    ) -> Result<Pruned, CheckpointError> {
+        store: &CheckpointGit,
+        sweep: PruneSelection,
+    ) -> Result<PruneReport, CheckpointError> {
         let days = sweep.retention_days;
         let cutoff = self.inner.clock.epoch_seconds() - f64::from(days) * 86_400.0;
-        let mut swept = Pruned::default();
+        let mut swept = PruneReport::default();
         for (id, meta) in projects(&store.dir) {
             swept.scanned += 1;
             let dir = meta.get("workdir").and_then(Value::as_str).unwrap_or("");
@@ -102,22 +109,26 @@ impl Checkpoints {
     }
 }
 
-/// Which projects are forgotten.
+/// Which projects are removed.
 #[derive(Clone, Copy)]
-pub(super) struct Sweep {
-    /// 0: none for their age.
+pub(super) struct PruneSelection {
+    /// 0: none because of their age.
     pub(super) retention_days: u32,
     pub(super) delete_orphans: bool,
 }
 
 /// Oldest first.
-async fn commits(store: &Store, git_ref: &str) -> Result<Vec<String>, CheckpointError> {
+async fn commits(store: &CheckpointGit, git_ref: &str) -> Result<Vec<String>, CheckpointError> {
     let list = store.git(&["rev-list", "--reverse", git_ref]).await?;
     Ok(list.lines().map(str::to_owned).collect())
 }
 
-/// A new chain of the same trees, messages and times, without what came before.
-async fn rebuild(store: &Store, git_ref: &str, keep: &[String]) -> Result<(), CheckpointError> {
+/// A new chain of the same trees, messages and times, without the earlier ones.
+async fn rebuild(
+    store: &CheckpointGit,
+    git_ref: &str,
+    keep: &[String],
+) -> Result<(), CheckpointError> {
     let mut parent: Option<String> = None;
     for old in keep {
         // The raw commit with other parents.
@@ -143,7 +154,7 @@ async fn rebuild(store: &Store, git_ref: &str, keep: &[String]) -> Result<(), Ch
     Ok(())
 }
 
-async fn forget(store: &Store, id: &str) -> Result<(), CheckpointError> {
+async fn forget(store: &CheckpointGit, id: &str) -> Result<(), CheckpointError> {
     let git_ref = format!("refs/hermes/{id}");
     store.git(&["update-ref", "-d", &git_ref]).await?;
     for path in [
@@ -163,7 +174,7 @@ async fn forget(store: &Store, id: &str) -> Result<(), CheckpointError> {
     Ok(())
 }
 
-pub(super) async fn collect(store: &Store, prune: &str) -> Result<(), CheckpointError> {
+pub(super) async fn collect(store: &CheckpointGit, prune: &str) -> Result<(), CheckpointError> {
     let expire = ["reflog", "expire", "--expire=now", "--all"];
     store.git(&expire).await?;
     let gc = ["gc", prune, "--quiet"];

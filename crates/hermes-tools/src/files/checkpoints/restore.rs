@@ -1,39 +1,39 @@
-//! Looking at and going back to a snapshot.
+//! Compares with a snapshot and restores it.
 
 use std::path::{Component, Path, PathBuf};
 
 use serde::Serialize;
 
-use super::git::Store;
+use super::git::CheckpointGit;
 use super::{Checkpoint, CheckpointError, Checkpoints};
 
-/// What changed since a snapshot.
+/// Changes since a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Changes {
+pub struct SnapshotChanges {
     pub checkpoint: Checkpoint,
     pub stat: String,
     pub diff: String,
 }
 
-/// What going back did.
+/// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Restored {
+pub struct RestoreReport {
     pub checkpoint: Checkpoint,
     pub directory: PathBuf,
-    /// The one file that was asked for.
+    /// The requested file, if only one.
     pub file: Option<String>,
-    /// Files that came after the snapshot and are gone now. The snapshot taken before going back
-    /// has them.
+    /// Files that were created after the snapshot and are now removed. The snapshot taken before the restore
+    /// contains them.
     pub removed: Vec<String>,
-    /// Whether the state before going back was kept as a snapshot of its own.
+    /// Whether the state before the restore was saved as a snapshot.
     pub saved: bool,
-    /// Repositories inside the project that the snapshot does not have the files of: they stay as they are.
+    /// Nested repositories whose files the snapshot does not contain: they stay as they are.
     pub untouched: Vec<String>,
 }
 
 impl Checkpoints {
-    /// The snapshot that `which` means in the project around `path`: a number of the list, or
-    /// the beginning of a hash.
+    /// The snapshot that `which` means in the project around `path`: a number of the list, or the beginning of
+    /// a hash.
     async fn pick(&self, path: &Path, which: &str) -> Result<Checkpoint, CheckpointError> {
         let all = self.list(path).await?;
         if all.is_empty() {
@@ -60,11 +60,11 @@ impl Checkpoints {
         }
     }
 
-    /// What changed since a snapshot (`which`: a number of the list, or a hash).
-    pub async fn diff(&self, path: &Path, which: &str) -> Result<Changes, CheckpointError> {
+    /// Changes since a snapshot (`which`: a number of the list, or a hash).
+    pub async fn diff(&self, path: &Path, which: &str) -> Result<SnapshotChanges, CheckpointError> {
         let checkpoint = self.pick(path, which).await?;
         let dir = self.project(path)?;
-        let store = Store::of(&self.inner.base, &dir);
+        let store = CheckpointGit::of(&self.inner.base, &dir);
         let _turn = self.inner.turn.lock().await;
         let _lock = self.lock().await?;
         let now = self.stage_aside(&store).await?;
@@ -75,30 +75,30 @@ impl Checkpoints {
         let diff = store
             .git(&["diff", "--no-color", "--no-ext-diff", hash, &now])
             .await?;
-        Ok(Changes {
+        Ok(SnapshotChanges {
             checkpoint,
             stat,
             diff,
         })
     }
 
-    /// Goes back to a snapshot, wholly or for one file. The state before is kept first.
+    /// Restores a snapshot, completely or for one file. The current state is saved first.
     pub async fn restore(
         &self,
         path: &Path,
         which: &str,
         file: Option<&str>,
-    ) -> Result<Restored, CheckpointError> {
+    ) -> Result<RestoreReport, CheckpointError> {
         let checkpoint = self.pick(path, which).await?;
         let dir = self.project(path)?;
-        let store = Store::of(&self.inner.base, &dir);
+        let store = CheckpointGit::of(&self.inner.base, &dir);
         let file = match file {
             Some(file) => Some(inside(&dir, file)?),
             None => None,
         };
         let _turn = self.inner.turn.lock().await;
         let _lock = self.lock().await?;
-        // Trees stay: pruning the oldest snapshot must not take what is being restored.
+        // Trees are kept: pruning the oldest snapshot must not remove what is being restored.
         let tree = format!("{}^{{tree}}", checkpoint.hash);
         let tree = store.git(&["rev-parse", "--verify", &tree]).await?;
         let reason = format!("before going back to {}", checkpoint.short_hash);
@@ -132,7 +132,7 @@ impl Checkpoints {
             let back = ["read-tree", "--reset", "-u", &tree];
             store.git_with(&back, None, &store.index, 2).await?;
         }
-        Ok(Restored {
+        Ok(RestoreReport {
             checkpoint,
             directory: dir,
             file,
@@ -142,10 +142,10 @@ impl Checkpoints {
         })
     }
 
-    /// A tree in which repositories inside the project are as they are now, where the snapshot only knows their
-    /// commit, as older ones and those of the original do. Going to such a tree would remove their files.
+    /// A tree in which nested repositories are as they are now if the snapshot only has their commit, like
+    /// older ones and those of Hermes Agent. Restoring such a tree would remove their files.
     async fn without_links(
-        store: &Store,
+        store: &CheckpointGit,
         tree: String,
     ) -> Result<(String, Vec<String>), CheckpointError> {
         let listed = store.git(&["ls-tree", "-r", "-z", &tree]).await?;
@@ -185,10 +185,10 @@ impl Checkpoints {
         Ok((made?, links))
     }
 
-    /// The tree of the project as it is now, without moving the index of its snapshots.
-    async fn stage_aside(&self, store: &Store) -> Result<String, CheckpointError> {
+    /// The tree of the project as it is now, without changing the index of its snapshots.
+    async fn stage_aside(&self, store: &CheckpointGit) -> Result<String, CheckpointError> {
         let aside = store.index.with_extension("diff");
-        // A copy knows which files did not change.
+        // A copy of the index knows which files have not changed.
         if let Err(error) = std::fs::copy(&store.index, &aside) {
             tracing::debug!(%error, "the index of the project is missing");
         }

@@ -1,4 +1,4 @@
-//! Taking and listing snapshots.
+//! Takes and lists snapshots.
 
 use std::fs;
 use std::io;
@@ -8,14 +8,14 @@ use std::time::Duration;
 use hermes_config::fs::{FileLock, LockError, create_private_dir};
 use ignore::WalkBuilder;
 
-use super::git::{self, Store};
+use super::git::{self, CheckpointGit};
 use super::{Checkpoint, CheckpointError, Checkpoints, project};
 
-/// A project with more files is not worth the wait.
+/// Maximum number of files of a project.
 const MAX_FILES: usize = 50_000;
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
-/// What is never kept: dependencies, build output, other people's histories, secrets, media.
+/// Excluded: dependencies, build output, other repositories, secrets, media.
 const EXCLUDES: &[&str] = &[
     "node_modules/",
     "dist/",
@@ -69,7 +69,7 @@ const EXCLUDES: &[&str] = &[
 ];
 
 impl Checkpoints {
-    /// Takes a snapshot of `dir`; false when nothing changed since the last one.
+    /// Takes a snapshot of `dir`; false if nothing has changed since the last one.
     pub(super) async fn take(&self, dir: &Path, reason: &str) -> Result<bool, CheckpointError> {
         let _turn = self.inner.turn.lock().await;
         let _lock = self.lock().await?;
@@ -82,13 +82,13 @@ impl Checkpoints {
         dir: &Path,
         reason: &str,
     ) -> Result<bool, CheckpointError> {
-        let store = Store::of(&self.inner.base, dir);
+        let store = CheckpointGit::of(&self.inner.base, dir);
         prepare(&store.dir).await?;
         project::touch(&store.dir, dir, self.inner.clock.epoch_seconds())?;
         let tree = match self.stage(&store, &store.index).await {
             Ok(tree) => tree,
             Err(CheckpointError::Git { .. }) if store.index.exists() => {
-                // A broken index is only a cache of what the tree looked like.
+                // A broken index is only a cache.
                 let _ = fs::remove_file(&store.index);
                 self.stage(&store, &store.index).await?
             }
@@ -113,7 +113,7 @@ impl Checkpoints {
             commit.extend(["-p", tip]);
         }
         let new = store.git(&commit).await?;
-        // The old value makes a snapshot of another process lose nothing.
+        // With the old value a concurrent snapshot of another process loses nothing.
         let old = tip.unwrap_or_else(|| "0".repeat(new.len()));
         store
             .git(&["update-ref", &store.git_ref, &new, &old])
@@ -122,10 +122,10 @@ impl Checkpoints {
         Ok(true)
     }
 
-    /// Puts the work tree as it is into `index` and writes its tree.
+    /// Adds the current work tree to `index` and writes its tree.
     pub(super) async fn stage(
         &self,
-        store: &Store,
+        store: &CheckpointGit,
         index: &Path,
     ) -> Result<String, CheckpointError> {
         let (dir, cap) = (store.work_tree.clone(), self.inner.caps.file_bytes);
@@ -135,7 +135,7 @@ impl Checkpoints {
                 command: "survey".to_owned(),
                 message: error.to_string(),
             })?;
-        let Some(Survey {
+        let Some(ProjectFiles {
             oversize,
             nested,
             nested_files,
@@ -179,9 +179,9 @@ impl Checkpoints {
     /// The snapshots of the project around `path`, newest first.
     pub async fn list(&self, path: &Path) -> Result<Vec<Checkpoint>, CheckpointError> {
         let dir = self.project(path)?;
-        // Without it nothing is taken and nothing can be listed, which is not the same as none.
+        // Without git nothing can be listed, which is not the same as none.
         git::require().await?;
-        let store = Store::of(&self.inner.base, &dir);
+        let store = CheckpointGit::of(&self.inner.base, &dir);
         if !store.dir.join("HEAD").exists() || store.resolve(&store.git_ref).await.is_none() {
             return Ok(Vec::new());
         }
@@ -196,7 +196,7 @@ impl Checkpoints {
             .collect())
     }
 
-    /// Keeps other processes out. The lock lives in the store, where the original sees no stray.
+    /// Locks out other processes. The lock is in the store, where Hermes Agent ignores it.
     pub(super) async fn lock(&self) -> Result<FileLock, CheckpointError> {
         let dir = self.inner.base.join("store");
         let locked = tokio::task::spawn_blocking(move || {
@@ -214,7 +214,7 @@ impl Checkpoints {
     }
 }
 
-/// Makes the store, where there is none.
+/// Creates the store if necessary.
 async fn prepare(store: &Path) -> Result<(), CheckpointError> {
     if store.join("HEAD").exists() {
         return repair(store).map_err(|source| io_error(store, source));
@@ -225,7 +225,7 @@ async fn prepare(store: &Path) -> Result<(), CheckpointError> {
         fs::create_dir_all(store.join("projects"))?;
         fs::create_dir_all(store.join("info"))?;
         fs::write(store.join("info/exclude"), EXCLUDES.join("\n") + "\n")?;
-        // Bytes are kept as they are, whatever .gitattributes of the project say.
+        // Bytes are kept unchanged, whatever .gitattributes of the project say.
         let attributes = "* -text -eol -filter -ident -working-tree-encoding\n";
         fs::write(store.join("info/attributes"), attributes)?;
         repair(store)
@@ -248,10 +248,9 @@ fn io_error(path: &Path, source: io::Error) -> CheckpointError {
     }
 }
 
-/// Puts the files of repositories inside the project into the index: git itself would note only which commit they
-/// stand at.
+/// Adds the files of nested repositories to the index: git itself would only record their commit.
 async fn open_nested(
-    store: &Store,
+    store: &CheckpointGit,
     index: &Path,
     nested: &[PathBuf],
     files: &[PathBuf],
@@ -259,7 +258,7 @@ async fn open_nested(
     let forget = ["update-index", "--force-remove", "-z", "--stdin"];
     let links = joined(nested);
     store.git_with(&forget, Some(&links), index, 1).await?;
-    // Told by its exit code when it has nothing to say.
+    // Its exit code tells whether it found anything.
     let check = ["check-ignore", "-z", "--no-index", "--stdin"];
     let ignored = store
         .git_with(&check, Some(&joined(files)), index, 1)
@@ -276,7 +275,7 @@ async fn open_nested(
     Ok(())
 }
 
-/// As git reads lists of paths.
+/// As git expects lists of paths.
 fn joined(paths: &[PathBuf]) -> Vec<u8> {
     use std::os::unix::ffi::OsStrExt as _;
     let mut bytes = Vec::new();
@@ -287,19 +286,19 @@ fn joined(paths: &[PathBuf]) -> Vec<u8> {
     bytes
 }
 
-/// What a project consists of, relative to it.
+/// The files of a project, relative to it.
 #[derive(Default)]
-struct Survey {
-    /// Files over the cap.
+struct ProjectFiles {
+    /// Files that are too large.
     oversize: Vec<PathBuf>,
-    /// Repositories inside the project: submodules, clones.
+    /// Nested repositories: submodules, clones.
     nested: Vec<PathBuf>,
-    /// Their files, those over the cap left out.
+    /// Their files, except too large ones.
     nested_files: Vec<PathBuf>,
 }
 
-/// `None` when there are too many files at all.
-fn survey(dir: &Path, cap: u64) -> Option<Survey> {
+/// `None` if there are too many files.
+fn survey(dir: &Path, cap: u64) -> Option<ProjectFiles> {
     let skipped = |name: &str| {
         EXCLUDES
             .iter()
@@ -316,9 +315,9 @@ fn survey(dir: &Path, cap: u64) -> Option<Survey> {
                 && entry.file_name().to_str().is_some_and(skipped))
         })
         .build();
-    let (mut count, mut survey) = (0, Survey::default());
-    // How deep the outermost repository is that the walk is in. It goes down first: what comes after a
-    // directory, deeper than it, is inside.
+    let (mut count, mut survey) = (0, ProjectFiles::default());
+    // The depth of the outermost repository that the walk is in. The walk is depth-first: deeper entries that
+    // follow a directory are inside it.
     let mut repository: Option<usize> = None;
     for entry in walk.flatten() {
         let Ok(path) = entry.path().strip_prefix(dir) else {

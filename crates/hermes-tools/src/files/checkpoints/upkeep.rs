@@ -1,4 +1,4 @@
-//! Looking after the store as a whole: how large it is, and making it smaller on request.
+//! Maintains the whole store: reports its size and shrinks it on request.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,21 +7,21 @@ use std::time::SystemTime;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::git::Store;
-use super::prune::{Sweep, collect, legacy_archives, projects, size_of};
+use super::git::CheckpointGit;
+use super::prune::{PruneSelection, collect, legacy_archives, projects, size_of};
 use super::{CheckpointError, Checkpoints};
 
-/// What is kept at present.
+/// What is stored at present.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Usage {
+pub struct CheckpointUsage {
     pub base: PathBuf,
     pub total_size_bytes: u64,
     pub store_size_bytes: u64,
     pub legacy_size_bytes: u64,
     pub project_count: usize,
-    /// The last one used first.
+    /// Most recently used first.
     pub projects: Vec<ProjectUsage>,
-    pub legacy_archives: Vec<Archive>,
+    pub legacy_archives: Vec<LegacyArchive>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -37,25 +37,25 @@ pub struct ProjectUsage {
 
 /// Of the layout before the shared store.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Archive {
+pub struct LegacyArchive {
     pub name: String,
     pub size_bytes: u64,
     pub mtime: f64,
 }
 
-/// What `prune` keeps; `None`: as `checkpoints` in the configuration says.
+/// What `prune` keeps; `None`: as configured in `checkpoints`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Bounds {
-    /// Projects not touched for longer go; 0: none.
+pub struct PruneBounds {
+    /// Projects not used for longer are removed; 0: none.
     pub retention_days: Option<u32>,
-    /// For the store; 0: any size.
+    /// Maximum size of the store; 0: any size.
     pub max_size_mb: Option<u64>,
-    /// Projects whose directory is gone stay.
+    /// Projects whose directory is gone are kept.
     pub keep_orphans: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Pruned {
+pub struct PruneReport {
     pub scanned: usize,
     pub deleted_orphan: usize,
     pub deleted_stale: usize,
@@ -63,17 +63,17 @@ pub struct Pruned {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Cleared {
+pub struct ClearReport {
     /// Stores and archives.
     pub deleted: usize,
     pub bytes_freed: u64,
 }
 
 impl Checkpoints {
-    /// How much is kept, and of which projects.
-    pub async fn usage(&self) -> Result<Usage, CheckpointError> {
+    /// The size of the store and its projects.
+    pub async fn usage(&self) -> Result<CheckpointUsage, CheckpointError> {
         let base = &self.inner.base;
-        let store = Store::whole(base);
+        let store = CheckpointGit::whole(base);
         let mut known = Vec::new();
         if store.dir.join("HEAD").exists() {
             // Uncounted is not none.
@@ -85,7 +85,7 @@ impl Checkpoints {
         let touched = |project: &ProjectUsage| project.last_touch.unwrap_or(0.0);
         known.sort_by(|a, b| touched(b).total_cmp(&touched(a)));
         let legacy_archives: Vec<_> = legacy_archives(base).iter().map(|a| archive(a)).collect();
-        Ok(Usage {
+        Ok(CheckpointUsage {
             base: base.clone(),
             total_size_bytes: size_of(base),
             store_size_bytes: size_of(&store.dir),
@@ -96,22 +96,22 @@ impl Checkpoints {
         })
     }
 
-    /// Drops what is beyond `bounds` now, whenever that was done last.
-    pub async fn prune(&self, bounds: Bounds) -> Result<Pruned, CheckpointError> {
-        let store = Store::whole(&self.inner.base);
+    /// Removes what exceeds `bounds` now, whenever that was done last.
+    pub async fn prune(&self, bounds: PruneBounds) -> Result<PruneReport, CheckpointError> {
+        let store = CheckpointGit::whole(&self.inner.base);
         if !store.dir.join("HEAD").exists() {
-            return Ok(Pruned::default());
+            return Ok(PruneReport::default());
         }
         let caps = &self.inner.caps;
         let _turn = self.inner.turn.lock().await;
         let _lock = self.lock().await?;
         let before = size_of(&self.inner.base);
-        let sweep = Sweep {
+        let sweep = PruneSelection {
             retention_days: bounds.retention_days.unwrap_or(caps.retention_days),
             delete_orphans: !bounds.keep_orphans,
         };
         let swept = self.sweep(&store, sweep).await?;
-        // Without the usual grace: who asks for space wants it now.
+        // Without the usual grace period: the user wants the space now.
         collect(&store, "--prune=now").await?;
         let limit = match bounds.max_size_mb {
             Some(mb) => mb.saturating_mul(1024 * 1024),
@@ -120,32 +120,32 @@ impl Checkpoints {
         if limit > 0 && size_of(&store.dir) > limit {
             self.shrink(&store, limit).await?;
         }
-        Ok(Pruned {
+        Ok(PruneReport {
             bytes_freed: before.saturating_sub(size_of(&self.inner.base)),
             ..swept
         })
     }
 
     /// Deletes every snapshot of every project.
-    pub async fn clear(&self) -> Result<Cleared, CheckpointError> {
+    pub async fn clear(&self) -> Result<ClearReport, CheckpointError> {
         let base = &self.inner.base;
         if !base.exists() {
-            return Ok(Cleared::default());
+            return Ok(ClearReport::default());
         }
         let _turn = self.inner.turn.lock().await;
         let _lock = self.lock().await?;
         let bytes_freed = size_of(base);
         let deleted = 1 + legacy_archives(base).len();
         remove(base)?;
-        Ok(Cleared {
+        Ok(ClearReport {
             deleted,
             bytes_freed,
         })
     }
 
     /// Deletes the archives of the layout before the shared store.
-    pub fn clear_legacy(&self) -> Result<Cleared, CheckpointError> {
-        let mut cleared = Cleared::default();
+    pub fn clear_legacy(&self) -> Result<ClearReport, CheckpointError> {
+        let mut cleared = ClearReport::default();
         for dir in legacy_archives(&self.inner.base) {
             let bytes = size_of(&dir);
             remove(&dir)?;
@@ -157,7 +157,7 @@ impl Checkpoints {
 }
 
 async fn project_usage(
-    store: &Store,
+    store: &CheckpointGit,
     id: String,
     meta: &Value,
 ) -> Result<ProjectUsage, CheckpointError> {
@@ -177,11 +177,11 @@ async fn project_usage(
     })
 }
 
-fn archive(dir: &Path) -> Archive {
+fn archive(dir: &Path) -> LegacyArchive {
     let modified = fs::metadata(dir).and_then(|meta| meta.modified()).ok();
     let since = modified.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
     let name = dir.file_name().unwrap_or_default();
-    Archive {
+    LegacyArchive {
         name: name.to_string_lossy().into_owned(),
         size_bytes: size_of(dir),
         mtime: since.map_or(0.0, |since| since.as_secs_f64()),

@@ -8,7 +8,7 @@ pub(super) const SECRET_FILES: [&str; 8] = [
     "auth.lock",
     ".anthropic_oauth.json",
     "webhook_subscriptions.json",
-    // Whoever has its token decides what is allowed.
+    // Its token controls what is allowed.
     "gateway_control.json",
     "cache/bws_cache.json",
 ];
@@ -20,11 +20,11 @@ pub(super) const SECRET_DIRS: [&str; 5] = [
     "skills/.hub",
 ];
 
-/// What only Hermes itself writes in its home.
+/// Files of the home that only Hermes itself writes.
 pub(super) const HOME_STATE_FILES: [&str; 2] = ["state.db", "response_store.db"];
 pub(super) const HOME_STATE_DIRS: [&str; 2] = ["sessions", "checkpoints"];
 
-/// What of a home acts in later conversations, in lower case.
+/// Files of a home that affect later conversations, in lower case.
 pub(super) const LASTING_FILE: &str = "soul.md";
 pub(super) const LASTING_DIRS: [&str; 8] = [
     "memories",
@@ -37,10 +37,10 @@ pub(super) const LASTING_DIRS: [&str; 8] = [
     "pending",
 ];
 
-/// What belongs to one profile and shapes its later sessions.
+/// Files of one profile that affect its later sessions.
 pub(super) const SCOPED_AREAS: [&str; 4] = ["skills", "plugins", "cron", "memories"];
 
-/// What `/proc/<pid>/` tells about secrets and memory of a process.
+/// Entries of `/proc/<pid>/` with secrets and memory of a process.
 pub(super) const PROCESS_FILES: [&str; 10] = [
     "environ",
     "cmdline",
@@ -54,7 +54,7 @@ pub(super) const PROCESS_FILES: [&str; 10] = [
     "kcore",
 ];
 
-/// Below the person's directory: never written.
+/// Below the user's home: never written.
 pub(super) const DENIED_FILES: [&str; 5] =
     [".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials"];
 pub(super) const DENIED_DIRS: [&str; 8] = [
@@ -68,7 +68,7 @@ pub(super) const DENIED_DIRS: [&str; 8] = [
     ".config/gcloud",
 ];
 
-/// Never written by these tools, whoever runs them.
+/// Never written by these tools.
 pub(super) const SYSTEM_DIRS: [&str; 9] = [
     "/etc",
     "/boot",

@@ -1,7 +1,7 @@
 use super::*;
 
-fn guard(root: &Path) -> Guard {
-    Guard::new(&Home::at(root), &[], &[])
+fn guard(root: &Path) -> FileGuard {
+    FileGuard::new(&Home::at(root), &[], &[])
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn other_profiles_are_told_apart() {
 
 #[test]
 fn a_safe_root_is_the_only_place_to_write() {
-    let guard = Guard::new(&Home::at("/h/.hermes"), &["/srv/data".into()], &[]);
+    let guard = FileGuard::new(&Home::at("/h/.hermes"), &["/srv/data".into()], &[]);
     assert_eq!(guard.unwritable(Path::new("/srv/data/x")), None);
     assert!(guard.unwritable(Path::new("/srv/database/x")).is_some());
 }
@@ -96,8 +96,8 @@ fn a_safe_root_is_the_only_place_to_write() {
 fn private_files_of_the_person_are_not_read_unless_opened() {
     let home = Home::at("/h/.hermes");
     let person = home.expand_user("~");
-    let closed = Guard::new(&home, &[], &[]);
-    let opened = Guard::new(&home, &[], &[person.join(".kube"), "/srv/app/.env".into()]);
+    let closed = FileGuard::new(&home, &[], &[]);
+    let opened = FileGuard::new(&home, &[], &[person.join(".kube"), "/srv/app/.env".into()]);
     for name in hermes_core::private::PERSONAL {
         let path = person.join(name).join("x");
         assert!(closed.unreadable(&path).is_some(), "{name}");

@@ -1,26 +1,26 @@
-//! Applying the hunks of a patch to a text. Pure.
+//! Applies the hunks of a patch to a text. Pure functions.
 
 use std::ops::Range;
 
 use hermes_core::edit::{self, EditError, Found, Scope};
 
-use super::v4a::{Hunk, Line};
+use super::v4a::{HunkLine, PatchHunk};
 
-/// Why a hunk does not fit.
+/// Why a hunk does not apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HunkError {
     /// Counted from 1.
     pub(super) number: usize,
     pub(super) what: String,
-    /// Places that look alike.
+    /// Similar positions.
     pub(super) near: Option<String>,
 }
 
-/// The text after all hunks, in order. Each sees what those before it did.
-pub(super) fn apply(content: &str, hunks: &[Hunk]) -> Result<String, HunkError> {
+/// The text after all hunks, in order. Each sees the result of those before it.
+pub(super) fn apply(content: &str, hunks: &[PatchHunk]) -> Result<String, HunkError> {
     let mut text = content.to_owned();
     for (at, hunk) in hunks.iter().enumerate() {
-        // Models put in anchors that change nothing.
+        // Models insert anchors that change nothing.
         if hunk.changes() {
             text = one(&text, hunk).map_err(|(what, near)| HunkError {
                 number: at + 1,
@@ -32,24 +32,24 @@ pub(super) fn apply(content: &str, hunks: &[Hunk]) -> Result<String, HunkError> 
     Ok(text)
 }
 
-type Miss = (String, Option<String>);
+type HunkMiss = (String, Option<String>);
 
-fn one(text: &str, hunk: &Hunk) -> Result<String, Miss> {
+fn one(text: &str, hunk: &PatchHunk) -> Result<String, HunkMiss> {
     let lines = &hunk.lines[..];
     let anchored = lines
         .iter()
-        .any(|line| matches!(line, Line::Context(_) | Line::Remove(_)));
+        .any(|line| matches!(line, HunkLine::Context(_) | HunkLine::Remove(_)));
     if !anchored {
         return insert(text, hunk);
     }
     let first = replace(text, lines, hunk.hint.as_deref());
     match first {
-        Err(Missed::NotFound) => {}
+        Err(MatchFailure::NotFound) => {}
         done => return done.map_err(|missed| missed.told(text, lines)),
     }
-    // Blank lines around a hunk may be there for the eye only.
-    let from = lines.iter().position(|line| *line != Line::Blank);
-    let to = lines.iter().rposition(|line| *line != Line::Blank);
+    // Blank lines around a hunk may be only for readability.
+    let from = lines.iter().position(|line| *line != HunkLine::Blank);
+    let to = lines.iter().rposition(|line| *line != HunkLine::Blank);
     let trimmed = match (from, to) {
         (Some(from), Some(to)) => &lines[from..=to],
         _ => lines,
@@ -60,20 +60,20 @@ fn one(text: &str, hunk: &Hunk) -> Result<String, Miss> {
     }
     for lines in tries {
         match replace(text, lines, hunk.hint.as_deref()) {
-            Err(Missed::NotFound) => {}
+            Err(MatchFailure::NotFound) => {}
             done => return done.map_err(|missed| missed.told(text, lines)),
         }
     }
-    Err(Missed::NotFound.told(text, trimmed))
+    Err(MatchFailure::NotFound.told(text, trimmed))
 }
 
-enum Missed {
+enum MatchFailure {
     NotFound,
     Edit(EditError),
 }
 
-impl Missed {
-    fn told(self, text: &str, lines: &[Line]) -> Miss {
+impl MatchFailure {
+    fn told(self, text: &str, lines: &[HunkLine]) -> HunkMiss {
         match self {
             Self::NotFound => {
                 let (old, _) = sides(lines);
@@ -86,39 +86,40 @@ impl Missed {
 }
 
 /// Lines before and after.
-fn sides(lines: &[Line]) -> (Vec<&str>, Vec<&str>) {
+fn sides(lines: &[HunkLine]) -> (Vec<&str>, Vec<&str>) {
     let (mut old, mut new) = (Vec::new(), Vec::new());
     for line in lines {
         match line {
-            Line::Context(line) => {
+            HunkLine::Context(line) => {
                 old.push(line.as_str());
                 new.push(line.as_str());
             }
-            Line::Blank => {
+            HunkLine::Blank => {
                 old.push("");
                 new.push("");
             }
-            Line::Remove(line) => old.push(line),
-            Line::Add(line) => new.push(line),
+            HunkLine::Remove(line) => old.push(line),
+            HunkLine::Add(line) => new.push(line),
         }
     }
     (old, new)
 }
 
-fn replace(text: &str, lines: &[Line], hint: Option<&str>) -> Result<String, Missed> {
+fn replace(text: &str, lines: &[HunkLine], hint: Option<&str>) -> Result<String, MatchFailure> {
     let (old, new) = sides(lines);
     let joined = old.join("\n");
     let Some(found) = edit::find(text, &joined, Scope::Lines) else {
-        return Err(Missed::NotFound);
+        return Err(MatchFailure::NotFound);
     };
     let place = chosen(text, &found, hint)?;
     if new.is_empty() {
-        // The lines go with their ends.
+        // Lines include their line ends.
         let place = with_line_end(text, place);
         return Ok(format!("{}{}", &text[..place.start], &text[place.end..]));
     }
     let new = new.join("\n");
-    let new = edit::fitted(text, &place, &joined, &new, found.strategy).map_err(Missed::Edit)?;
+    let new =
+        edit::fitted(text, &place, &joined, &new, found.strategy).map_err(MatchFailure::Edit)?;
     Ok(format!(
         "{}{new}{}",
         &text[..place.start],
@@ -126,9 +127,9 @@ fn replace(text: &str, lines: &[Line], hint: Option<&str>) -> Result<String, Mis
     ))
 }
 
-/// The one place that is meant: the only one, or the first after the hint.
-fn chosen(text: &str, found: &Found, hint: Option<&str>) -> Result<Range<usize>, Missed> {
-    let ambiguous = || Missed::Edit(edit::ambiguous(text, &found.places));
+/// The matching position: the only one, or the first after the hint.
+fn chosen(text: &str, found: &Found, hint: Option<&str>) -> Result<Range<usize>, MatchFailure> {
+    let ambiguous = || MatchFailure::Edit(edit::ambiguous(text, &found.places));
     if let [only] = &found.places[..] {
         return Ok(only.clone());
     }
@@ -139,7 +140,7 @@ fn chosen(text: &str, found: &Found, hint: Option<&str>) -> Result<Range<usize>,
     after.cloned().ok_or_else(ambiguous)
 }
 
-/// The line that a hint means, when it is only one.
+/// The line that a hint means, if it is unique.
 fn hint_line(text: &str, hint: &str) -> Option<Range<usize>> {
     let mut at = 0;
     let mut whole = Vec::new();
@@ -160,7 +161,7 @@ fn hint_line(text: &str, hint: &str) -> Option<Range<usize>> {
 }
 
 fn with_line_end(text: &str, place: Range<usize>) -> Range<usize> {
-    // Indentation that a loose match left in front goes as well.
+    // Also removes indentation that a loose match left in front.
     let start = text[..place.start].rfind('\n').map_or(0, |at| at + 1);
     let start = if text[start..place.start].trim().is_empty() {
         start
@@ -176,10 +177,10 @@ fn with_line_end(text: &str, place: Range<usize>) -> Range<usize> {
     }
 }
 
-/// Lines that stand for themselves: after the line of the hint, or at the end.
-fn insert(text: &str, hunk: &Hunk) -> Result<String, Miss> {
+/// Inserts lines without context: after the line of the hint, or at the end.
+fn insert(text: &str, hunk: &PatchHunk) -> Result<String, HunkMiss> {
     let mut new = sides(&hunk.lines).1;
-    while new.last() == Some(&"") && hunk.lines.last() == Some(&Line::Blank) {
+    while new.last() == Some(&"") && hunk.lines.last() == Some(&HunkLine::Blank) {
         new.pop();
     }
     let new = new.join("\n");

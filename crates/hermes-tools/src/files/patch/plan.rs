@@ -1,53 +1,56 @@
-//! Working out a whole patch before anything is changed.
+//! Computes a whole patch before anything is changed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
 use super::apply;
-use super::v4a::{Hunk, Operation};
-use crate::files::change::Change;
+use super::v4a::{PatchHunk, PatchOperation};
+use crate::files::change::FileChange;
 use crate::files::lint;
-use crate::files::place::{Loaded, Target};
-use crate::files::text::{Text, plain};
+use crate::files::place::{FileTarget, LoadedFile};
+use crate::files::text::{TextFile, plain};
 
-/// The files of a patch, by the names it gives them.
-pub(super) type Targets = BTreeMap<String, Target>;
+/// The files of a patch, by the names it uses.
+pub(super) type Targets = BTreeMap<String, FileTarget>;
 
-pub(super) struct Plan {
-    pub(super) changes: Vec<Change>,
+pub(super) struct PatchPlan {
+    pub(super) changes: Vec<FileChange>,
     pub(super) diffs: Vec<String>,
     pub(super) modified: Vec<String>,
     pub(super) created: Vec<String>,
     pub(super) deleted: Vec<String>,
 }
 
-pub(super) fn paths(operation: &Operation) -> impl Iterator<Item = &str> {
+pub(super) fn paths(operation: &PatchOperation) -> impl Iterator<Item = &str> {
     let (first, second) = match operation {
-        Operation::Update { path, move_to, .. } => (path, move_to.as_ref()),
-        Operation::Add { path, .. } | Operation::Delete { path } => (path, None),
-        Operation::Move { from, to } => (from, Some(to)),
+        PatchOperation::Update { path, move_to, .. } => (path, move_to.as_ref()),
+        PatchOperation::Add { path, .. } | PatchOperation::Delete { path } => (path, None),
+        PatchOperation::Move { from, to } => (from, Some(to)),
     };
     std::iter::once(first).chain(second).map(String::as_str)
 }
 
-/// A file as it is on the way through the patch.
-struct Draft {
-    target: Target,
-    before: Option<Loaded>,
+/// A file during the computation.
+struct FileDraft {
+    target: FileTarget,
+    before: Option<LoadedFile>,
     now: Option<Vec<u8>>,
     mode: Option<u32>,
 }
 
 #[derive(Default)]
-struct Drafts {
+struct FileDrafts {
     order: Vec<PathBuf>,
-    by_path: BTreeMap<PathBuf, Draft>,
+    by_path: BTreeMap<PathBuf, FileDraft>,
     diffs: Vec<String>,
 }
 
-/// All changes, or everything that does not fit.
-pub(super) async fn plan(operations: &[Operation], targets: &Targets) -> Result<Plan, Vec<String>> {
-    let mut drafts = Drafts::default();
+/// All changes, or everything that does not apply.
+pub(super) async fn plan(
+    operations: &[PatchOperation],
+    targets: &Targets,
+) -> Result<PatchPlan, Vec<String>> {
+    let mut drafts = FileDrafts::default();
     let mut problems = Vec::new();
     for operation in operations {
         for given in paths(operation) {
@@ -73,8 +76,8 @@ pub(super) async fn plan(operations: &[Operation], targets: &Targets) -> Result<
     Ok(plan)
 }
 
-impl Drafts {
-    async fn load(&mut self, given: &str, target: &Target) -> Result<(), String> {
+impl FileDrafts {
+    async fn load(&mut self, given: &str, target: &FileTarget) -> Result<(), String> {
         if self.by_path.contains_key(&target.path) {
             return Ok(());
         }
@@ -85,7 +88,7 @@ impl Drafts {
         self.order.push(target.path.clone());
         self.by_path.insert(
             target.path.clone(),
-            Draft {
+            FileDraft {
                 now: before.as_ref().map(|before| before.bytes.clone()),
                 mode: None,
                 target: target.clone(),
@@ -95,16 +98,20 @@ impl Drafts {
         Ok(())
     }
 
-    fn draft<'a>(&'a mut self, given: &str, targets: &Targets) -> Result<&'a mut Draft, String> {
+    fn draft<'a>(
+        &'a mut self,
+        given: &str,
+        targets: &Targets,
+    ) -> Result<&'a mut FileDraft, String> {
         targets
             .get(given)
             .and_then(|target| self.by_path.get_mut(&target.path))
             .ok_or_else(|| format!("{given}: it was not looked at"))
     }
 
-    fn apply(&mut self, operation: &Operation, targets: &Targets) -> Result<(), String> {
+    fn apply(&mut self, operation: &PatchOperation, targets: &Targets) -> Result<(), String> {
         match operation {
-            Operation::Add { path, content } => {
+            PatchOperation::Add { path, content } => {
                 let draft = self.draft(path, targets)?;
                 if draft.now.is_some() {
                     return Err(format!(
@@ -115,17 +122,17 @@ impl Drafts {
                 self.diffs.push(named_diff(None, Some(path), "", content));
                 Ok(())
             }
-            Operation::Delete { path } => {
+            PatchOperation::Delete { path } => {
                 let draft = self.draft(path, targets)?;
                 let Some(bytes) = draft.now.take() else {
                     return Err(format!("{path}: there is no such file to delete"));
                 };
-                let text = Text::decode(&bytes).map_or(String::new(), |text| text.plain());
+                let text = TextFile::decode(&bytes).map_or(String::new(), |text| text.plain());
                 self.diffs.push(named_diff(Some(path), None, &text, ""));
                 Ok(())
             }
-            Operation::Move { from, to } => self.rename(from, to, targets),
-            Operation::Update {
+            PatchOperation::Move { from, to } => self.rename(from, to, targets),
+            PatchOperation::Update {
                 path,
                 move_to,
                 hunks,
@@ -157,12 +164,12 @@ impl Drafts {
         Ok(())
     }
 
-    fn update(&mut self, path: &str, hunks: &[Hunk], targets: &Targets) -> Result<(), String> {
+    fn update(&mut self, path: &str, hunks: &[PatchHunk], targets: &Targets) -> Result<(), String> {
         let draft = self.draft(path, targets)?;
         let Some(bytes) = &draft.now else {
             return Err(format!("{path}: there is no such file; use *** Add File"));
         };
-        let Some(text) = Text::decode(bytes) else {
+        let Some(text) = TextFile::decode(bytes) else {
             return Err(format!("{path}: it is not text"));
         };
         let content = text.plain();
@@ -184,8 +191,8 @@ impl Drafts {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Plan, Vec<String>> {
-        let mut plan = Plan {
+    fn finish(mut self) -> Result<PatchPlan, Vec<String>> {
+        let mut plan = PatchPlan {
             changes: Vec::new(),
             diffs: self.diffs,
             modified: Vec::new(),
@@ -212,11 +219,11 @@ impl Drafts {
                 (Some(_), None) => plan.deleted.push(shown.clone()),
                 (Some(_), Some(_)) => plan.modified.push(shown.clone()),
             }
-            let text = draft.now.as_deref().and_then(Text::decode);
+            let text = draft.now.as_deref().and_then(TextFile::decode);
             if let Some(why) = text.and_then(|text| lint::refusal(&path, old, &text.chars)) {
                 problems.push(format!("{shown}: it would not parse: {why}"));
             }
-            plan.changes.push(Change {
+            plan.changes.push(FileChange {
                 target: draft.target,
                 before: draft.before,
                 after: draft.now,

@@ -1,13 +1,12 @@
-//! Reading patches in the V4A format. Strict: what cannot be one thing only is an error with its
-//! line.
+//! Parses patches in the V4A format. Strict: anything ambiguous is an error with its line.
 
 /// One file of a patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum PatchOperation {
     Update {
         path: String,
         move_to: Option<String>,
-        hunks: Vec<Hunk>,
+        hunks: Vec<PatchHunk>,
     },
     Add {
         path: String,
@@ -22,31 +21,31 @@ pub(super) enum Operation {
     },
 }
 
-/// A place of a file and what becomes of it.
+/// A position in a file and its change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Hunk {
-    /// A line in front of the place.
+pub(super) struct PatchHunk {
+    /// A line before the position.
     pub(super) hint: Option<String>,
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<HunkLine>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum HunkLine {
     Context(String),
-    /// A blank line without a mark: context, or only there to be read more easily.
+    /// A blank line without a marker: context, or only for readability.
     Blank,
     Remove(String),
     Add(String),
 }
 
-impl Hunk {
+impl PatchHunk {
     pub(super) fn changes(&self) -> bool {
-        let change = |line: &Line| matches!(line, Line::Remove(_) | Line::Add(_));
+        let change = |line: &HunkLine| matches!(line, HunkLine::Remove(_) | HunkLine::Add(_));
         self.lines.iter().any(change)
     }
 }
 
-/// What is wrong, and in which line of the patch.
+/// The error and its line in the patch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the patch: {what}")]
 pub(super) struct ParseError {
@@ -54,7 +53,7 @@ pub(super) struct ParseError {
     what: String,
 }
 
-enum Header {
+enum PatchHeader {
     Begin,
     End,
     EndOfFile,
@@ -65,16 +64,16 @@ enum Header {
     MoveTo(String),
 }
 
-struct Parser {
-    operations: Vec<Operation>,
+struct V4aParser {
+    operations: Vec<PatchOperation>,
     begun: bool,
     ended: bool,
     /// The last added line of a new file has no line end.
     bare_end: bool,
 }
 
-pub(super) fn parse(patch: &str) -> Result<Vec<Operation>, ParseError> {
-    let mut parser = Parser {
+pub(super) fn parse(patch: &str) -> Result<Vec<PatchOperation>, ParseError> {
+    let mut parser = V4aParser {
         operations: Vec::new(),
         begun: false,
         ended: false,
@@ -100,7 +99,7 @@ pub(super) fn parse(patch: &str) -> Result<Vec<Operation>, ParseError> {
     Ok(parser.operations)
 }
 
-impl Parser {
+impl V4aParser {
     fn line(&mut self, line: &str) -> Result<(), String> {
         if self.ended {
             return if line.trim().is_empty() || line.trim() == "```" {
@@ -115,8 +114,8 @@ impl Parser {
         match self.operations.last_mut() {
             None if line.trim().is_empty() || line.trim().starts_with("```") => Ok(()),
             None => Err(format!("{line:?} belongs to no file")),
-            Some(Operation::Update { hunks, .. }) => in_update(hunks, line),
-            Some(Operation::Add { content, .. }) => {
+            Some(PatchOperation::Update { hunks, .. }) => in_update(hunks, line),
+            Some(PatchOperation::Add { content, .. }) => {
                 if line.starts_with('\\') {
                     self.bare_end = true;
                     return Ok(());
@@ -131,7 +130,7 @@ impl Parser {
                     None => Err("each line of a new file begins with +".to_owned()),
                 }
             }
-            Some(Operation::Delete { .. } | Operation::Move { .. }) => {
+            Some(PatchOperation::Delete { .. } | PatchOperation::Move { .. }) => {
                 if line.trim().is_empty() {
                     Ok(())
                 } else {
@@ -141,51 +140,51 @@ impl Parser {
         }
     }
 
-    fn header(&mut self, header: Header) -> Result<(), String> {
+    fn header(&mut self, header: PatchHeader) -> Result<(), String> {
         match header {
-            Header::Begin if self.begun || !self.operations.is_empty() => {
+            PatchHeader::Begin if self.begun || !self.operations.is_empty() => {
                 return Err("*** Begin Patch stands in the middle".to_owned());
             }
-            Header::Begin => self.begun = true,
-            Header::End => {
+            PatchHeader::Begin => self.begun = true,
+            PatchHeader::End => {
                 self.close()?;
                 self.ended = true;
             }
-            // Where a hunk ends is known without it.
-            Header::EndOfFile => {}
-            Header::MoveTo(to) => match self.operations.last_mut() {
-                Some(Operation::Update { move_to, hunks, .. })
+            // Redundant: the end of a hunk is known without it.
+            PatchHeader::EndOfFile => {}
+            PatchHeader::MoveTo(to) => match self.operations.last_mut() {
+                Some(PatchOperation::Update { move_to, hunks, .. })
                     if move_to.is_none() && hunks.is_empty() =>
                 {
                     *move_to = Some(to);
                 }
                 _ => return Err("*** Move to: follows *** Update File: only".to_owned()),
             },
-            Header::Update(path) => self.open(Operation::Update {
+            PatchHeader::Update(path) => self.open(PatchOperation::Update {
                 path,
                 move_to: None,
                 hunks: Vec::new(),
             })?,
-            Header::Add(path) => self.open(Operation::Add {
+            PatchHeader::Add(path) => self.open(PatchOperation::Add {
                 path,
                 content: String::new(),
             })?,
-            Header::Delete(path) => self.open(Operation::Delete { path })?,
-            Header::Move(from, to) => self.open(Operation::Move { from, to })?,
+            PatchHeader::Delete(path) => self.open(PatchOperation::Delete { path })?,
+            PatchHeader::Move(from, to) => self.open(PatchOperation::Move { from, to })?,
         }
         Ok(())
     }
 
-    fn open(&mut self, operation: Operation) -> Result<(), String> {
+    fn open(&mut self, operation: PatchOperation) -> Result<(), String> {
         self.close()?;
         self.operations.push(operation);
         Ok(())
     }
 
-    /// Ends the file that was begun.
+    /// Completes the current file.
     fn close(&mut self) -> Result<(), String> {
         match self.operations.last_mut() {
-            Some(Operation::Update {
+            Some(PatchOperation::Update {
                 path,
                 hunks,
                 move_to,
@@ -195,7 +194,7 @@ impl Parser {
                     return Err(format!("nothing is changed in {path}"));
                 }
             }
-            Some(Operation::Add { content, .. }) if self.bare_end => {
+            Some(PatchOperation::Add { content, .. }) if self.bare_end => {
                 content.pop();
             }
             _ => {}
@@ -205,9 +204,9 @@ impl Parser {
     }
 }
 
-fn in_update(hunks: &mut Vec<Hunk>, line: &str) -> Result<(), String> {
+fn in_update(hunks: &mut Vec<PatchHunk>, line: &str) -> Result<(), String> {
     if let Some(rest) = line.strip_prefix("@@") {
-        hunks.push(Hunk {
+        hunks.push(PatchHunk {
             hint: hint(rest),
             lines: Vec::new(),
         });
@@ -217,24 +216,24 @@ fn in_update(hunks: &mut Vec<Hunk>, line: &str) -> Result<(), String> {
         if line.trim().is_empty() {
             return Ok(());
         }
-        hunks.push(Hunk::default());
+        hunks.push(PatchHunk::default());
     }
     let Some(hunk) = hunks.last_mut() else {
         return Ok(());
     };
     let mut chars = line.chars();
     let line = match chars.next() {
-        None => Line::Blank,
-        Some('+') => Line::Add(chars.as_str().to_owned()),
-        Some('-') => Line::Remove(chars.as_str().to_owned()),
-        Some(' ') => Line::Context(chars.as_str().to_owned()),
+        None => HunkLine::Blank,
+        Some('+') => HunkLine::Add(chars.as_str().to_owned()),
+        Some('-') => HunkLine::Remove(chars.as_str().to_owned()),
+        Some(' ') => HunkLine::Context(chars.as_str().to_owned()),
         // "\ No newline at end of file"
         Some('\\') => return Ok(()),
         Some('`') if line.starts_with("```") => {
             return Err("a code fence stands inside the patch; leave it out".to_owned());
         }
-        // Models forget the blank in front of context.
-        Some(_) => Line::Context(line.to_owned()),
+        // Models forget the blank before context.
+        Some(_) => HunkLine::Context(line.to_owned()),
     };
     hunk.lines.push(line);
     Ok(())
@@ -252,16 +251,16 @@ fn hint(rest: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// `None`: the line is no header.
-fn header(line: &str) -> Result<Option<Header>, String> {
+/// `None`: the line is not a header.
+fn header(line: &str) -> Result<Option<PatchHeader>, String> {
     let Some(rest) = line.strip_prefix("***") else {
         return Ok(None);
     };
     let rest = rest.trim();
     match rest {
-        "Begin Patch" => return Ok(Some(Header::Begin)),
-        "End Patch" => return Ok(Some(Header::End)),
-        "End of File" => return Ok(Some(Header::EndOfFile)),
+        "Begin Patch" => return Ok(Some(PatchHeader::Begin)),
+        "End Patch" => return Ok(Some(PatchHeader::End)),
+        "End of File" => return Ok(Some(PatchHeader::EndOfFile)),
         _ => {}
     }
     let Some((word, value)) = rest.split_once(':') else {
@@ -270,15 +269,15 @@ fn header(line: &str) -> Result<Option<Header>, String> {
     let value = value.trim();
     let word = word.split_whitespace().collect::<Vec<_>>().join(" ");
     let header = match word.as_str() {
-        "Update File" => Header::Update(path(value)?),
-        "Add File" => Header::Add(path(value)?),
-        "Delete File" => Header::Delete(path(value)?),
-        "Move to" => Header::MoveTo(path(value)?),
+        "Update File" => PatchHeader::Update(path(value)?),
+        "Add File" => PatchHeader::Add(path(value)?),
+        "Delete File" => PatchHeader::Delete(path(value)?),
+        "Move to" => PatchHeader::MoveTo(path(value)?),
         "Move File" => {
             let Some((from, to)) = value.split_once("->") else {
                 return Err("write *** Move File: old -> new".to_owned());
             };
-            Header::Move(path(from.trim())?, path(to.trim())?)
+            PatchHeader::Move(path(from.trim())?, path(to.trim())?)
         }
         _ => return Err(format!("{line:?} is not a patch header")),
     };

@@ -1,5 +1,4 @@
-//! A file of this machine, held by its directory: what is checked is what is used, whatever links
-//! are swapped meanwhile.
+//! A local file held by its directory: what is checked is what is used, even if links are replaced meanwhile.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -9,28 +8,28 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid};
 
-use crate::files::ledger::Stamp;
+use crate::files::ledger::FileVersion;
 
-/// How many links a path may pass through before we call it a loop.
+/// Maximum number of links before a path counts as a loop.
 const MAX_LINKS: usize = 40;
 
-/// A file that was opened, and where it really is.
-pub(in crate::files) struct Opened {
+/// An opened file and its real path.
+pub(in crate::files) struct OpenedFile {
     pub(in crate::files) file: File,
     pub(in crate::files) path: PathBuf,
-    pub(in crate::files) stamp: Stamp,
+    pub(in crate::files) stamp: FileVersion,
     pub(in crate::files) mode: u32,
 }
 
-/// What a path leads to, looked at without opening it for reading: devices stay asleep.
-pub(in crate::files) enum Probe {
+/// The target of a path, checked without opening it for reading: devices are not activated.
+pub(in crate::files) enum PathProbe {
     File(Reopen),
     Directory(PathBuf),
     /// A pipe, a socket, a device.
     Other,
 }
 
-/// A file held by a handle that cannot read yet.
+/// A file held by a descriptor that cannot read yet.
 pub(in crate::files) struct Reopen {
     handle: OwnedFd,
     pub(in crate::files) path: PathBuf,
@@ -38,8 +37,8 @@ pub(in crate::files) struct Reopen {
 }
 
 impl Reopen {
-    /// Opens the very file that was looked at.
-    pub(in crate::files) fn open(&self) -> io::Result<Opened> {
+    /// Opens exactly the file that was checked.
+    pub(in crate::files) fn open(&self) -> io::Result<OpenedFile> {
         let link = format!("/proc/self/fd/{}", self.handle.as_raw_fd());
         let file = File::from(rustix::fs::open(
             link,
@@ -47,7 +46,7 @@ impl Reopen {
             Mode::empty(),
         )?);
         let stat = rustix::fs::fstat(&file)?;
-        Ok(Opened {
+        Ok(OpenedFile {
             file,
             path: self.path.clone(),
             stamp: stamp(&stat),
@@ -56,23 +55,23 @@ impl Reopen {
     }
 }
 
-/// Looks at `path`, following links.
-pub(in crate::files) fn probe(path: &Path) -> io::Result<Probe> {
+/// Checks `path`, following links.
+pub(in crate::files) fn probe(path: &Path) -> io::Result<PathProbe> {
     let handle = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let stat = rustix::fs::fstat(&handle)?;
     let path = real_path(handle.as_fd())?;
     Ok(match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory => Probe::Directory(path),
-        FileType::RegularFile => Probe::File(Reopen {
+        FileType::Directory => PathProbe::Directory(path),
+        FileType::RegularFile => PathProbe::File(Reopen {
             handle,
             path,
             id: (stat.st_dev, stat.st_ino),
         }),
-        _ => Probe::Other,
+        _ => PathProbe::Other,
     })
 }
 
-/// Where an open file is.
+/// The path of an open file.
 pub(in crate::files) fn real_path(handle: impl AsFd) -> io::Result<PathBuf> {
     let link = format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd());
     std::fs::read_link(link)
@@ -80,7 +79,7 @@ pub(in crate::files) fn real_path(handle: impl AsFd) -> io::Result<PathBuf> {
 
 /// A name in a directory that is held open. The name is no link.
 #[derive(Debug)]
-pub(in crate::files) struct Pinned {
+pub(in crate::files) struct PinnedFile {
     dir: OwnedFd,
     dir_path: PathBuf,
     /// Directories between `dir` and the name that do not exist yet.
@@ -88,8 +87,8 @@ pub(in crate::files) struct Pinned {
     name: OsString,
 }
 
-impl Pinned {
-    /// Follows `path`, which is absolute, to the file it means. The file need not exist.
+impl PinnedFile {
+    /// Resolves the absolute `path`. The file need not exist.
     pub(in crate::files) fn new(path: &Path) -> io::Result<Self> {
         let mut path = path.to_owned();
         for _ in 0..MAX_LINKS {
@@ -120,7 +119,7 @@ impl Pinned {
         Err(rustix::io::Errno::LOOP.into())
     }
 
-    /// The path without any link in it.
+    /// The path without links.
     pub(in crate::files) fn path(&self) -> PathBuf {
         let mut path = self.dir_path.clone();
         path.extend(&self.missing);
@@ -128,8 +127,8 @@ impl Pinned {
         path
     }
 
-    /// The file as it is; `None` when there is none.
-    pub(in crate::files) fn open(&self) -> io::Result<Option<Opened>> {
+    /// The current content; `None` if the file does not exist.
+    pub(in crate::files) fn open(&self) -> io::Result<Option<OpenedFile>> {
         if !self.missing.is_empty() {
             return Ok(None);
         }
@@ -159,8 +158,8 @@ impl Pinned {
         reopen.open().map(Some)
     }
 
-    /// What tells this version of the file from another; `None` when there is no file.
-    pub(in crate::files) fn stamp(&self) -> io::Result<Option<Stamp>> {
+    /// Identifies this version of the file; `None` if it does not exist.
+    pub(in crate::files) fn stamp(&self) -> io::Result<Option<FileVersion>> {
         if !self.missing.is_empty() {
             return Ok(None);
         }
@@ -171,8 +170,8 @@ impl Pinned {
         }
     }
 
-    /// Replaces the file in one step, or makes it. An existing file keeps its mode and owner.
-    /// Returns whether directories were made.
+    /// Replaces or creates the file atomically. An existing file keeps its mode and owner. Returns whether
+    /// directories were created.
     pub(in crate::files) fn write(
         &self,
         bytes: &[u8],
@@ -209,7 +208,7 @@ impl Pinned {
             put(dir, &temp, &self.name, create_new)
         })();
         if written.is_err() {
-            // The name is ours alone; failing to remove it leaves a stray file, no damage.
+            // The name is unique; failing to remove it leaves a stray file, no damage.
             let _ = rustix::fs::unlinkat(dir, &temp, AtFlags::empty());
         }
         written.map(|()| !self.missing.is_empty())
@@ -223,7 +222,7 @@ impl Pinned {
         )?)
     }
 
-    /// Makes the missing directories one by one, each inside the one before.
+    /// Creates the missing directories one by one, each inside the one before.
     fn make_parents(&self) -> io::Result<OwnedFd> {
         let mut dir = self.dir.try_clone()?;
         for name in &self.missing {
@@ -238,7 +237,7 @@ impl Pinned {
     }
 }
 
-/// The deepest directory of `path` that exists, opened, and the names below it.
+/// The deepest existing directory of `path`, opened, and the names below it.
 fn deepest(path: &Path) -> io::Result<(OwnedFd, Vec<OsString>)> {
     let mut missing = Vec::new();
     let mut at = path;
@@ -257,7 +256,7 @@ fn deepest(path: &Path) -> io::Result<(OwnedFd, Vec<OsString>)> {
                 missing.push(name.to_owned());
                 at = parent;
             }
-            // `..` behind a directory that is not there.
+            // `..` after a missing directory.
             _ => return Err(io::ErrorKind::NotFound.into()),
         }
     }
@@ -269,7 +268,7 @@ fn put(dir: impl AsFd, temp: &str, name: &OsStr, create_new: bool) -> io::Result
         return Ok(rustix::fs::renameat(dir, temp, dir, name)?);
     }
     match rustix::fs::renameat_with(dir, temp, dir, name, RenameFlags::NOREPLACE) {
-        // A file system that cannot: a link refuses an existing name as well.
+        // On file systems without it: a hard link also refuses an existing name.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
             rustix::fs::linkat(dir, temp, dir, name, AtFlags::empty())?;
             Ok(rustix::fs::unlinkat(dir, temp, AtFlags::empty())?)
@@ -285,14 +284,14 @@ fn keep_owner(file: &File, old: &rustix::fs::Stat) {
         return;
     }
     let (owner, group) = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));
-    // An ordinary user may not give files away; the write itself is still right.
+    // An ordinary user may not change the owner; the write itself is still valid.
     if let Err(error) = rustix::fs::fchown(file, Some(owner), Some(group)) {
         tracing::debug!(%error, "the owner of a file could not be kept");
     }
 }
 
-fn stamp(stat: &rustix::fs::Stat) -> Stamp {
-    Stamp {
+fn stamp(stat: &rustix::fs::Stat) -> FileVersion {
+    FileVersion {
         modified_ns: i128::from(stat.st_mtime) * 1_000_000_000 + i128::from(stat.st_mtime_nsec),
         size: stat.st_size as u64,
         inode: stat.st_ino,

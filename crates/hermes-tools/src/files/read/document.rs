@@ -12,7 +12,7 @@ pub(super) fn is_one(name: &str) -> bool {
         .any(|end| name.ends_with(end))
 }
 
-/// The text of the document; `None` when it is not what its name says or holds no text.
+/// The text of the document; `None` if it is not what its name says or has no text.
 pub(super) fn text(name: &str, bytes: &[u8]) -> Option<String> {
     let text = match name.rsplit('.').next() {
         Some("ipynb") => notebook(bytes)?,

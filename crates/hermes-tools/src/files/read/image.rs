@@ -1,4 +1,4 @@
-//! Images as the model takes them.
+//! Images in a form that the model accepts.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use hermes_core::message::{Content, Part};
 use hermes_core::tool::ToolOutcome;
 use serde_json::json;
 
-/// Providers take no more.
+/// The maximum size that providers accept.
 const MAX_BYTES: usize = 5 * 1024 * 1024;
 
-/// Whether a file of this name (in lower case) should be an image that models take.
+/// Whether a file with this (lower-case) name should be an image that models accept.
 pub(super) fn is_one(name: &str) -> bool {
     [".png", ".jpg", ".jpeg", ".gif", ".webp"]
         .iter()
@@ -56,7 +56,7 @@ impl Image {
 
 const KINDS: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// What models take; other images are files like any other.
+/// What models accept; other images are ordinary files.
 fn kind(bytes: &[u8]) -> Option<&'static str> {
     hermes_fetch::image::sniff(bytes).filter(|kind| KINDS.contains(kind))
 }

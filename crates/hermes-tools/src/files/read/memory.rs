@@ -1,4 +1,4 @@
-//! What the model was shown, so that it is not shown twice.
+//! What the model has been shown, to avoid showing it twice.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -6,80 +6,85 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hermes_core::ids::SessionId;
 
-use crate::files::ledger::Stamp;
+use crate::files::ledger::FileVersion;
 
-/// Pages remembered per session.
+/// Maximum number of remembered pages per session.
 const MAX_PAGES: usize = 1_000;
 const MAX_SESSIONS: usize = 256;
 
-/// A page of a file, as it was asked for.
+/// A requested page of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Page {
+pub(super) struct PageKey {
     pub(super) path: PathBuf,
     pub(super) offset: usize,
     pub(super) count: usize,
 }
 
-/// What to do about a page that was asked for.
+/// Status of a requested page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum PageStatus {
     /// Not shown yet, or changed since.
     No,
-    /// Shown, and unchanged: a short notice will do.
+    /// Shown and unchanged: a short notice suffices.
     Unchanged,
     /// The notice was ignored.
     Again,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Shown {
-    stamp: Stamp,
+struct ShownPage {
+    stamp: FileVersion,
     repeats: u32,
     order: u64,
 }
 
 #[derive(Default)]
-struct State {
+struct ReadMemoryState {
     order: u64,
-    sessions: HashMap<SessionId, HashMap<Page, Shown>>,
+    sessions: HashMap<SessionId, HashMap<PageKey, ShownPage>>,
 }
 
-/// The pages that the model has before its eyes. Clones are the same.
+/// The pages that the model has seen. Clones share the state.
 #[derive(Clone, Default)]
-pub struct ReadMemory(Arc<Mutex<State>>);
+pub struct ReadMemory(Arc<Mutex<ReadMemoryState>>);
 
 impl ReadMemory {
-    /// Forgets everything: a compacted conversation no longer has what was read.
+    /// Clears everything: a compacted conversation no longer contains what was read.
     pub fn clear(&self) {
         self.state().sessions.clear();
     }
 
-    /// Whether `page`, which is in the version `stamp`, was shown. Counts the question.
-    pub(super) fn ask(&self, session: &SessionId, page: &Page, stamp: Stamp) -> Known {
+    /// Whether `page` in the version `stamp` was shown. Counts the request.
+    pub(super) fn ask(
+        &self,
+        session: &SessionId,
+        page: &PageKey,
+        stamp: FileVersion,
+    ) -> PageStatus {
         let mut state = self.state();
         let Some(pages) = state.sessions.get_mut(session) else {
-            return Known::No;
+            return PageStatus::No;
         };
         match pages.get_mut(page) {
             Some(shown) if shown.stamp == stamp && shown.repeats == 0 => {
                 shown.repeats = 1;
-                Known::Unchanged
+                PageStatus::Unchanged
             }
             Some(shown) if shown.stamp == stamp => {
-                // Whoever asks once more may really have lost it.
+                // After another request the model may really have lost it.
                 pages.remove(page);
-                Known::Again
+                PageStatus::Again
             }
-            _ => Known::No,
+            _ => PageStatus::No,
         }
     }
 
-    pub(super) fn note(&self, session: &SessionId, page: Page, stamp: Stamp) {
+    pub(super) fn note(&self, session: &SessionId, page: PageKey, stamp: FileVersion) {
         let mut state = self.state();
         state.order += 1;
         let order = state.order;
         if state.sessions.len() >= MAX_SESSIONS && !state.sessions.contains_key(session) {
-            // Forgetting costs at most a second reading.
+            // Forgetting costs at most a second read.
             state.sessions.clear();
         }
         let pages = state.sessions.entry(session.clone()).or_default();
@@ -93,7 +98,7 @@ impl ReadMemory {
         }
         pages.insert(
             page,
-            Shown {
+            ShownPage {
                 stamp,
                 repeats: 0,
                 order,
@@ -101,14 +106,14 @@ impl ReadMemory {
         );
     }
 
-    /// The session changed the file: what it saw of it is old.
+    /// The session changed the file: what it saw is outdated.
     pub(in crate::files) fn forget(&self, session: &SessionId, path: &Path) {
         if let Some(pages) = self.state().sessions.get_mut(session) {
             pages.retain(|page, _| page.path != path);
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ReadMemoryState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -3,18 +3,18 @@
 use std::io::{self, BufRead, Read as _};
 
 use crate::files::limits::ReadLimits;
-use crate::files::text::{self, Encoding};
+use crate::files::text::{self, TextEncoding};
 
-/// Bytes looked at to tell text from other things.
+/// Bytes inspected to distinguish text from binary.
 pub(super) const SAMPLE: usize = 64 * 1024;
 
 #[derive(Debug, Default)]
-pub(super) struct Page {
+pub(super) struct TextPage {
     /// `number|text` lines.
     pub(super) content: String,
     pub(super) shown: usize,
     pub(super) total_lines: usize,
-    /// Lines that were too long to be shown whole.
+    /// Lines that were too long to be shown completely.
     pub(super) cut_lines: usize,
     /// The page ended because of its length, not because of the line count.
     pub(super) out_of_room: bool,
@@ -24,21 +24,21 @@ pub(super) struct Page {
 }
 
 #[derive(Debug)]
-pub(super) enum PageError {
+pub(super) enum TextPageError {
     Binary,
     Cancelled,
     Io(io::Error),
 }
 
-impl From<io::Error> for PageError {
+impl From<io::Error> for TextPageError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-/// Which lines are wanted.
+/// The requested lines.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct LineRange {
     pub(super) offset: usize,
     pub(super) count: usize,
     pub(super) limits: ReadLimits,
@@ -46,19 +46,19 @@ pub(super) struct Wanted {
 
 pub(super) fn read(
     mut file: impl BufRead,
-    wanted: Wanted,
+    wanted: LineRange,
     cancelled: &dyn Fn() -> bool,
-) -> Result<Page, PageError> {
+) -> Result<TextPage, TextPageError> {
     let sample = file.fill_buf()?;
     if text::is_binary(sample) {
-        return Err(PageError::Binary);
+        return Err(TextPageError::Binary);
     }
     if sample.starts_with(b"\xff\xfe") || sample.starts_with(b"\xfe\xff") {
         let mut bytes = Vec::new();
         let most = crate::files::place::MAX_EDIT as u64;
         file.take(most).read_to_end(&mut bytes)?;
-        let text = text::Text::decode(&bytes).ok_or(PageError::Binary)?;
-        return lines(text.chars.as_bytes(), Encoding::Utf8, wanted, cancelled);
+        let text = text::TextFile::decode(&bytes).ok_or(TextPageError::Binary)?;
+        return lines(text.chars.as_bytes(), TextEncoding::Utf8, wanted, cancelled);
     }
     if sample.starts_with(b"\xef\xbb\xbf") {
         file.consume(3);
@@ -70,11 +70,11 @@ pub(super) fn read(
 
 fn lines(
     mut file: impl BufRead,
-    encoding: Encoding,
-    wanted: Wanted,
+    encoding: TextEncoding,
+    wanted: LineRange,
     cancelled: &dyn Fn() -> bool,
-) -> Result<Page, PageError> {
-    let mut page = Page::default();
+) -> Result<TextPage, TextPageError> {
+    let mut page = TextPage::default();
     let mut line = Vec::new();
     // Four bytes hold any character, one more shows that something was cut.
     let most = wanted.limits.line_chars * 4 + 1;
@@ -86,27 +86,28 @@ fn lines(
             page.push(number, &line, whole, encoding, wanted.limits);
         }
         if number.is_multiple_of(4_096) && cancelled() {
-            return Err(PageError::Cancelled);
+            return Err(TextPageError::Cancelled);
         }
     }
     Ok(page)
 }
 
-impl Page {
+impl TextPage {
     fn push(
         &mut self,
         number: usize,
         line: &[u8],
         whole: bool,
-        encoding: Encoding,
+        encoding: TextEncoding,
         limits: ReadLimits,
     ) {
         let text = match encoding {
-            Encoding::Latin1 => line.iter().map(|byte| char::from(*byte)).collect(),
+            TextEncoding::Latin1 => line.iter().map(|byte| char::from(*byte)).collect(),
             _ => String::from_utf8_lossy(line),
         };
-        // A cut in the middle of a character is our own doing.
-        self.lossy |= whole && encoding != Encoding::Latin1 && std::str::from_utf8(line).is_err();
+        // A cut inside a character is our own.
+        self.lossy |=
+            whole && encoding != TextEncoding::Latin1 && std::str::from_utf8(line).is_err();
         let mut shown: String = text.chars().take(limits.line_chars).collect();
         let cut = !whole || shown.len() < text.len();
         if cut {
@@ -128,8 +129,8 @@ impl Page {
     }
 }
 
-/// Reads a line without its end into `line`, keeping at most `most` bytes. `None` at the end of
-/// the file, else whether the line was kept whole.
+/// Reads a line without its end into `line`, keeping at most `most` bytes. `None` at the end of the file, else
+/// whether the line is complete.
 fn next_line(file: &mut impl BufRead, line: &mut Vec<u8>, most: usize) -> io::Result<Option<bool>> {
     line.clear();
     let read = file.by_ref().take(most as u64).read_until(b'\n', line)?;

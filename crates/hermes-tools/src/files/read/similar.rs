@@ -1,20 +1,20 @@
-//! What a wrong path may have meant.
+//! Suggestions for a wrong path.
 
 use std::path::{Path, PathBuf};
 
 const MAX_NAMES: usize = 5;
 
-pub(super) enum Near {
+pub(super) enum SimilarPaths {
     /// Paths that look alike, best first.
     Names(Vec<String>),
-    /// Not even the directory is there.
+    /// Not even the directory exists.
     NoDirectory(PathBuf),
 }
 
-pub(super) fn names(path: &Path) -> Near {
+pub(super) fn names(path: &Path) -> SimilarPaths {
     let dir = path.parent().unwrap_or(path);
     let Ok(entries) = std::fs::read_dir(dir) else {
-        return Near::NoDirectory(dir.to_path_buf());
+        return SimilarPaths::NoDirectory(dir.to_path_buf());
     };
     let wanted = path
         .file_name()
@@ -30,7 +30,7 @@ pub(super) fn names(path: &Path) -> Near {
         })
         .collect();
     found.sort();
-    Near::Names(
+    SimilarPaths::Names(
         found
             .into_iter()
             .map(|(_, name)| name)
@@ -39,7 +39,7 @@ pub(super) fn names(path: &Path) -> Near {
     )
 }
 
-/// How far apart two names are; `None` when they have nothing to do with each other.
+/// The distance between two names; `None` if they are unrelated.
 fn distance(wanted: &str, name: &str) -> Option<usize> {
     let stem = |name: &str| {
         name.split('.')
@@ -60,7 +60,7 @@ fn distance(wanted: &str, name: &str) -> Option<usize> {
     (close || part).then_some(2 + edits)
 }
 
-/// Letters to add, remove or replace to get from one to the other.
+/// Edit distance.
 fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -92,7 +92,7 @@ mod tests {
         ] {
             std::fs::write(dir.path().join(name), "").unwrap();
         }
-        let Near::Names(names) = names(&dir.path().join("Config.yaml")) else {
+        let SimilarPaths::Names(names) = names(&dir.path().join("Config.yaml")) else {
             panic!()
         };
         let names: Vec<&str> = names
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(names, ["config.yaml", "config.yml", "congif.yaml"]);
         assert!(matches!(
             super::names(&dir.path().join("no/x")),
-            Near::NoDirectory(_)
+            SimilarPaths::NoDirectory(_)
         ));
     }
 }

@@ -10,52 +10,52 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
 use rustix::fs::{Mode, OFlags};
 
-use super::query::{Output, Query};
-use super::tree::{self, Watch, Watched};
-use super::{Found, Hit, Root, SearchError};
-use crate::files::guard::Guard;
+use super::query::{SearchOutput, SearchQuery};
+use super::tree::{self, DeadlineReader, SearchDeadline};
+use super::{LineHit, SearchError, SearchResults, SearchRoot};
+use crate::files::guard::FileGuard;
 use crate::files::place;
 
-/// Of a line that is shown.
+/// Maximum length of a shown line.
 const MAX_LINE: usize = 500;
 
-/// The hits of one file. Lines are kept as far as they may be shown.
+/// The hits of one file, with the lines that may be shown.
 #[derive(Default)]
 struct FileHits {
     matches: u64,
-    lines: Vec<Line>,
+    lines: Vec<HitLine>,
 }
 
-struct Line {
+struct HitLine {
     number: u64,
     text: String,
-    /// Which match of the file it is, or belongs to: counted from 1.
+    /// The number of the match in the file that it is or belongs to, from 1.
     of: u64,
 }
 
 pub(super) fn search(
-    query: &Query,
-    root: &Root,
-    guard: &Guard,
-    watch: &Watch,
-) -> Result<Found, SearchError> {
+    query: &SearchQuery,
+    root: &SearchRoot,
+    guard: &FileGuard,
+    watch: &SearchDeadline,
+) -> Result<SearchResults, SearchError> {
     let matcher = matcher(&query.pattern)?;
     let globs: Vec<&str> = query.glob.as_deref().into_iter().collect();
     let overrides = tree::overrides(&root.real, &globs)?;
-    let kept = tree::Shared::new(Kept::new(query));
+    let kept = tree::SharedResults::new(KeptHits::new(query));
     let one_file = root.real.is_file();
     let omitted = tree::each_file(root, overrides, guard, watch, || {
         let mut searcher = searcher(query, one_file);
         let (matcher, kept) = (&matcher, &kept);
         move |entry: &ignore::DirEntry| {
-            // A file that cannot be read is passed over, as ripgrep does.
+            // An unreadable file is skipped, as ripgrep does.
             if let Ok(Some(hits)) = one(&mut searcher, matcher, entry.path(), query, guard, watch) {
                 kept.with(|kept| kept.add(entry.path(), hits));
             }
         }
     });
     let stopped = watch.verdict()?;
-    Ok(Found {
+    Ok(SearchResults {
         stopped,
         omitted,
         ..kept.into_inner().found(query, root)
@@ -73,7 +73,7 @@ fn matcher(pattern: &str) -> Result<RegexMatcher, SearchError> {
         .map_err(|error| SearchError::Pattern(error.to_string()))
 }
 
-/// Whether the pattern speaks of line ends.
+/// Whether the pattern contains line ends.
 fn is_multi_line(pattern: &str) -> bool {
     let mut escaped = false;
     pattern.chars().any(|c| {
@@ -83,13 +83,13 @@ fn is_multi_line(pattern: &str) -> bool {
     })
 }
 
-fn searcher(query: &Query, one_file: bool) -> Searcher {
-    let context = if query.output == Output::Content {
+fn searcher(query: &SearchQuery, one_file: bool) -> Searcher {
+    let context = if query.output == SearchOutput::Content {
         query.context
     } else {
         0
     };
-    // A file that was named is searched to its end, NUL or not; one that was met is given up.
+    // A file that was named is searched to its end, NUL or not; others are skipped as binary.
     let binary = if one_file {
         BinaryDetection::convert(0)
     } else {
@@ -97,7 +97,7 @@ fn searcher(query: &Query, one_file: bool) -> Searcher {
     };
     SearcherBuilder::new()
         .line_terminator(LineTerminator::byte(b'\n'))
-        .line_number(query.output == Output::Content)
+        .line_number(query.output == SearchOutput::Content)
         .multi_line(is_multi_line(&query.pattern))
         .before_context(context)
         .after_context(context)
@@ -105,26 +105,26 @@ fn searcher(query: &Query, one_file: bool) -> Searcher {
         .build()
 }
 
-/// The hits of a file; `None` when there are none.
+/// The hits of a file; `None` if there are none.
 fn one(
     searcher: &mut Searcher,
     matcher: &RegexMatcher,
     path: &Path,
-    query: &Query,
-    guard: &Guard,
-    watch: &Watch,
+    query: &SearchQuery,
+    guard: &FileGuard,
+    watch: &SearchDeadline,
 ) -> io::Result<Option<FileHits>> {
-    // The walk saw an ordinary file; a link that took its place is not followed.
+    // The walk found a regular file; a link that replaced it is not followed.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    let mut collector = Collector {
+    let mut collector = LineCollector {
         hits: FileHits::default(),
         most: query.end() as u64,
-        lines: query.output == Output::Content,
+        lines: query.output == SearchOutput::Content,
         ahead: Vec::new(),
         watch,
     };
-    let reader = Watched {
+    let reader = DeadlineReader {
         inner: &file,
         watch,
     };
@@ -132,22 +132,22 @@ fn one(
     if collector.hits.matches == 0 {
         return Ok(None);
     }
-    // A directory on the way may have been swapped; what was read is what counts.
+    // A parent directory may have been replaced; the file that was read counts.
     let real = place::real_path(&file)?;
     Ok((real == path || guard.unreadable(&real).is_none()).then_some(collector.hits))
 }
 
-struct Collector<'a> {
+struct LineCollector<'a> {
     hits: FileHits,
     /// Lines of later matches are not needed.
     most: u64,
     lines: bool,
-    /// Lines before a match that has not come yet.
+    /// Lines before a possible match.
     ahead: Vec<(u64, String)>,
-    watch: &'a Watch,
+    watch: &'a SearchDeadline,
 }
 
-impl Sink for Collector<'_> {
+impl Sink for LineCollector<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
@@ -157,11 +157,11 @@ impl Sink for Collector<'_> {
             return Ok(!self.watch.is_over());
         }
         for (number, text) in self.ahead.drain(..) {
-            self.hits.lines.push(Line { number, text, of });
+            self.hits.lines.push(HitLine { number, text, of });
         }
         let first = found.line_number().unwrap_or(0);
         for (at, line) in found.lines().enumerate() {
-            self.hits.lines.push(Line {
+            self.hits.lines.push(HitLine {
                 number: first + at as u64,
                 text: shown(line),
                 of,
@@ -181,7 +181,7 @@ impl Sink for Collector<'_> {
         if *context.kind() == Before {
             self.ahead.push((number, text));
         } else {
-            self.hits.lines.push(Line { number, text, of });
+            self.hits.lines.push(HitLine { number, text, of });
         }
         Ok(true)
     }
@@ -190,30 +190,30 @@ impl Sink for Collector<'_> {
 fn shown(line: &[u8]) -> String {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    // No more bytes than the characters can have.
+    // At most as many bytes as the characters can have.
     let line = &line[..line.len().min(MAX_LINE * 4)];
     let text = String::from_utf8_lossy(line);
     text.chars().take(MAX_LINE).collect()
 }
 
-/// What is kept of all files, in the order of their paths.
-struct Kept {
+/// The hits of all files, in the order of their paths.
+struct KeptHits {
     files: BTreeMap<PathBuf, FileHits>,
     total: u64,
-    /// Matches whose lines are kept.
+    /// Number of matches whose lines are kept.
     held: u64,
     need: u64,
     lines: bool,
 }
 
-impl Kept {
-    fn new(query: &Query) -> Self {
+impl KeptHits {
+    fn new(query: &SearchQuery) -> Self {
         Self {
             files: BTreeMap::new(),
             total: 0,
             held: 0,
             need: query.end() as u64,
-            lines: query.output == Output::Content,
+            lines: query.output == SearchOutput::Content,
         }
     }
 
@@ -226,7 +226,7 @@ impl Kept {
         }
     }
 
-    /// Drops the files that come after everything that will be shown.
+    /// Drops the files after everything that will be shown.
     fn forget(&mut self) {
         let mut before = 0;
         let need = self.need;
@@ -241,27 +241,27 @@ impl Kept {
         }
     }
 
-    fn found(self, query: &Query, root: &Root) -> Found {
-        let mut found = Found {
+    fn found(self, query: &SearchQuery, root: &SearchRoot) -> SearchResults {
+        let mut found = SearchResults {
             total: self.total,
-            ..Found::default()
+            ..SearchResults::default()
         };
         let page = |files: BTreeMap<PathBuf, FileHits>| {
             files.into_iter().skip(query.offset).take(query.limit)
         };
         match query.output {
-            Output::Files => {
+            SearchOutput::Files => {
                 found.total = self.files.len() as u64;
                 found.more = self.files.len() > query.end();
                 found.files = page(self.files).map(|(path, _)| root.show(&path)).collect();
             }
-            Output::Count => {
+            SearchOutput::Count => {
                 found.more = self.files.len() > query.end();
                 found.counts = page(self.files)
                     .map(|(path, hits)| (root.show(&path), hits.matches))
                     .collect();
             }
-            Output::Content => {
+            SearchOutput::Content => {
                 found.more = self.total > query.end() as u64;
                 found.hits = lines(self.files, query, root);
             }
@@ -271,7 +271,11 @@ impl Kept {
 }
 
 /// The lines of the matches on this page.
-fn lines(files: BTreeMap<PathBuf, FileHits>, query: &Query, root: &Root) -> Vec<Hit> {
+fn lines(
+    files: BTreeMap<PathBuf, FileHits>,
+    query: &SearchQuery,
+    root: &SearchRoot,
+) -> Vec<LineHit> {
     let (from, to) = (query.offset as u64, query.end() as u64);
     let mut before = 0;
     let mut hits = Vec::new();
@@ -281,7 +285,7 @@ fn lines(files: BTreeMap<PathBuf, FileHits>, query: &Query, root: &Root) -> Vec<
             .into_iter()
             .filter(|line| before + line.of > from && before + line.of <= to);
         let shown = root.show(&path);
-        hits.extend(wanted.map(|line| Hit {
+        hits.extend(wanted.map(|line| LineHit {
             path: shown.clone(),
             line: line.number,
             text: line.text,

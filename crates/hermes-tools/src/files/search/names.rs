@@ -3,21 +3,21 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::query::Query;
-use super::tree::{self, Watch};
-use super::{Found, Root, SearchError};
-use crate::files::guard::Guard;
+use super::query::SearchQuery;
+use super::tree::{self, SearchDeadline};
+use super::{SearchError, SearchResults, SearchRoot};
+use crate::files::guard::FileGuard;
 
 pub(super) fn search(
-    query: &Query,
-    root: &Root,
-    guard: &Guard,
-    watch: &Watch,
-) -> Result<Found, SearchError> {
+    query: &SearchQuery,
+    root: &SearchRoot,
+    guard: &FileGuard,
+    watch: &SearchDeadline,
+) -> Result<SearchResults, SearchError> {
     let globs = globs(&query.pattern, root);
     let globs: Vec<&str> = globs.iter().map(String::as_str).collect();
     let overrides = tree::overrides(&root.real, &globs)?;
-    let all = tree::Shared::new(Vec::new());
+    let all = tree::SharedResults::new(Vec::new());
     let omitted = tree::each_file(root, overrides, guard, watch, || {
         |entry: &ignore::DirEntry| {
             let modified = entry.metadata().ok().and_then(|meta| meta.modified().ok());
@@ -34,19 +34,19 @@ pub(super) fn search(
         .take(query.limit)
         .map(|(_, path)| root.show(path))
         .collect();
-    Ok(Found {
+    Ok(SearchResults {
         files,
         total: all.len() as u64,
         more: all.len() > query.end(),
         stopped,
         omitted,
-        ..Found::default()
+        ..SearchResults::default()
     })
 }
 
-/// A bare name matches at any depth, also as the end of a name; a path from the root that is
-/// searched or from any directory below it.
-fn globs(pattern: &str, root: &Root) -> Vec<String> {
+/// A bare name matches at any depth, also as the end of a name; a path from the searched root or from any
+/// directory below it.
+fn globs(pattern: &str, root: &SearchRoot) -> Vec<String> {
     let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
     let below = Path::new(pattern).strip_prefix(&root.real).ok();
     let pattern = below.and_then(Path::to_str).unwrap_or(pattern);
@@ -56,7 +56,7 @@ fn globs(pattern: &str, root: &Root) -> Vec<String> {
     if !pattern.contains('/') {
         return vec![format!("*{pattern}")];
     }
-    // A leading ! would mean everything else.
+    // A leading `!` would negate it.
     let rooted = pattern.trim_start_matches(['!', '/']);
     vec![format!("/{rooted}"), format!("**/{rooted}")]
 }

@@ -1,4 +1,4 @@
-//! What is looked for.
+//! The search parameters.
 
 use hermes_core::args::Args;
 use hermes_core::tool::ToolOutcome;
@@ -8,27 +8,27 @@ const MAX_LIMIT: i64 = 10_000;
 const MAX_CONTEXT: i64 = 50;
 
 #[derive(Clone, Debug)]
-pub(super) struct Query {
+pub(super) struct SearchQuery {
     pub(super) pattern: String,
     /// By name, not by content.
     pub(super) files: bool,
     pub(super) glob: Option<String>,
     pub(super) limit: usize,
     pub(super) offset: usize,
-    pub(super) output: Output,
+    pub(super) output: SearchOutput,
     pub(super) context: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Output {
+pub(super) enum SearchOutput {
     Content,
     Files,
     Count,
 }
 
-impl Query {
+impl SearchQuery {
     pub(super) fn read(args: &Args<'_>) -> Result<Self, ToolOutcome> {
-        // Blanks are part of a pattern; only nothing at all is none.
+        // Blanks are part of a pattern; only an empty one is invalid.
         let pattern = match args.text("pattern")? {
             Some(pattern) if !pattern.is_empty() => pattern.to_owned(),
             _ => return Err(args.bad("pattern is missing; pass what to look for")),
@@ -41,9 +41,9 @@ impl Query {
             }
         };
         let output = match args.text("output_mode")?.unwrap_or("content") {
-            "content" => Output::Content,
-            "files_only" => Output::Files,
-            "count" => Output::Count,
+            "content" => SearchOutput::Content,
+            "files_only" => SearchOutput::Files,
+            "count" => SearchOutput::Count,
             other => {
                 let known = "content, files_only or count";
                 return Err(args.bad(&format!("output_mode is {other:?}; use {known}")));
@@ -64,7 +64,7 @@ impl Query {
         })
     }
 
-    /// The last result that is shown, counted from 1.
+    /// The number of the last shown result, from 1.
     pub(super) fn end(&self) -> usize {
         self.offset.saturating_add(self.limit)
     }

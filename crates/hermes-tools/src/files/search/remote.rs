@@ -1,31 +1,31 @@
-//! Searching where another environment is: with its ripgrep, else its grep and find. The pattern
-//! is an argument of an option, never one itself.
+//! Searches in another environment with its ripgrep, else its grep and find. The pattern is passed as the value
+//! of an option, so that it cannot be an option itself.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::tool::ToolContext;
-use hermes_exec::{Environment, Exec, Exit, Sink, Stream};
+use hermes_exec::{Environment, Exec, Exit, OutputSink, OutputStream};
 
-use super::query::{Output, Query};
-use super::{Found, Hit, SearchError};
-use crate::files::guard::Guard;
+use super::query::{SearchOutput, SearchQuery};
+use super::{LineHit, SearchError, SearchResults};
+use crate::files::guard::FileGuard;
 use crate::files::lint::quoted;
 
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Of output that is looked at.
+/// Maximum size of processed output.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 const MAX_LINE: usize = 500;
 
-struct Head {
+struct BoundedOutput {
     bytes: Vec<u8>,
     cut: bool,
 }
 
-impl Sink for Head {
-    fn push(&mut self, stream: Stream, bytes: &[u8]) {
-        if stream == Stream::Out {
+impl OutputSink for BoundedOutput {
+    fn push(&mut self, stream: OutputStream, bytes: &[u8]) {
+        if stream == OutputStream::Out {
             let room = MAX_BYTES - self.bytes.len();
             self.cut |= bytes.len() > room;
             self.bytes
@@ -36,17 +36,17 @@ impl Sink for Head {
 
 pub(super) async fn search(
     environment: &Arc<dyn Environment>,
-    guard: &Guard,
-    query: &Query,
+    guard: &FileGuard,
+    query: &SearchQuery,
     given: &str,
     cwd: &Path,
     cx: &ToolContext,
-) -> Result<Found, SearchError> {
+) -> Result<SearchResults, SearchError> {
     let mut exec = Exec::new(script(query, given), cwd);
     exec.timeout = PATIENCE;
     exec.cancel = cx.cancel.clone();
     exec.split = true;
-    let mut head = Head {
+    let mut head = BoundedOutput {
         bytes: Vec::new(),
         cut: false,
     };
@@ -79,10 +79,10 @@ pub(super) async fn search(
     } else {
         matches(&text, query, guard)
     };
-    Ok(Found { stopped, ..found })
+    Ok(SearchResults { stopped, ..found })
 }
 
-fn script(query: &Query, given: &str) -> String {
+fn script(query: &SearchQuery, given: &str) -> String {
     let path = quoted(given);
     let begin = format!("[ -e {path} ] || exit 3\n");
     let have = "command -v rg >/dev/null 2>&1";
@@ -102,7 +102,7 @@ fn script(query: &Query, given: &str) -> String {
             .map(|glob| format!(" {option}={}", quoted(glob)))
             .unwrap_or_default()
     };
-    let context = if query.output == Output::Content && query.context > 0 {
+    let context = if query.output == SearchOutput::Content && query.context > 0 {
         format!(" -C {}", query.context)
     } else {
         String::new()
@@ -117,8 +117,8 @@ fn script(query: &Query, given: &str) -> String {
     )
 }
 
-fn names(text: &str, query: &Query, guard: &Guard) -> Found {
-    let mut found = Found::default();
+fn names(text: &str, query: &SearchQuery, guard: &FileGuard) -> SearchResults {
+    let mut found = SearchResults::default();
     let allowed: Vec<&str> = text
         .split('\0')
         .filter(|path| !path.is_empty())
@@ -148,10 +148,10 @@ fn parsed(line: &str) -> Option<(&str, u64, bool, &str)> {
     Some((path, number, is_match, &rest[end + 1..]))
 }
 
-fn matches(text: &str, query: &Query, guard: &Guard) -> Found {
-    let mut found = Found::default();
+fn matches(text: &str, query: &SearchQuery, guard: &FileGuard) -> SearchResults {
+    let mut found = SearchResults::default();
     let mut files: Vec<(String, u64)> = Vec::new();
-    let mut ahead: Vec<Hit> = Vec::new();
+    let mut ahead: Vec<LineHit> = Vec::new();
     let mut blocked_path = String::new();
     for line in text.lines() {
         let Some((path, number, is_match, text)) = parsed(line) else {
@@ -166,7 +166,7 @@ fn matches(text: &str, query: &Query, guard: &Guard) -> Found {
             found.omitted += 1;
             continue;
         }
-        let hit = Hit {
+        let hit = LineHit {
             path: path.to_owned(),
             line: number,
             text: text.chars().take(MAX_LINE).collect(),
@@ -195,12 +195,12 @@ fn matches(text: &str, query: &Query, guard: &Guard) -> Found {
         }
     }
     found.more = found.total > query.end() as u64;
-    if query.output != Output::Content {
+    if query.output != SearchOutput::Content {
         found.hits.clear();
         found.more = files.len() > query.end();
         let total = files.len() as u64;
         let page = files.into_iter().skip(query.offset).take(query.limit);
-        if query.output == Output::Files {
+        if query.output == SearchOutput::Files {
             found.total = total;
             found.files = page.map(|(path, _)| path).collect();
         } else {

@@ -1,5 +1,4 @@
-//! Walking a tree as ripgrep does: hidden files and what git ignores are left out, links are not
-//! followed.
+//! Walks a tree as ripgrep does: hidden and ignored files are skipped, links are not followed.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -12,19 +11,19 @@ use ignore::overrides::{Override, OverrideBuilder};
 use ignore::{DirEntry, WalkBuilder, WalkParallel, WalkState};
 use tokio_util::sync::CancellationToken;
 
-use super::{Root, SearchError};
-use crate::files::guard::Guard;
+use super::{SearchError, SearchRoot};
+use crate::files::guard::FileGuard;
 
-/// A search that takes longer is ended with what it has.
+/// A search that takes longer ends with what it has.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Whether to go on.
-pub(super) struct Watch {
+/// Whether to continue.
+pub(super) struct SearchDeadline {
     cancel: CancellationToken,
     until: Instant,
 }
 
-impl Watch {
+impl SearchDeadline {
     pub(super) fn new(cancel: CancellationToken) -> Self {
         Self {
             cancel,
@@ -36,7 +35,7 @@ impl Watch {
         self.cancel.is_cancelled() || Instant::now() >= self.until
     }
 
-    /// Why it ended early, at its end.
+    /// Why it ended early, if it did.
     pub(super) fn verdict(&self) -> Result<Option<&'static str>, SearchError> {
         if self.cancel.is_cancelled() {
             return Err(SearchError::Cancelled);
@@ -46,13 +45,13 @@ impl Watch {
     }
 }
 
-/// A file that stops being read when nobody waits any more.
-pub(super) struct Watched<'a, R> {
+/// A reader that stops when the search is cancelled.
+pub(super) struct DeadlineReader<'a, R> {
     pub(super) inner: R,
-    pub(super) watch: &'a Watch,
+    pub(super) watch: &'a SearchDeadline,
 }
 
-impl<R: Read> Read for Watched<'_, R> {
+impl<R: Read> Read for DeadlineReader<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.watch.is_over() {
             return Err(io::Error::other("ended"));
@@ -69,7 +68,7 @@ fn walker(root: &Path, overrides: Override) -> WalkParallel {
         .build_parallel()
 }
 
-/// The globs that files must match, with ripgrep's meaning of them.
+/// The globs that files must match, with ripgrep's semantics.
 pub(super) fn overrides(root: &Path, globs: &[&str]) -> Result<Override, SearchError> {
     let dir = if root.is_dir() {
         root
@@ -87,13 +86,13 @@ pub(super) fn overrides(root: &Path, globs: &[&str]) -> Result<Override, SearchE
         .map_err(|error| SearchError::Pattern(error.to_string()))
 }
 
-/// Calls `visit` for every file below `root` that may be read, on several threads. Returns how many
-/// were left out because they may not.
+/// Calls `visit` for every readable file below `root`, on several threads. Returns how many were skipped
+/// because they may not be read.
 pub(super) fn each_file<V>(
-    root: &Root,
+    root: &SearchRoot,
     overrides: Override,
-    guard: &Guard,
-    watch: &Watch,
+    guard: &FileGuard,
+    watch: &SearchDeadline,
     new_visitor: impl Fn() -> V + Sync,
 ) -> u64
 where
@@ -108,7 +107,7 @@ where
             if watch.is_over() {
                 return WalkState::Quit;
             }
-            // What cannot be listed cannot be searched; ripgrep says so on standard error only.
+            // What cannot be listed cannot be searched; ripgrep reports it on standard error only.
             let Ok(entry) = entry else {
                 return WalkState::Continue;
             };
@@ -126,9 +125,9 @@ where
 }
 
 /// Results of several threads.
-pub(super) struct Shared<T>(Mutex<T>);
+pub(super) struct SharedResults<T>(Mutex<T>);
 
-impl<T> Shared<T> {
+impl<T> SharedResults<T> {
     pub(super) fn new(value: T) -> Self {
         Self(Mutex::new(value))
     }

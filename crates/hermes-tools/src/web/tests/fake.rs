@@ -19,8 +19,8 @@ use hermes_core::model::{
 };
 use hermes_core::tool::{Registry, Taint, ToolContext, ToolErrorKind, ToolOutcome};
 use hermes_core::usage::Usage;
-use hermes_fetch::service::{Access, Services};
-use hermes_fetch::{Blocklist, Fetcher, Guard, HttpBuilder, Policy};
+use hermes_fetch::service::{ServiceAccess, Services};
+use hermes_fetch::{Blocklist, Fetcher, GuardPolicy, HttpBuilder, UrlGuard};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -136,7 +136,7 @@ impl WholeFiles for Disk {
     }
 }
 
-pub(super) struct Rig {
+pub(super) struct WebHarness {
     pub(super) dir: TempDir,
     pub(super) deps: WebDeps,
     pub(super) models: Arc<Models>,
@@ -152,35 +152,35 @@ fn http() -> HttpBuilder {
     })
 }
 
-impl Rig {
+impl WebHarness {
     /// Everything on loopback may be read.
     pub(super) fn new() -> Self {
         Self::with(
-            Policy {
+            GuardPolicy {
                 allow_private: true,
-                ..Policy::default()
+                ..GuardPolicy::default()
             },
-            Access::default(),
+            ServiceAccess::default(),
         )
     }
 
     /// As people have it.
     pub(super) fn closed() -> Self {
-        Self::with(Policy::default(), Access::default())
+        Self::with(GuardPolicy::default(), ServiceAccess::default())
     }
 
-    pub(super) fn with(policy: Policy, access: Access) -> Self {
+    pub(super) fn with(policy: GuardPolicy, access: ServiceAccess) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let models = Arc::new(Models {
             main: Model::new("main", true, &["unused"]),
             helper: Model::new("helper", true, &["A red square."]),
         });
-        let configured = Guard::new(policy.for_configured_endpoints());
+        let configured = UrlGuard::new(policy.for_configured_endpoints());
         let mut list = Config::default().security.website_blocklist;
         list.enabled = true;
         list.domains = vec!["blocked.test".to_owned()];
         let list = Blocklist::fixed(&Home::at(dir.path()), list);
-        let guard = Guard::new(policy).with_blocklist(Arc::new(list));
+        let guard = UrlGuard::new(policy).with_blocklist(Arc::new(list));
         let services = Services::new(Fetcher::new(configured, http()), access);
         let deps = WebDeps {
             pages: Fetcher::new(guard.clone(), http()),

@@ -1,12 +1,12 @@
 //! `web_extract`.
 
 use hermes_core::tool::ToolErrorKind;
-use hermes_fetch::Policy;
-use hermes_fetch::service::Access;
+use hermes_fetch::GuardPolicy;
+use hermes_fetch::service::ServiceAccess;
 use hermes_testkit::web_server::{Page, WebServer};
 use serde_json::{Value, json};
 
-use super::fake::Rig;
+use super::fake::WebHarness;
 
 fn site() -> WebServer {
     WebServer::start(|asked| match asked.path.as_str() {
@@ -26,7 +26,7 @@ fn site() -> WebServer {
 
 #[tokio::test]
 async fn pages_come_with_the_keys_that_prompts_know() {
-    let (rig, site) = (Rig::new(), site());
+    let (rig, site) = (WebHarness::new(), site());
     let answer = rig
         .done("web_extract", json!({ "urls": [site.url("/short")] }))
         .await;
@@ -38,7 +38,7 @@ async fn pages_come_with_the_keys_that_prompts_know() {
 
 #[tokio::test]
 async fn each_page_has_its_own_error() {
-    let (rig, site) = (Rig::new(), site());
+    let (rig, site) = (WebHarness::new(), site());
     let urls = json!([
         site.url("/short"),
         site.url("/gone"),
@@ -68,7 +68,7 @@ async fn each_page_has_its_own_error() {
 
 #[tokio::test]
 async fn forgiving_about_the_list() {
-    let (rig, site) = (Rig::new(), site());
+    let (rig, site) = (WebHarness::new(), site());
     for urls in [
         json!(site.url("/short")),
         json!(format!("[\"{}\"]", site.url("/short"))),
@@ -85,7 +85,7 @@ async fn forgiving_about_the_list() {
 
 #[tokio::test]
 async fn long_pages_are_kept_whole_beside_what_is_shown() {
-    let (rig, site) = (Rig::new(), site());
+    let (rig, site) = (WebHarness::new(), site());
     let answer = rig
         .done(
             "web_extract",
@@ -123,7 +123,7 @@ async fn long_pages_are_kept_whole_beside_what_is_shown() {
 
 #[tokio::test]
 async fn inline_images_are_named() {
-    let (rig, site) = (Rig::new(), site());
+    let (rig, site) = (WebHarness::new(), site());
     let answer = rig
         .done("web_extract", json!({ "urls": [site.url("/inline")] }))
         .await;
@@ -135,7 +135,7 @@ async fn inline_images_are_named() {
 
 #[tokio::test]
 async fn the_inside_is_refused_by_default() {
-    let (rig, site) = (Rig::closed(), site());
+    let (rig, site) = (WebHarness::closed(), site());
     let (kind, text) = rig
         .refused(
             "web_extract",
@@ -158,7 +158,7 @@ async fn the_inside_is_refused_by_default() {
 
 #[tokio::test]
 async fn keys_in_addresses_are_not_sent() {
-    let (rig, site) = (Rig::new(), site());
+    let (rig, site) = (WebHarness::new(), site());
     for path in ["/?q=sk-abcdefghijklmnopqrst", "/?access_token=x"] {
         let (kind, _) = rig
             .refused("web_extract", json!({ "urls": [site.url(path)] }))
@@ -170,7 +170,7 @@ async fn keys_in_addresses_are_not_sent() {
 
 #[tokio::test]
 async fn an_interrupt_ends_the_reading() {
-    let (rig, site) = (Rig::new(), site());
+    let (rig, site) = (WebHarness::new(), site());
     let read = rig.refused("web_extract", json!({ "urls": [site.url("/silent")] }));
     let stop = async {
         while site.asked().is_empty() {
@@ -190,12 +190,12 @@ async fn a_service_reads_only_what_we_would_read() {
             &json!({ "results": [{ "url": url, "title": "By service", "raw_content": "![x](data:image/png;base64,AA) text" }], "failed_results": [] }),
         )
     });
-    let access = Access {
+    let access = ServiceAccess {
         tavily: Some("key".to_owned().into()),
         tavily_url: Some(service.url("")),
-        ..Access::default()
+        ..ServiceAccess::default()
     };
-    let rig = Rig::with(Policy::default(), access);
+    let rig = WebHarness::with(GuardPolicy::default(), access);
     let answer = rig
         .done(
             "web_extract",

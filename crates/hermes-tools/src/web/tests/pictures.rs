@@ -7,7 +7,7 @@ use hermes_testkit::web_server::{Page, WebServer};
 use serde_json::json;
 
 use super::super::{tools, vision_missing};
-use super::fake::{Model, Rig};
+use super::fake::{Model, WebHarness};
 
 /// A PNG of one red pixel.
 fn pixel() -> Vec<u8> {
@@ -22,7 +22,7 @@ fn data_url() -> String {
     format!("data:image/png;base64,{text}")
 }
 
-fn blind(rig: Rig, says: &[&'static str]) -> Rig {
+fn blind(rig: WebHarness, says: &[&'static str]) -> WebHarness {
     rig.models(
         Model::new("main", false, &[]),
         Model::new("helper", true, says),
@@ -31,7 +31,7 @@ fn blind(rig: Rig, says: &[&'static str]) -> Rig {
 
 #[tokio::test]
 async fn a_model_that_sees_gets_the_image() {
-    let rig = Rig::new();
+    let rig = WebHarness::new();
     std::fs::write(rig.path("x.png"), pixel()).unwrap();
     let site = WebServer::start(|_| Page::new("text/plain", pixel()));
     let path = rig.path("x.png").display().to_string();
@@ -61,7 +61,7 @@ async fn a_model_that_sees_gets_the_image() {
 
 #[tokio::test]
 async fn for_a_blind_one_a_helper_looks() {
-    let rig = blind(Rig::new(), &["", "A red square."]);
+    let rig = blind(WebHarness::new(), &["", "A red square."]);
     let answer = rig
         .done(
             "vision_analyze",
@@ -89,7 +89,7 @@ async fn for_a_blind_one_a_helper_looks() {
 
 #[tokio::test]
 async fn described_when_the_settings_say_so() {
-    let mut rig = Rig::new();
+    let mut rig = WebHarness::new();
     rig.deps.vision.described = true;
     let answer = rig
         .done("vision_analyze", json!({ "image_url": data_url() }))
@@ -99,7 +99,7 @@ async fn described_when_the_settings_say_so() {
 
 #[tokio::test]
 async fn sources_that_are_refused_say_why() {
-    let rig = Rig::closed();
+    let rig = WebHarness::closed();
     let site = WebServer::start(|_| Page::new("image/png", pixel()));
     std::fs::write(
         rig.path("x.svg"),
@@ -167,7 +167,7 @@ async fn a_server_in_trouble_is_asked_again() {
         "/gone" => Page::html("").status(404),
         _ => Page::html("").status(503),
     });
-    let rig = Rig::new();
+    let rig = WebHarness::new();
     let (_, text) = rig
         .refused("vision_analyze", json!({ "image_url": site.url("/gone") }))
         .await;
@@ -182,16 +182,16 @@ async fn a_server_in_trouble_is_asked_again() {
 
 #[test]
 fn the_tool_is_there_when_somebody_sees() {
-    let has = |rig: &Rig| {
+    let has = |rig: &WebHarness| {
         tools(rig.deps.clone())
             .iter()
             .any(|tool| tool.spec().name == "vision_analyze")
     };
-    let sees = Rig::new();
+    let sees = WebHarness::new();
     assert!(has(&sees));
-    let helper = blind(Rig::new(), &[]);
+    let helper = blind(WebHarness::new(), &[]);
     assert!(has(&helper));
-    let nobody = Rig::new().models(
+    let nobody = WebHarness::new().models(
         Model::new("main", false, &[]),
         Model::new("helper", false, &[]),
     );

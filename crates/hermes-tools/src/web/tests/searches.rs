@@ -1,12 +1,12 @@
 //! `web_search`.
 
 use hermes_core::tool::ToolErrorKind;
-use hermes_fetch::Policy;
-use hermes_fetch::service::Access;
+use hermes_fetch::GuardPolicy;
+use hermes_fetch::service::ServiceAccess;
 use hermes_testkit::web_server::{Page, WebServer};
 use serde_json::{Value, json};
 
-use super::fake::Rig;
+use super::fake::WebHarness;
 
 fn searxng() -> WebServer {
     WebServer::start(|asked| {
@@ -20,16 +20,16 @@ fn searxng() -> WebServer {
     })
 }
 
-fn rig(server: &WebServer) -> Rig {
-    let access = Access {
+fn rig(server: &WebServer) -> WebHarness {
+    let access = ServiceAccess {
         searxng_url: Some(server.url("")),
-        ..Access::default()
+        ..ServiceAccess::default()
     };
-    let policy = Policy {
+    let policy = GuardPolicy {
         secrets: ["a-secret-of-this-home".to_owned()].into(),
-        ..Policy::default()
+        ..GuardPolicy::default()
     };
-    Rig::with(policy, access)
+    WebHarness::with(policy, access)
 }
 
 #[tokio::test]

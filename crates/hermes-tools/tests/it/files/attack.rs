@@ -8,20 +8,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hermes_core::tool::{ToolErrorKind, ToolOutcome};
 use serde_json::json;
 
-use super::{Bench, error_of};
+use super::{FilesHarness, error_of};
 
 #[tokio::test]
 async fn secrets_are_not_read_by_any_name() {
-    let bench = Bench::new();
-    bench.put("../home/auth.json", "{\"token\":\"s3cret\"}");
-    bench.put("../home/.env", "KEY=s3cret");
-    let home = bench.root().join("home");
-    symlink(home.join("auth.json"), bench.path("link.txt")).unwrap();
-    symlink("link.txt", bench.path("link2.txt")).unwrap();
-    symlink(&home, bench.path("dir")).unwrap();
-    std::fs::hard_link(home.join("auth.json"), bench.path("hard.txt")).unwrap();
-    symlink("/proc/self/environ", bench.path("env.txt")).unwrap();
-    symlink("/dev/zero", bench.path("zero.txt")).unwrap();
+    let harness = FilesHarness::new();
+    harness.put("../home/auth.json", "{\"token\":\"s3cret\"}");
+    harness.put("../home/.env", "KEY=s3cret");
+    let home = harness.root().join("home");
+    symlink(home.join("auth.json"), harness.path("link.txt")).unwrap();
+    symlink("link.txt", harness.path("link2.txt")).unwrap();
+    symlink(&home, harness.path("dir")).unwrap();
+    std::fs::hard_link(home.join("auth.json"), harness.path("hard.txt")).unwrap();
+    symlink("/proc/self/environ", harness.path("env.txt")).unwrap();
+    symlink("/dev/zero", harness.path("zero.txt")).unwrap();
     for path in [
         "../home/auth.json",
         "../home/AUTH.json",
@@ -39,7 +39,7 @@ async fn secrets_are_not_read_by_any_name() {
         "/dev/stdin",
         "/dev/fd/0",
     ] {
-        let outcome = bench.call("read_file", json!({"path": path})).await;
+        let outcome = harness.call("read_file", json!({"path": path})).await;
         match outcome {
             ToolOutcome::Done(content) => panic!("{path}: {}", content.text()),
             ToolOutcome::Error { text, .. } => assert!(!text.contains("s3cret"), "{path}: {text}"),
@@ -49,17 +49,17 @@ async fn secrets_are_not_read_by_any_name() {
 
 #[tokio::test]
 async fn pipes_do_not_hold_anyone() {
-    let bench = Bench::new();
-    let fifo = bench.path("pipe");
+    let harness = FilesHarness::new();
+    let fifo = harness.path("pipe");
     let made = std::process::Command::new("mkfifo").arg(&fifo).status();
     assert!(made.unwrap().success());
-    let (kind, _) = bench.err("read_file", json!({"path": "pipe"})).await;
+    let (kind, _) = harness.err("read_file", json!({"path": "pipe"})).await;
     assert_eq!(kind, ToolErrorKind::Denied);
-    let (_, value) = bench
+    let (_, value) = harness
         .err("write_file", json!({"path": "pipe", "content": "x"}))
         .await;
     assert!(error_of(&value).contains("not a regular file"), "{value}");
-    let value = bench.ok("search_files", json!({"pattern": "x"})).await;
+    let value = harness.ok("search_files", json!({"pattern": "x"})).await;
     assert_eq!(value["total_count"], 0);
 }
 
@@ -82,24 +82,24 @@ fn swapper(name: &Path, target: &Path, stop: &Arc<AtomicBool>) -> std::thread::J
 
 #[tokio::test]
 async fn a_link_swapped_in_between_check_and_use_leads_nowhere() {
-    let bench = Bench::new();
-    bench.put("../home/auth.json", "s3cret\n");
-    bench.put("../outside/victim.txt", "precious\n");
-    bench.put("dir/file.txt", "public\n");
-    bench.put("dir/auth.json", "public\n");
-    let root = bench.root();
+    let harness = FilesHarness::new();
+    harness.put("../home/auth.json", "s3cret\n");
+    harness.put("../outside/victim.txt", "precious\n");
+    harness.put("dir/file.txt", "public\n");
+    harness.put("dir/auth.json", "public\n");
+    let root = harness.root();
     let stop = Arc::new(AtomicBool::new(false));
-    let reads = swapper(&bench.path("dir"), &root.join("home"), &stop);
+    let reads = swapper(&harness.path("dir"), &root.join("home"), &stop);
     for round in 0..300 {
         for path in ["dir/auth.json", "dir/file.txt"] {
             let args = json!({"path": path, "limit": 1 + round});
-            let outcome = bench.call("read_file", args).await;
+            let outcome = harness.call("read_file", args).await;
             let (ToolOutcome::Done(_) | ToolOutcome::Error { .. }) = &outcome;
             let text = format!("{outcome:?}");
             assert!(!text.contains("s3cret"), "{text}");
         }
         let args = json!({"pattern": "s3cret", "path": "."});
-        let text = format!("{:?}", bench.call("search_files", args).await);
+        let text = format!("{:?}", harness.call("search_files", args).await);
         assert!(
             !text.contains("1: s3cret") && !text.contains("\"content\":\"s3cret"),
             "{text}"
@@ -107,14 +107,14 @@ async fn a_link_swapped_in_between_check_and_use_leads_nowhere() {
     }
     stop.store(true, Ordering::Relaxed);
     reads.join().unwrap();
-    bench.put("write/victim.txt", "mine\n");
+    harness.put("write/victim.txt", "mine\n");
     let stop = Arc::new(AtomicBool::new(false));
-    let writes = swapper(&bench.path("write"), &root.join("outside"), &stop);
+    let writes = swapper(&harness.path("write"), &root.join("outside"), &stop);
     for round in 0..300 {
         let args = json!({"path": "write/victim.txt", "content": format!("mine {round}\n")});
-        let _ = bench.call("write_file", args).await;
+        let _ = harness.call("write_file", args).await;
         let args = json!({"mode": "replace", "path": "write/victim.txt", "old_string": "mine", "new_string": "MINE"});
-        let _ = bench.call("patch", args).await;
+        let _ = harness.call("patch", args).await;
     }
     stop.store(true, Ordering::Relaxed);
     writes.join().unwrap();
@@ -126,15 +126,15 @@ async fn a_link_swapped_in_between_check_and_use_leads_nowhere() {
 
 #[tokio::test]
 async fn the_file_itself_swapped_for_a_link_is_replaced_not_followed() {
-    let bench = Bench::new();
-    bench.put("../outside/victim.txt", "precious\n");
-    bench.put("a.txt", "mine\n");
-    let victim = bench.root().join("outside/victim.txt");
+    let harness = FilesHarness::new();
+    harness.put("../outside/victim.txt", "precious\n");
+    harness.put("a.txt", "mine\n");
+    let victim = harness.root().join("outside/victim.txt");
     let stop = Arc::new(AtomicBool::new(false));
-    let swaps = swapper(&bench.path("a.txt"), &victim, &stop);
+    let swaps = swapper(&harness.path("a.txt"), &victim, &stop);
     for round in 0..300 {
         let args = json!({"path": "a.txt", "content": format!("mine {round}\n")});
-        let _ = bench.call("write_file", args).await;
+        let _ = harness.call("write_file", args).await;
     }
     stop.store(true, Ordering::Relaxed);
     swaps.join().unwrap();

@@ -13,7 +13,7 @@ use hermes_tools::files::checkpoints::CheckpointError;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use super::Bench;
+use super::FilesHarness;
 
 fn config() -> Config {
     let mut config = Config::default();
@@ -21,13 +21,13 @@ fn config() -> Config {
     config
 }
 
-fn bench() -> Bench {
-    let bench = Bench::with_config(&config(), |_| {});
-    bench.put("Cargo.toml", "[package]\n");
-    bench
+fn harness() -> FilesHarness {
+    let harness = FilesHarness::with_config(&config(), |_| {});
+    harness.put("Cargo.toml", "[package]\n");
+    harness
 }
 
-impl Bench {
+impl FilesHarness {
     fn turn(&mut self, turn: u64) {
         self.cx.turn = TurnId(turn);
     }
@@ -40,32 +40,32 @@ impl Bench {
 
 #[tokio::test]
 async fn the_first_change_of_a_turn_keeps_what_was_there() {
-    let mut bench = bench();
-    bench.put("a.txt", "zero\n");
-    let dir = bench.path("");
-    let list = async |bench: &Bench| bench.deps.checkpoints.list(&dir).await.unwrap();
-    assert_eq!(list(&bench).await, []);
-    bench.write("a.txt", "one\n").await;
-    bench.write("a.txt", "two\n").await;
-    assert_eq!(list(&bench).await.len(), 1, "one per turn");
-    bench.turn(2);
-    bench.write("sub/b.txt", "b\n").await;
-    bench.turn(3);
-    bench.write("a.txt", "three\n").await;
-    let all = list(&bench).await;
+    let mut harness = harness();
+    harness.put("a.txt", "zero\n");
+    let dir = harness.path("");
+    let list = async |harness: &FilesHarness| harness.deps.checkpoints.list(&dir).await.unwrap();
+    assert_eq!(list(&harness).await, []);
+    harness.write("a.txt", "one\n").await;
+    harness.write("a.txt", "two\n").await;
+    assert_eq!(list(&harness).await.len(), 1, "one per turn");
+    harness.turn(2);
+    harness.write("sub/b.txt", "b\n").await;
+    harness.turn(3);
+    harness.write("a.txt", "three\n").await;
+    let all = list(&harness).await;
     let numbers: Vec<usize> = all.iter().map(|entry| entry.number).collect();
     assert_eq!(numbers, [1, 2, 3]);
     assert_eq!(all[0].reason, "before write_file");
     assert_eq!((all[1].files_changed, all[1].insertions), (1, 1));
-    let checkpoints = &bench.deps.checkpoints;
+    let checkpoints = &harness.deps.checkpoints;
     let changes = checkpoints.diff(&dir, "1").await.unwrap();
     assert!(changes.diff.contains("-two\n+three"), "{}", changes.diff);
     // One file, then everything.
     let restored = checkpoints.restore(&dir, "3", Some("a.txt")).await.unwrap();
     assert!(restored.saved);
-    assert_eq!(bench.text("a.txt"), "zero\n");
-    assert_eq!(bench.text("sub/b.txt"), "b\n");
-    let before = list(&bench).await;
+    assert_eq!(harness.text("a.txt"), "zero\n");
+    assert_eq!(harness.text("sub/b.txt"), "b\n");
+    let before = list(&harness).await;
     assert!(
         before[0].reason.starts_with("before going back to"),
         "{before:?}"
@@ -73,10 +73,10 @@ async fn the_first_change_of_a_turn_keeps_what_was_there() {
     let first = before.last().unwrap().short_hash.clone();
     let restored = checkpoints.restore(&dir, &first, None).await.unwrap();
     assert_eq!(restored.removed, ["sub/b.txt"]);
-    assert!(!bench.path("sub/b.txt").exists());
+    assert!(!harness.path("sub/b.txt").exists());
     // Going back can be taken back: everything that was removed is in the snapshot before.
     checkpoints.restore(&dir, "1", None).await.unwrap();
-    assert_eq!(bench.text("sub/b.txt"), "b\n");
+    assert_eq!(harness.text("sub/b.txt"), "b\n");
     for (which, file) in [
         ("9", None),
         ("zz", None),
@@ -97,8 +97,8 @@ async fn the_first_change_of_a_turn_keeps_what_was_there() {
 
 #[tokio::test]
 async fn bytes_come_back_exactly_and_the_projects_git_is_untouched() {
-    let mut bench = bench();
-    let project = bench.path("");
+    let mut harness = harness();
+    let project = harness.path("");
     let git = |args: &[&str]| {
         let run = Command::new("git")
             .args(args)
@@ -111,24 +111,24 @@ async fn bytes_come_back_exactly_and_the_projects_git_is_untouched() {
     };
     git(&["init", "-q"]);
     // Attributes of the project would change line ends and run a filter.
-    bench.put(".gitattributes", "* text=auto eol=crlf filter=evil\n");
-    bench.put("crlf.txt", "a\r\nb\n");
-    bench.put("with space \u{e9}[1].txt", "x\n");
-    bench.put("secret/.env", "KEY=1\n");
-    bench.put("node_modules/m.js", "x\n");
+    harness.put(".gitattributes", "* text=auto eol=crlf filter=evil\n");
+    harness.put("crlf.txt", "a\r\nb\n");
+    harness.put("with space \u{e9}[1].txt", "x\n");
+    harness.put("secret/.env", "KEY=1\n");
+    harness.put("node_modules/m.js", "x\n");
     let status = git(&["status", "--porcelain", "--ignored"]);
-    let before: Vec<_> = walk(&bench.path(".git"));
-    bench.write("crlf.txt", "c\n").await;
-    bench.turn(2);
-    bench.write("with space \u{e9}[1].txt", "y\n").await;
+    let before: Vec<_> = walk(&harness.path(".git"));
+    harness.write("crlf.txt", "c\n").await;
+    harness.turn(2);
+    harness.write("with space \u{e9}[1].txt", "y\n").await;
     assert_eq!(git(&["status", "--porcelain", "--ignored"]), status);
-    let dir = bench.path("");
-    let checkpoints = &bench.deps.checkpoints;
+    let dir = harness.path("");
+    let checkpoints = &harness.deps.checkpoints;
     checkpoints.restore(&dir, "2", None).await.unwrap();
-    assert_eq!(bench.bytes("crlf.txt"), b"a\r\nb\n");
-    assert_eq!(bench.text("with space \u{e9}[1].txt"), "x\n");
-    assert_eq!(bench.text("secret/.env"), "KEY=1\n");
-    let after: Vec<_> = walk(&bench.path(".git"));
+    assert_eq!(harness.bytes("crlf.txt"), b"a\r\nb\n");
+    assert_eq!(harness.text("with space \u{e9}[1].txt"), "x\n");
+    assert_eq!(harness.text("secret/.env"), "KEY=1\n");
+    let after: Vec<_> = walk(&harness.path(".git"));
     let stay = |paths: &[String]| -> Vec<String> {
         paths
             .iter()
@@ -137,7 +137,7 @@ async fn bytes_come_back_exactly_and_the_projects_git_is_untouched() {
             .collect()
     };
     assert_eq!(stay(&after), stay(&before));
-    let store = bench.root().join("home/checkpoints/store");
+    let store = harness.root().join("home/checkpoints/store");
     let kept = Command::new("git")
         .args(["log", "--all", "--name-only", "--format="])
         .env("GIT_DIR", &store)
@@ -168,25 +168,25 @@ async fn old_snapshots_and_large_files_go() {
     let mut settings = config();
     settings.checkpoints.max_snapshots = 3;
     settings.checkpoints.max_file_size_mb = 1;
-    let mut bench = Bench::with_config(&settings, |_| {});
-    bench.put("Cargo.toml", "[package]\n");
-    bench.put("large.txt", "x".repeat(2 << 20));
+    let mut harness = FilesHarness::with_config(&settings, |_| {});
+    harness.put("Cargo.toml", "[package]\n");
+    harness.put("large.txt", "x".repeat(2 << 20));
     for turn in 0..6 {
-        bench.turn(turn);
-        bench.write("a.txt", &format!("{turn}\n")).await;
+        harness.turn(turn);
+        harness.write("a.txt", &format!("{turn}\n")).await;
     }
-    let dir = bench.path("");
-    let all = bench.deps.checkpoints.list(&dir).await.unwrap();
+    let dir = harness.path("");
+    let all = harness.deps.checkpoints.list(&dir).await.unwrap();
     assert_eq!(all.len(), 3);
-    bench
+    harness
         .deps
         .checkpoints
         .restore(&dir, "3", None)
         .await
         .unwrap();
-    assert_eq!(bench.text("a.txt"), "2\n");
+    assert_eq!(harness.text("a.txt"), "2\n");
     assert!(
-        bench.path("large.txt").exists(),
+        harness.path("large.txt").exists(),
         "what was never kept is not touched"
     );
 }
@@ -195,8 +195,8 @@ async fn old_snapshots_and_large_files_go() {
 async fn the_store_stays_within_its_size() {
     let mut settings = config();
     settings.checkpoints.max_total_size_mb = 1;
-    let mut bench = Bench::with_config(&settings, |_| {});
-    bench.put("Cargo.toml", "[package]\n");
+    let mut harness = FilesHarness::with_config(&settings, |_| {});
+    harness.put("Cargo.toml", "[package]\n");
     let noise = |seed: u64| -> String {
         let mut state = seed;
         (0..300_000)
@@ -209,20 +209,25 @@ async fn the_store_stays_within_its_size() {
             .collect()
     };
     for turn in 0..8 {
-        bench.turn(turn);
-        bench.write("a.txt", &noise(turn)).await;
+        harness.turn(turn);
+        harness.write("a.txt", &noise(turn)).await;
     }
-    let all = bench.deps.checkpoints.list(&bench.path("")).await.unwrap();
+    let all = harness
+        .deps
+        .checkpoints
+        .list(&harness.path(""))
+        .await
+        .unwrap();
     assert!((1..7).contains(&all.len()), "{}", all.len());
 }
 
 #[tokio::test]
 async fn nothing_is_kept_when_it_is_off_or_the_directory_too_broad() {
-    let off = Bench::new();
+    let off = FilesHarness::new();
     off.put("Cargo.toml", "");
     off.write("a.txt", "x\n").await;
     assert!(!off.root().join("home/checkpoints").exists());
-    let on = bench();
+    let on = harness();
     let checkpoints = &on.deps.checkpoints;
     for dir in ["/", "/tmp"] {
         let taken = checkpoints
@@ -276,18 +281,18 @@ print(json.dumps({'seen': seen, 'took': took}))
 }
 
 /// A repository inside the project, as a submodule or a clone is.
-fn nested(bench: &Bench, name: &str) {
+fn nested(harness: &FilesHarness, name: &str) {
     let run = |args: &[&str]| {
         let output = Command::new("git")
             .args(["-c", "user.name=t", "-c", "user.email=t@t"])
             .args(args)
-            .current_dir(bench.path(name))
+            .current_dir(harness.path(name))
             .output()
             .unwrap();
         assert!(output.status.success(), "{output:?}");
     };
-    bench.put(&format!("{name}/in.txt"), "one\n");
-    bench.put(&format!("{name}/.gitignore"), "*.tmp\n");
+    harness.put(&format!("{name}/in.txt"), "one\n");
+    harness.put(&format!("{name}/.gitignore"), "*.tmp\n");
     run(&["init", "-q", "."]);
     run(&["add", "."]);
     run(&["commit", "-qm", "x"]);
@@ -295,33 +300,33 @@ fn nested(bench: &Bench, name: &str) {
 
 #[tokio::test]
 async fn files_of_a_repository_inside_the_project_go_back_too() {
-    let mut bench = bench();
-    nested(&bench, "sub");
-    let head = bench.text("sub/.git/HEAD");
-    bench.put("sub/no.tmp", "ignored\n");
-    let dir = bench.path("");
+    let mut harness = harness();
+    nested(&harness, "sub");
+    let head = harness.text("sub/.git/HEAD");
+    harness.put("sub/no.tmp", "ignored\n");
+    let dir = harness.path("");
     // As a command does: a file tool would keep what the repository inside was, as a project of its own.
-    bench.write("top.txt", "s\n").await;
-    bench.put("sub/in.txt", "two\n");
-    bench.turn(2);
-    bench.write("top.txt", "t\n").await;
-    bench.put("sub/new.txt", "later\n");
-    let restored = bench
+    harness.write("top.txt", "s\n").await;
+    harness.put("sub/in.txt", "two\n");
+    harness.turn(2);
+    harness.write("top.txt", "t\n").await;
+    harness.put("sub/new.txt", "later\n");
+    let restored = harness
         .deps
         .checkpoints
         .restore(&dir, "2", None)
         .await
         .unwrap();
-    assert_eq!(bench.text("sub/in.txt"), "one\n");
-    assert!(!bench.path("sub/new.txt").exists() && !bench.path("top.txt").exists());
-    assert_eq!(bench.text("sub/no.tmp"), "ignored\n");
-    assert_eq!(bench.text("sub/.git/HEAD"), head);
+    assert_eq!(harness.text("sub/in.txt"), "one\n");
+    assert!(!harness.path("sub/new.txt").exists() && !harness.path("top.txt").exists());
+    assert_eq!(harness.text("sub/no.tmp"), "ignored\n");
+    assert_eq!(harness.text("sub/.git/HEAD"), head);
     assert_eq!(restored.untouched, Vec::<String>::new());
-    let back = bench
+    let back = harness
         .deps
         .checkpoints
         .restore(&dir, "1", None)
         .await
         .unwrap();
-    assert_eq!(bench.text("sub/new.txt"), "later\n", "{back:?}");
+    assert_eq!(harness.text("sub/new.txt"), "later\n", "{back:?}");
 }

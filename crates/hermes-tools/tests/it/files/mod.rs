@@ -26,7 +26,7 @@ use hermes_core::ids::TurnId;
 use hermes_core::tool::{Registry, Taint, ToolContext, ToolErrorKind, ToolOutcome};
 use hermes_exec::confinement::{Confine, Confinement, Launch};
 use hermes_exec::environment::Variables;
-use hermes_exec::local::{LocalEnvironment, LocalSettings, Login, Policy};
+use hermes_exec::local::{LocalEnvironment, LocalSettings, LoginScripts, VariablePolicy};
 use hermes_exec::{Environment, ExecError, Workspaces};
 use hermes_policy::{Gate, PolicyConfig};
 use hermes_tools::files::{self, Checkpoints, FileDeps};
@@ -34,14 +34,14 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 /// A directory with a home and a project, and the file tools in the project.
-struct Bench {
+struct FilesHarness {
     dir: tempfile::TempDir,
     deps: FileDeps,
     registry: Registry,
     cx: ToolContext,
 }
 
-impl Bench {
+impl FilesHarness {
     fn new() -> Self {
         Self::with(|_| {})
     }
@@ -220,8 +220,8 @@ fn local(root: &Path) -> Arc<dyn Environment> {
     ]);
     let settings = LocalSettings {
         bash: "/bin/bash".into(),
-        variables: Policy::fixed(variables),
-        login: Login {
+        variables: VariablePolicy::fixed(variables),
+        login: LoginScripts {
             files: Vec::new(),
             login: false,
         },

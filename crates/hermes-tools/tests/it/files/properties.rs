@@ -7,7 +7,7 @@ use hermes_tools::files::ReadLimits;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::Bench;
+use super::FilesHarness;
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
@@ -62,15 +62,15 @@ proptest! {
         prop_assume!(!content.contains('«') && !content.replace("\r\n", "").contains('\r') && !new.contains('\r'));
         // Without any line end left, nobody knows which kind the file had.
         prop_assume!(!windows || plain.replacen(&old, &new, 1).contains('\n'));
-        let bench = Bench::new();
-        bench.put("a.txt", &content);
+        let harness = FilesHarness::new();
+        harness.put("a.txt", &content);
         runtime().block_on(async {
             let edit = |old: &str, new: &str| json!({"mode": "replace", "path": "a.txt", "old_string": old, "new_string": new});
-            bench.ok("patch", edit(&old, &new)).await;
+            harness.ok("patch", edit(&old, &new)).await;
             let expected = plain.replacen(&old, &new, 1).replace('\n', if windows && plain.contains('\n') { "\r\n" } else { "\n" });
-            assert_eq!(bench.text("a.txt"), expected);
-            bench.ok("patch", edit(&new, &old)).await;
-            assert_eq!(bench.text("a.txt"), content);
+            assert_eq!(harness.text("a.txt"), expected);
+            harness.ok("patch", edit(&new, &old)).await;
+            assert_eq!(harness.text("a.txt"), content);
         });
     }
 
@@ -86,8 +86,8 @@ proptest! {
         let windows = lines.windows(old.len()).filter(|window| *window == old).count();
         prop_assume!(windows == 1);
         let content = lines.join("\n") + if last { "\n" } else { "" };
-        let bench = Bench::new();
-        bench.put("a.txt", &content);
+        let harness = FilesHarness::new();
+        harness.put("a.txt", &content);
         runtime().block_on(async {
             let patch = |old: &[String], new: &[String]| {
                 let mut text = "*** Begin Patch\n*** Update File: a.txt\n@@\n".to_owned();
@@ -96,12 +96,12 @@ proptest! {
                 }
                 json!({"mode": "patch", "patch": text + "*** End Patch\n"})
             };
-            bench.ok("patch", patch(old, &new)).await;
+            harness.ok("patch", patch(old, &new)).await;
             let mut expected = lines.clone();
             expected.splice(part.clone(), new.clone());
-            assert_eq!(bench.text("a.txt"), expected.join("\n") + if last { "\n" } else { "" });
-            bench.ok("patch", patch(&new, old)).await;
-            assert_eq!(bench.text("a.txt"), content);
+            assert_eq!(harness.text("a.txt"), expected.join("\n") + if last { "\n" } else { "" });
+            harness.ok("patch", patch(&new, old)).await;
+            assert_eq!(harness.text("a.txt"), content);
         });
     }
 
@@ -136,14 +136,14 @@ proptest! {
         Just("@@ one @@".to_owned()), Just("@@".to_owned()), Just("-one".to_owned()), Just(" two".to_owned()),
         Just("+new".to_owned()), Just(String::new()), "\\PC{0,10}", "[*@+ -]{1,5}[a-z]{0,3}",
     ], 0..12)) {
-        let bench = Bench::new();
-        bench.put("a.txt", "one\ntwo\nthree\n");
+        let harness = FilesHarness::new();
+        harness.put("a.txt", "one\ntwo\nthree\n");
         let patch = parts.join("\n");
         runtime().block_on(async {
-            let outcome = bench.call("patch", json!({"mode": "patch", "patch": patch})).await;
+            let outcome = harness.call("patch", json!({"mode": "patch", "patch": patch})).await;
             if outcome.is_error() {
-                assert_eq!(bench.text("a.txt"), "one\ntwo\nthree\n");
-                assert!(!bench.path("b.txt").exists() && !bench.path("c.txt").exists());
+                assert_eq!(harness.text("a.txt"), "one\ntwo\nthree\n");
+                assert!(!harness.path("b.txt").exists() && !harness.path("c.txt").exists());
             }
         });
     }
@@ -154,17 +154,17 @@ proptest! {
         lines in prop::collection::vec("[^\r\n\u{0}-\u{1f}\u{feff}]{0,30}", 0..60),
         limit in 1..20_usize, chars in 40..200_usize, last in any::<bool>(),
     ) {
-        let bench = Bench::with(|deps| {
+        let harness = FilesHarness::with(|deps| {
             deps.limits = ReadLimits { lines: 2000, line_chars: 2000, chars };
         });
         let mut content = lines.join("\n");
         if last && !lines.is_empty() { content.push('\n'); }
-        bench.put("a.txt", &content);
+        harness.put("a.txt", &content);
         let expected: Vec<&str> = content.lines().collect();
         runtime().block_on(async {
             let (mut offset, mut read) = (1, Vec::new());
             loop {
-                let page = bench.ok("read_file", json!({"path": "a.txt", "offset": offset, "limit": limit})).await;
+                let page = harness.ok("read_file", json!({"path": "a.txt", "offset": offset, "limit": limit})).await;
                 assert_eq!(page["total_lines"], expected.len());
                 let content = page["content"].as_str().unwrap();
                 if !content.is_empty() {
@@ -189,20 +189,20 @@ proptest! {
         files in prop::collection::btree_map("[a-c]{1,2}(/[a-c]{1,2}){0,2}\\.(txt|rs)", prop::collection::vec("[abx ]{0,6}", 0..8), 1..8),
         pattern in "[abx]{1,2}", offset in 0..6_usize, limit in 1..8_usize,
     ) {
-        let bench = Bench::new();
+        let harness = FilesHarness::new();
         for (path, lines) in &files {
             // A name may be taken by a directory already.
-            let path = bench.path(path);
+            let path = harness.path(path);
             if std::fs::create_dir_all(path.parent().unwrap()).is_ok() {
                 let _ = std::fs::write(&path, lines.join("\n"));
             }
         }
         let mut naive = Vec::new();
-        collect(&bench.path(""), &bench.path(""), &pattern, &mut naive);
+        collect(&harness.path(""), &harness.path(""), &pattern, &mut naive);
         naive.sort();
         runtime().block_on(async {
             let args = json!({"pattern": pattern, "offset": offset, "limit": limit});
-            let value = bench.ok("search_files", args).await;
+            let value = harness.ok("search_files", args).await;
             assert_eq!(value["total_count"], naive.len());
             let page: Vec<(String, u64, String)> = naive.iter().skip(offset).take(limit)
                 .map(|(path, line, text)| (path.display().to_string(), *line, text.clone())).collect();

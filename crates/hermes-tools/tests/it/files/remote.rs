@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use hermes_core::BoxFuture;
 use hermes_exec::{
-    Background, BackgroundRecord, Environment, EnvironmentInfo, Exec, ExecError, Files, Finished,
-    Sink, Start,
+    Background, BackgroundRecord, BackgroundStart, Environment, EnvironmentInfo, Exec, ExecError,
+    ExecOutcome, Files, OutputSink,
 };
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use super::{Bench, error_of, local};
+use super::{FilesHarness, error_of, local};
 
 /// This machine, seen as another one.
 struct Elsewhere(Arc<dyn Environment>);
@@ -27,12 +27,15 @@ impl Environment for Elsewhere {
     fn exec<'a>(
         &'a self,
         command: Exec,
-        sink: &'a mut dyn Sink,
-    ) -> BoxFuture<'a, Result<Finished, ExecError>> {
+        sink: &'a mut dyn OutputSink,
+    ) -> BoxFuture<'a, Result<ExecOutcome, ExecError>> {
         self.0.exec(command, sink)
     }
 
-    fn spawn(&self, command: Start) -> BoxFuture<'_, Result<Box<dyn Background>, ExecError>> {
+    fn spawn(
+        &self,
+        command: BackgroundStart,
+    ) -> BoxFuture<'_, Result<Box<dyn Background>, ExecError>> {
         self.0.spawn(command)
     }
 
@@ -56,8 +59,8 @@ impl Environment for Elsewhere {
     }
 }
 
-fn bench() -> Bench {
-    Bench::with(|deps| {
+fn harness() -> FilesHarness {
+    FilesHarness::with(|deps| {
         let elsewhere = Elsewhere(local(Path::new("/nonexistent")));
         deps.environment = Arc::new(elsewhere);
     })
@@ -65,48 +68,50 @@ fn bench() -> Bench {
 
 #[tokio::test]
 async fn files_are_read_written_and_patched() {
-    let bench = bench();
-    bench
+    let harness = harness();
+    harness
         .ok(
             "write_file",
             json!({"path": "a/b.txt", "content": "one\ntwo\n"}),
         )
         .await;
-    assert_eq!(bench.text("a/b.txt"), "one\ntwo\n");
-    let page = bench.ok("read_file", json!({"path": "a/b.txt"})).await;
+    assert_eq!(harness.text("a/b.txt"), "one\ntwo\n");
+    let page = harness.ok("read_file", json!({"path": "a/b.txt"})).await;
     assert_eq!(page["content"], "1|one\n2|two");
     let patch = "*** Update File: a/b.txt\n one\n-two\n+2\n*** Add File: c.txt\n+c\n";
-    bench
+    harness
         .ok("patch", json!({"mode": "patch", "patch": patch}))
         .await;
-    assert_eq!(bench.text("a/b.txt"), "one\n2\n");
-    assert_eq!(bench.text("c.txt"), "c\n");
+    assert_eq!(harness.text("a/b.txt"), "one\n2\n");
+    assert_eq!(harness.text("c.txt"), "c\n");
     let patch = "*** Add File: c.txt\n+again\n";
-    let (_, value) = bench
+    let (_, value) = harness
         .err("patch", json!({"mode": "patch", "patch": patch}))
         .await;
     assert!(error_of(&value).contains("exists already"), "{value}");
-    let (_, value) = bench.err("read_file", json!({"path": "none"})).await;
+    let (_, value) = harness.err("read_file", json!({"path": "none"})).await;
     assert!(error_of(&value).contains("no file"), "{value}");
     // Results that were saved to a file are on this machine.
-    let saved = bench.root().join("home/cache/tool-results/x.txt");
-    bench.put("../home/cache/tool-results/x.txt", "saved\n");
-    let page = bench.ok("read_file", json!({"path": saved})).await;
+    let saved = harness.root().join("home/cache/tool-results/x.txt");
+    harness.put("../home/cache/tool-results/x.txt", "saved\n");
+    let page = harness.ok("read_file", json!({"path": saved})).await;
     assert_eq!(page["content"], "1|saved");
-    bench.put(".env", "K=1");
-    let (_, value) = bench.err("read_file", json!({"path": ".env"})).await;
+    harness.put(".env", "K=1");
+    let (_, value) = harness.err("read_file", json!({"path": ".env"})).await;
     assert!(error_of(&value).contains("credentials"), "{value}");
 }
 
 #[tokio::test]
 async fn searches_use_the_programs_there_and_patterns_stay_patterns() {
-    let bench = bench();
-    bench.put("a.txt", "1\nneedle 'quoted' $(touch ran)\n3\n");
-    bench.put("src/b.rs", "needle\nneedle\n");
-    bench.put("it's.txt", "--pre=x\n");
-    let value = bench.ok("search_files", json!({"pattern": "needle"})).await;
+    let harness = harness();
+    harness.put("a.txt", "1\nneedle 'quoted' $(touch ran)\n3\n");
+    harness.put("src/b.rs", "needle\nneedle\n");
+    harness.put("it's.txt", "--pre=x\n");
+    let value = harness
+        .ok("search_files", json!({"pattern": "needle"}))
+        .await;
     assert_eq!(value["total_count"], 3, "{value}");
-    let value = bench
+    let value = harness
         .ok(
             "search_files",
             json!({"pattern": "needle", "limit": 1, "offset": 1}),
@@ -116,26 +121,26 @@ async fn searches_use_the_programs_there_and_patterns_stay_patterns() {
         (&value["total_count"], &value["truncated"]),
         (&json!(3), &json!(true))
     );
-    let value = bench
+    let value = harness
         .ok("search_files", json!({"pattern": "--pre=x", "path": "."}))
         .await;
     assert_eq!(value["total_count"], 1, "{value}");
-    let value = bench
+    let value = harness
         .ok(
             "search_files",
             json!({"pattern": "'; touch ran; '$(touch ran)"}),
         )
         .await;
     assert_eq!(value["total_count"], 0);
-    assert!(!bench.path("ran").exists());
-    let value = bench
+    assert!(!harness.path("ran").exists());
+    let value = harness
         .ok(
             "search_files",
             json!({"pattern": "needle", "file_glob": "*.rs", "output_mode": "count"}),
         )
         .await;
     assert_eq!(value["total_count"], 2, "{value}");
-    let value = bench
+    let value = harness
         .ok(
             "search_files",
             json!({"pattern": "*.rs", "target": "files"}),
@@ -143,9 +148,9 @@ async fn searches_use_the_programs_there_and_patterns_stay_patterns() {
         .await;
     assert_eq!(value["total_count"], 1, "{value}");
     let args = json!({"pattern": "needle", "path": "a.txt", "context": 1});
-    let value = bench.ok("search_files", args).await;
+    let value = harness.ok("search_files", args).await;
     assert_eq!(value["matches"].as_array().unwrap().len(), 3, "{value}");
-    let (_, value) = bench
+    let (_, value) = harness
         .err("search_files", json!({"pattern": "x", "path": "none"}))
         .await;
     assert!(error_of(&value).contains("there is no none"), "{value}");

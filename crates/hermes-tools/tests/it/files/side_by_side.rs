@@ -10,7 +10,7 @@ use hermes_testkit::oracle::{self, Oracle};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-use super::Bench;
+use super::FilesHarness;
 
 /// Calls the original's tools in a directory, as its agent would.
 const THEIRS: &str = r#"
@@ -65,10 +65,10 @@ fn path_without_ripgrep() -> Option<String> {
         .then(|| std::env::var("PATH").unwrap_or_default())
 }
 
-async fn ours(bench: &Bench, calls: &Calls) -> Vec<Value> {
+async fn ours(harness: &FilesHarness, calls: &Calls) -> Vec<Value> {
     let mut answers = Vec::new();
     for (name, arguments) in calls {
-        answers.push(bench.ok(name, arguments.clone()).await);
+        answers.push(harness.ok(name, arguments.clone()).await);
     }
     answers
 }
@@ -172,10 +172,10 @@ fn of_kind(wanted: Kind) -> BTreeSet<String> {
         .collect()
 }
 
-fn bench() -> Bench {
-    let bench = Bench::new();
-    lay_out(&bench.path(""));
-    bench
+fn harness() -> FilesHarness {
+    let harness = FilesHarness::new();
+    lay_out(&harness.path(""));
+    harness
 }
 
 /// Some releases of ripgrep show the byte order mark of a file as part of its first line.
@@ -228,7 +228,7 @@ async fn searches_find_what_the_original_finds() {
     let Some(oracle) = oracle::require("searches_find_what_the_original_finds") else {
         return;
     };
-    let bench = bench();
+    let harness = harness();
     let search = |pattern: &str, more: Value| {
         let mut arguments = json!({"pattern": pattern, "path": "corpus", "limit": 2000});
         let more = more.as_object().unwrap().clone();
@@ -254,8 +254,8 @@ async fn searches_find_what_the_original_finds() {
         calls.push(search(glob, json!({"target": "files"})));
     }
     let (left, right) = (
-        ours(&bench, &calls).await,
-        theirs(&oracle, &bench.path(""), &calls),
+        ours(&harness, &calls).await,
+        theirs(&oracle, &harness.path(""), &calls),
     );
     // Without ripgrep the original also looks into what git ignores and into binaries.
     let extra: BTreeSet<String> = of_kind(Kind::Ignored)
@@ -287,7 +287,7 @@ async fn pages_are_those_of_the_original() {
     let Some(oracle) = oracle::require("pages_are_those_of_the_original") else {
         return;
     };
-    let bench = bench();
+    let harness = harness();
     let texts: Vec<String> = of_kind(Kind::Text).into_iter().collect();
     let pages = [(1, 500), (1, 3), (4, 5), (9, 2)];
     let calls: Calls = texts
@@ -304,18 +304,18 @@ async fn pages_are_those_of_the_original() {
         })
         .filter(|(_, call)| {
             // What lies beyond the end is explained differently.
-            let text = std::fs::read(bench.path(call["path"].as_str().unwrap())).unwrap();
+            let text = std::fs::read(harness.path(call["path"].as_str().unwrap())).unwrap();
             let lines = text.split_inclusive(|&byte| byte == b'\n').count() as u64;
             call["offset"].as_u64().unwrap() <= lines
         })
         .collect();
     assert!(calls.len() > 80, "{}", calls.len());
     let (left, right) = (
-        ours(&bench, &calls).await,
-        theirs(&oracle, &bench.path(""), &calls),
+        ours(&harness, &calls).await,
+        theirs(&oracle, &harness.path(""), &calls),
     );
     for ((call, left), right) in calls.iter().zip(&left).zip(&right) {
-        let text = std::fs::read(bench.path(call.1["path"].as_str().unwrap())).unwrap();
+        let text = std::fs::read(harness.path(call.1["path"].as_str().unwrap())).unwrap();
         let ends = text.last().is_none_or(|&byte| byte == b'\n');
         let unended = u64::from(!ends);
         // Defect of the original: one line too few when the last one has no end.
@@ -354,7 +354,7 @@ async fn replaced_texts_leave_the_bytes_that_the_original_leaves() {
     else {
         return;
     };
-    let (bench, other) = (bench(), bench());
+    let (harness, other) = (harness(), harness());
     let replace = |path: &str, old: &str, new: &str, all: bool| {
         (
             "patch",
@@ -386,7 +386,7 @@ async fn replaced_texts_leave_the_bytes_that_the_original_leaves() {
     assert!(calls.len() >= 8, "{}", calls.len());
     let right = theirs(&oracle, &other.path(""), &calls);
     for ((name, arguments), right) in calls.iter().zip(&right) {
-        let left = bench.call(name, arguments.clone()).await;
+        let left = harness.call(name, arguments.clone()).await;
         let done = matches!(left, hermes_core::tool::ToolOutcome::Done(_));
         assert_eq!(
             done,
@@ -395,7 +395,7 @@ async fn replaced_texts_leave_the_bytes_that_the_original_leaves() {
         );
     }
     for (name, ..) in corpus() {
-        let (left, right) = (bench.bytes(&name), other.bytes(&name));
+        let (left, right) = (harness.bytes(&name), other.bytes(&name));
         assert_eq!(
             String::from_utf8_lossy(&left),
             String::from_utf8_lossy(&right),
@@ -407,9 +407,9 @@ async fn replaced_texts_leave_the_bytes_that_the_original_leaves() {
 
 #[tokio::test]
 async fn defect_a_search_pattern_becomes_an_option_of_ripgrep() {
-    let bench = bench();
-    let (ran, script) = (bench.path("ran"), bench.path("run.sh"));
-    bench.put(
+    let harness = harness();
+    let (ran, script) = (harness.path("ran"), harness.path("run.sh"));
+    harness.put(
         "run.sh",
         format!("#!/bin/sh\ntouch '{}'\ncat\n", ran.display()),
     );
@@ -419,16 +419,16 @@ async fn defect_a_search_pattern_becomes_an_option_of_ripgrep() {
         "search_files",
         json!({"pattern": pattern, "path": "corpus"}),
     )];
-    let answer = ours(&bench, &calls).await;
+    let answer = ours(&harness, &calls).await;
     assert_eq!(answer[0]["total_count"], 0);
     assert!(!ran.exists());
-    bench.put("corpus/zz.txt", format!("x {pattern} y\n"));
-    assert_eq!(ours(&bench, &calls).await[0]["total_count"], 1);
+    harness.put("corpus/zz.txt", format!("x {pattern} y\n"));
+    assert_eq!(ours(&harness, &calls).await[0]["total_count"], 1);
 }
 
 #[tokio::test]
 async fn defect_nothing_is_found_in_the_current_directory_without_ripgrep() {
-    let bench = bench();
+    let harness = harness();
     let calls: Calls = vec![
         (
             "search_files",
@@ -439,7 +439,7 @@ async fn defect_nothing_is_found_in_the_current_directory_without_ripgrep() {
             json!({"pattern": "needle", "path": "corpus", "output_mode": "count"}),
         ),
     ];
-    let left = ours(&bench, &calls).await;
+    let left = ours(&harness, &calls).await;
     assert!(
         left[0]["total_count"].as_u64().unwrap() > 400,
         "{}",
@@ -451,35 +451,35 @@ async fn defect_nothing_is_found_in_the_current_directory_without_ripgrep() {
         return;
     };
     if let Some(path) = path_without_ripgrep() {
-        let right = theirs_with(&oracle, &bench.path(""), &calls, &path);
+        let right = theirs_with(&oracle, &harness.path(""), &calls, &path);
         assert_eq!(right[0]["total_count"], 0, "the original was mended");
     }
 }
 
 #[tokio::test]
 async fn defect_a_cut_search_reports_what_it_shows_as_all() {
-    let bench = Bench::new();
+    let harness = FilesHarness::new();
     for file in 0..12 {
-        bench.put(&format!("corpus/{file}.txt"), "needle\n".repeat(10));
+        harness.put(&format!("corpus/{file}.txt"), "needle\n".repeat(10));
     }
     let calls: Calls = vec![(
         "search_files",
         json!({"pattern": "needle", "path": "corpus"}),
     )];
-    let left = ours(&bench, &calls).await;
+    let left = ours(&harness, &calls).await;
     assert_eq!(left[0]["total_count"], 120);
     assert_eq!(left[0]["truncated"], true);
     let Some(oracle) = oracle::require("defect_a_cut_search_reports_what_it_shows_as_all") else {
         return;
     };
-    let right = theirs(&oracle, &bench.path(""), &calls);
+    let right = theirs(&oracle, &harness.path(""), &calls);
     assert_eq!(right[0]["total_count"], 50, "the original was mended");
     assert_ne!(right[0]["truncated"], true);
 }
 
 #[tokio::test]
 async fn defect_names_with_spaces_are_missing_from_the_files_with_matches() {
-    let bench = bench();
+    let harness = harness();
     let calls: Calls = vec![
         (
             "search_files",
@@ -490,7 +490,7 @@ async fn defect_names_with_spaces_are_missing_from_the_files_with_matches() {
             json!({"pattern": "needle", "path": "corpus", "limit": 2000, "output_mode": "count"}),
         ),
     ];
-    let left = ours(&bench, &calls).await;
+    let left = ours(&harness, &calls).await;
     let expected: BTreeSet<String> = counts(&left[1]).into_keys().collect();
     assert_eq!(names(&left[0]), expected);
     let name = "defect_names_with_spaces_are_missing_from_the_files_with_matches";
@@ -498,7 +498,7 @@ async fn defect_names_with_spaces_are_missing_from_the_files_with_matches() {
         return;
     };
     if let Some(path) = path_without_ripgrep() {
-        let right = names(&theirs_with(&oracle, &bench.path(""), &calls, &path)[0]);
+        let right = names(&theirs_with(&oracle, &harness.path(""), &calls, &path)[0]);
         let missing: Vec<&String> = expected.difference(&right).collect();
         assert!(!missing.is_empty(), "the original was mended");
         assert!(missing.iter().all(|name| name.contains(' ')), "{missing:?}");
@@ -516,17 +516,17 @@ async fn defect_blank_context_lines_of_a_patch_are_dropped() {
     let calls: Calls = vec![v4a(
         "*** Update File: a.txt\n@@\n one\n\n-two\n+2\n\n three",
     )];
-    let bench = Bench::new();
-    bench.put("a.txt", text);
-    ours(&bench, &calls).await;
-    assert_eq!(bench.text("a.txt"), "one\n\n2\n\nthree\n");
+    let harness = FilesHarness::new();
+    harness.put("a.txt", text);
+    ours(&harness, &calls).await;
+    assert_eq!(harness.text("a.txt"), "one\n\n2\n\nthree\n");
     let Some(oracle) = oracle::require("defect_blank_context_lines_of_a_patch_are_dropped") else {
         return;
     };
-    bench.put("a.txt", text);
-    theirs(&oracle, &bench.path(""), &calls);
+    harness.put("a.txt", text);
+    theirs(&oracle, &harness.path(""), &calls);
     assert_ne!(
-        bench.text("a.txt"),
+        harness.text("a.txt"),
         "one\n\n2\n\nthree\n",
         "the original was mended"
     );
@@ -534,14 +534,18 @@ async fn defect_blank_context_lines_of_a_patch_are_dropped() {
 
 #[tokio::test]
 async fn defect_add_file_overwrites_an_existing_one() {
-    let bench = Bench::new();
-    bench.put("a.txt", "precious\n");
+    let harness = FilesHarness::new();
+    harness.put("a.txt", "precious\n");
     let calls: Calls = vec![v4a("*** Add File: a.txt\n+new")];
-    let (_, said) = bench.err(calls[0].0, calls[0].1.clone()).await;
-    assert_eq!(bench.text("a.txt"), "precious\n", "{said}");
+    let (_, said) = harness.err(calls[0].0, calls[0].1.clone()).await;
+    assert_eq!(harness.text("a.txt"), "precious\n", "{said}");
     let Some(oracle) = oracle::require("defect_add_file_overwrites_an_existing_one") else {
         return;
     };
-    theirs(&oracle, &bench.path(""), &calls);
-    assert_ne!(bench.text("a.txt"), "precious\n", "the original was mended");
+    theirs(&oracle, &harness.path(""), &calls);
+    assert_ne!(
+        harness.text("a.txt"),
+        "precious\n",
+        "the original was mended"
+    );
 }

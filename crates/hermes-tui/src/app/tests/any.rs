@@ -4,8 +4,8 @@ use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit};
 use proptest::prelude::*;
 
 use super::Bench;
-use crate::input::Input;
-use crate::keys::Key;
+use crate::input::TerminalInput;
+use crate::keys::KeyPress;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -111,8 +111,8 @@ fn take(bench: &mut Bench, step: &Step) {
         }),
         Step::Approval => bench.approval("1", "rm x"),
         Step::Key(key) => {
-            let key: Key = key.parse().unwrap();
-            bench.app.input(Input::Key(key), bench.now);
+            let key: KeyPress = key.parse().unwrap();
+            bench.app.input(TerminalInput::Key(key), bench.now);
             bench.draw();
         }
         Step::Begin => bench.begin(),

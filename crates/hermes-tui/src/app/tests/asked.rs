@@ -7,8 +7,8 @@ use hermes_core::tool::ToolErrorKind;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use super::{Bench, Wish, request};
-use crate::input::Input;
+use super::{Bench, UiRequest, request};
+use crate::input::TerminalInput;
 
 fn verdicts(bench: &mut Bench) -> Vec<(String, Verdict)> {
     bench
@@ -152,7 +152,7 @@ fn a_limit_is_counted_down_and_calls() {
         options.approval_limit = Some(std::time::Duration::from_mins(1));
     });
     let calls = |bench: &Bench| {
-        let call = |wish: &&Wish| matches!(wish, Wish::Call(_));
+        let call = |wish: &&UiRequest| matches!(wish, UiRequest::Notify(_));
         bench.others.iter().filter(call).count()
     };
     bench.begin();
@@ -186,8 +186,8 @@ fn keys_that_waited_before_anything_was_drawn_count_for_nothing() {
     let mut bench = Bench::new();
     bench.begin();
     // The event is known, the screen was not drawn, and seconds have passed.
-    bench.app.news(
-        crate::port::News::Event(hermes_core::event::Sequenced {
+    bench.app.on_port_event(
+        crate::port::News::Event(hermes_core::event::SequencedEvent {
             seq: 1,
             turn: None,
             event: AgentEvent::ApprovalNeeded {
@@ -197,7 +197,7 @@ fn keys_that_waited_before_anything_was_drawn_count_for_nothing() {
         bench.now,
     );
     bench.now += std::time::Duration::from_secs(5);
-    let key = Input::Key("y".parse().unwrap());
+    let key = TerminalInput::Key("y".parse().unwrap());
     bench.app.input(key, bench.now);
     bench.pass(500);
     assert_eq!(bench.commands(), []);
@@ -449,7 +449,7 @@ fn a_text_is_asked_for_until_there_is_one() {
     assert!(bench.frame().contains("type an answer, or Esc"));
     bench
         .app
-        .input(Input::Paste("two\nlines".to_owned()), bench.now);
+        .input(TerminalInput::Paste("two\nlines".to_owned()), bench.now);
     bench.press("enter");
     assert_eq!(answers(&mut bench), [said("two lines")]);
 }

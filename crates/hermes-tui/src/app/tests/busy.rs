@@ -246,23 +246,23 @@ fn lines_go_where_they_belong() {
 fn nobody_is_woken_while_nothing_happens() {
     let mut bench = Bench::new();
     bench.pass(10_000);
-    assert_eq!(bench.app.wakes(bench.now), None);
+    assert_eq!(bench.app.next_wakeup(bench.now), None);
     assert!(!bench.app.is_dirty());
     bench.begin();
-    assert!(bench.app.wakes(bench.now).is_some());
+    assert!(bench.app.next_wakeup(bench.now).is_some());
     bench.end(TurnExit::Answered);
     bench.pass(10_000);
-    assert_eq!(bench.app.wakes(bench.now), None);
+    assert_eq!(bench.app.next_wakeup(bench.now), None);
     let mut still = Bench::with(|options| options.tui.animations = Some(false));
     still.begin();
-    assert_eq!(still.app.wakes(still.now), None);
+    assert_eq!(still.app.next_wakeup(still.now), None);
 }
 
 #[test]
 fn a_person_who_looks_elsewhere_is_called() {
-    use super::super::state::Wish;
+    use super::super::state::UiRequest;
     let calls = |bench: &Bench| {
-        let call = |wish: &&Wish| matches!(wish, Wish::Call(_));
+        let call = |wish: &&UiRequest| matches!(wish, UiRequest::Notify(_));
         bench.others.iter().filter(call).count()
     };
     let mut bench = Bench::new();
@@ -272,7 +272,7 @@ fn a_person_who_looks_elsewhere_is_called() {
     assert_eq!(calls(&bench), 0);
     bench
         .app
-        .input(crate::input::Input::Focus(false), bench.now);
+        .input(crate::input::TerminalInput::Focus(false), bench.now);
     bench.begin();
     bench.pass(9_000);
     bench.end(TurnExit::Answered);

@@ -1,6 +1,6 @@
 //! Panels, and pages over them.
 
-use hermes_core::front_end::{DisplaySetting, Effect, TextKind, TextPage};
+use hermes_core::front_end::{DisplaySetting, Effect, PagedText, TextKind};
 
 use super::Bench;
 use crate::port::{Ask, CLOSED, Group, News, Panel, PanelAsk, PanelRow};
@@ -24,7 +24,7 @@ fn panel(rows: &[&str], renews: bool) -> News {
 }
 
 fn page() -> News {
-    News::Effect(Effect::Page(TextPage {
+    News::Effect(Effect::Page(PagedText {
         title: "Log".to_owned(),
         kind: TextKind::Plain,
         text: "a line of the log".to_owned(),
@@ -69,7 +69,7 @@ fn a_page_over_a_panel_uncovers_it() {
 #[test]
 fn the_theme_goes_back_to_what_fits_the_terminal() {
     let mut bench = Bench::new();
-    bench.app.background((255, 255, 255), true);
+    bench.app.on_background((255, 255, 255), true);
     assert_eq!(bench.app.theme.name(), "light");
     for (name, shown) in [("mono", "mono"), ("auto", "light")] {
         bench.news(News::Effect(Effect::Show(DisplaySetting::Theme(

@@ -10,17 +10,17 @@ mod shown;
 use std::time::{Duration, Instant};
 
 use hermes_core::approval::{ApprovalRequest, Rule};
-use hermes_core::event::{AgentCommand, AgentEvent, Sequenced, TurnExit, TurnSummary};
+use hermes_core::event::{AgentCommand, AgentEvent, SequencedEvent, TurnExit, TurnSummary};
 use hermes_core::ids::{SessionId, TurnId};
 use hermes_core::model::{Route, WireFormat};
 use hermes_core::usage::{Cost, PriceSource, Usage};
 use ratatui_core::text::Line;
 
-use super::state::Wish;
-use super::{App, Appearance, Drawing, Options};
-use crate::composer::{Command, Composer, Setup};
-use crate::input::Input;
-use crate::keys::Key;
+use super::state::UiRequest;
+use super::{App, AppOptions, Appearance, Drawing};
+use crate::composer::{Command, Composer, ComposerSetup};
+use crate::input::TerminalInput;
+use crate::keys::KeyPress;
 use crate::port::{Ask, McpCount, News, Status};
 
 /// An interface without a terminal.
@@ -30,7 +30,7 @@ pub(super) struct Bench {
     /// What went to the scrollback.
     pub(super) printed: Vec<String>,
     pub(super) asks: Vec<Ask>,
-    pub(super) others: Vec<Wish>,
+    pub(super) others: Vec<UiRequest>,
     size: (u16, u16),
     seq: u64,
 }
@@ -40,12 +40,12 @@ impl Bench {
         Self::with(|_| {})
     }
 
-    pub(super) fn with(change: impl FnOnce(&mut Options)) -> Self {
-        let mut options = Options::new("0.1", status());
+    pub(super) fn with(change: impl FnOnce(&mut AppOptions)) -> Self {
+        let mut options = AppOptions::new("0.1", status());
         change(&mut options);
-        let (composer, _) = Composer::new(Setup {
+        let (composer, _) = Composer::new(ComposerSetup {
             commands: Command::all(),
-            ..Setup::default()
+            ..ComposerSetup::default()
         });
         let appearance = Appearance {
             colour: true,
@@ -72,9 +72,9 @@ impl Bench {
     }
 
     pub(super) fn draw(&mut self) -> Drawing {
-        for wish in self.app.take_wishes() {
+        for wish in self.app.take_requests() {
             match wish {
-                Wish::Ask(ask) => self.asks.push(ask),
+                UiRequest::Send(ask) => self.asks.push(ask),
                 other => self.others.push(other),
             }
         }
@@ -93,15 +93,16 @@ impl Bench {
 
     pub(super) fn press(&mut self, keys: &str) {
         for key in keys.split_whitespace() {
-            let key: Key = key.parse().unwrap();
-            self.app.input(Input::Key(key), self.now);
+            let key: KeyPress = key.parse().unwrap();
+            self.app.input(TerminalInput::Key(key), self.now);
             self.draw();
         }
     }
 
     pub(super) fn write(&mut self, words: &str) {
         for c in words.chars() {
-            self.app.input(Input::Key(Key::char(c)), self.now);
+            self.app
+                .input(TerminalInput::Key(KeyPress::char(c)), self.now);
             self.draw();
         }
     }
@@ -110,7 +111,11 @@ impl Bench {
     pub(super) fn pass(&mut self, millis: u64) {
         let until = self.now + Duration::from_millis(millis);
         let mut turns = 0;
-        while let Some(wakes) = self.app.wakes(self.now).filter(|wakes| *wakes <= until) {
+        while let Some(wakes) = self
+            .app
+            .next_wakeup(self.now)
+            .filter(|wakes| *wakes <= until)
+        {
             self.now = self.now.max(wakes);
             self.app.tick(self.now);
             self.draw();
@@ -123,13 +128,13 @@ impl Bench {
     }
 
     pub(super) fn news(&mut self, news: News) {
-        self.app.news(news, self.now);
+        self.app.on_port_event(news, self.now);
         self.draw();
     }
 
     pub(super) fn event(&mut self, event: AgentEvent) {
         self.seq += 1;
-        self.news(News::Event(Sequenced {
+        self.news(News::Event(SequencedEvent {
             seq: self.seq,
             turn: Some(TurnId(1)),
             event,
@@ -175,7 +180,7 @@ impl Bench {
 
     pub(super) fn left(&mut self) -> bool {
         self.draw();
-        self.others.contains(&Wish::Leave)
+        self.others.contains(&UiRequest::Leave)
     }
 
     pub(super) fn count(&self, words: &str) -> usize {

@@ -1,10 +1,10 @@
 //! The transcript.
 
-use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, Sequenced, TurnExit};
+use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, SequencedEvent, TurnExit};
 use hermes_core::front_end::{DisplaySetting, Effect, ShownText, TextKind, TranscriptEntry};
 use pretty_assertions::assert_eq;
 
-use super::{App, Appearance, Bench, Composer, Options, Setup, summary};
+use super::{App, AppOptions, Appearance, Bench, Composer, ComposerSetup, summary};
 use crate::port::News;
 
 fn tool(bench: &mut Bench, id: &str) {
@@ -99,7 +99,7 @@ fn tools_are_live_and_end_in_the_order_they_began() {
 #[test]
 fn a_command_of_the_person_goes_on_beside_the_turn() {
     let own = |event| {
-        News::Event(hermes_core::event::Sequenced {
+        News::Event(hermes_core::event::SequencedEvent {
             seq: 0,
             turn: None,
             event,
@@ -244,7 +244,7 @@ fn a_conversation_begins_with_what_was_said_before() {
 
 #[test]
 fn stamps_and_themes_change_on_the_way() {
-    use super::super::state::Wish;
+    use super::super::state::UiRequest;
     let mut bench = Bench::new();
     bench.news(News::Effect(Effect::Show(DisplaySetting::Timestamps(true))));
     bench.write("when");
@@ -257,7 +257,7 @@ fn stamps_and_themes_change_on_the_way() {
     bench.news(News::Effect(Effect::Show(DisplaySetting::Theme(
         "mono".to_owned(),
     ))));
-    assert!(bench.others.contains(&Wish::Redraw));
+    assert!(bench.others.contains(&UiRequest::Redraw));
     bench.news(News::Effect(Effect::Show(DisplaySetting::StatusLine(
         false,
     ))));
@@ -275,8 +275,8 @@ fn a_long_reply_is_given_out_once_and_frames_stay_small() {
     while sent < 5 << 20 {
         let piece = paragraph.repeat(256);
         sent += piece.len();
-        bench.app.news(
-            News::Event(hermes_core::event::Sequenced {
+        bench.app.on_port_event(
+            News::Event(hermes_core::event::SequencedEvent {
                 seq: 0,
                 turn: None,
                 event: AgentEvent::TextDelta { text: piece },
@@ -293,7 +293,7 @@ fn a_long_reply_is_given_out_once_and_frames_stay_small() {
 
 /// What happens outside a turn.
 fn beside(bench: &mut Bench, event: AgentEvent) {
-    bench.news(News::Event(Sequenced {
+    bench.news(News::Event(SequencedEvent {
         seq: 0,
         turn: None,
         event,
@@ -361,14 +361,14 @@ fn a_model_that_was_chosen_is_no_warning() {
 fn a_draft_from_outside_belongs_to_the_conversation() {
     let dir = tempfile::tempdir().unwrap();
     let composer = || {
-        let setup = Setup {
+        let setup = ComposerSetup {
             keep: Some(dir.path().to_owned()),
             project: "/srv/proj".into(),
-            ..Setup::default()
+            ..ComposerSetup::default()
         };
         Composer::new(setup).0
     };
-    let mut options = Options::new("0.1", super::status());
+    let mut options = AppOptions::new("0.1", super::status());
     options.draft = Some("not yet sent".to_owned());
     let look = Appearance {
         colour: false,

@@ -1,4 +1,4 @@
-//! Events and ends of turns in words.
+//! Texts for events and turn exits.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use hermes_core::model::ErrorClass;
 
 use super::NoticeCell;
 
-pub(super) fn of_event(event: &AgentEvent) -> Option<NoticeCell> {
+pub(super) fn event_text(event: &AgentEvent) -> Option<NoticeCell> {
     match event {
         AgentEvent::Notice { level, text } => Some(NoticeCell::new(*level, text.clone())),
         AgentEvent::Retrying {
@@ -59,7 +59,7 @@ pub(super) fn of_event(event: &AgentEvent) -> Option<NoticeCell> {
     }
 }
 
-pub(super) fn of_exit(exit: &TurnExit) -> Option<NoticeCell> {
+pub(super) fn exit_text(exit: &TurnExit) -> Option<NoticeCell> {
     let warning = |text: String, fix: &str| NoticeCell {
         level: NoticeLevel::Warning,
         text,
@@ -103,7 +103,7 @@ pub(super) fn of_exit(exit: &TurnExit) -> Option<NoticeCell> {
     })
 }
 
-/// What helps against a failure of this kind.
+/// How to fix a failure of this kind.
 fn fix_for(class: ErrorClass) -> &'static str {
     match class {
         ErrorClass::Auth => "/model, or hermes auth add; your message is kept, /retry resends",
@@ -130,7 +130,7 @@ fn fix_for(class: ErrorClass) -> &'static str {
     }
 }
 
-/// One sentence without its full stop, for the middle of another.
+/// One sentence without its full stop, to embed in another.
 fn stripped(text: &str) -> &str {
     text.trim().trim_end_matches('.')
 }

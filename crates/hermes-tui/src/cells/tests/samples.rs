@@ -6,7 +6,7 @@ use hermes_core::tool::ToolErrorKind;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::cells::{Cell, ToolCell};
+use crate::cells::{ToolCell, TranscriptCell};
 
 fn tool(name: &str, arguments: &Value, result: &Value, millis: u64) -> ToolCell {
     let mut cell = ToolCell::started(name, &arguments.to_string());
@@ -53,15 +53,15 @@ pub(super) fn edited() -> ToolCell {
     )
 }
 
-fn boxed(cells: Vec<ToolCell>) -> Vec<Box<dyn Cell>> {
+fn boxed(cells: Vec<ToolCell>) -> Vec<Box<dyn TranscriptCell>> {
     cells
         .into_iter()
-        .map(|cell| Box::new(cell) as Box<dyn Cell>)
+        .map(|cell| Box::new(cell) as Box<dyn TranscriptCell>)
         .collect()
 }
 
 #[expect(clippy::too_many_lines, reason = "a list of samples")]
-pub(super) fn programs() -> Vec<Box<dyn Cell>> {
+pub(super) fn programs() -> Vec<Box<dyn TranscriptCell>> {
     let heredoc = "cat > notes.txt <<'EOF'\none\ntwo\n\tthree\nfour\nfive\nEOF";
     let long = "find . -name '*.rs' -newer Cargo.lock -print0 | xargs -0 grep -n --color=never 'unwrap()' | sort | uniq -c";
     boxed(vec![
@@ -154,7 +154,7 @@ pub(super) fn programs() -> Vec<Box<dyn Cell>> {
 }
 
 #[expect(clippy::too_many_lines, reason = "a list of samples")]
-pub(super) fn knowledge() -> Vec<Box<dyn Cell>> {
+pub(super) fn knowledge() -> Vec<Box<dyn TranscriptCell>> {
     let todos = json!([
         {"id": "1", "content": "read the grammar", "status": "completed"},
         {"id": "2", "content": "accept trailing commas in arrays, in calls and in every other list there is", "status": "in_progress"},
@@ -263,7 +263,7 @@ pub(super) fn knowledge() -> Vec<Box<dyn Cell>> {
     ])
 }
 
-pub(super) fn failures() -> Vec<Box<dyn Cell>> {
+pub(super) fn failures() -> Vec<Box<dyn TranscriptCell>> {
     boxed(vec![
         failed(
             "read_file",
@@ -311,14 +311,14 @@ pub(super) fn failures() -> Vec<Box<dyn Cell>> {
 }
 
 /// Those whose words are all ASCII.
-pub(super) fn plain() -> Vec<Box<dyn Cell>> {
+pub(super) fn plain() -> Vec<Box<dyn TranscriptCell>> {
     let mut cells = programs();
     cells.extend(knowledge());
     cells.extend(failures());
     cells
 }
 
-pub(super) fn all() -> Vec<Box<dyn Cell>> {
+pub(super) fn all() -> Vec<Box<dyn TranscriptCell>> {
     plain()
 }
 

@@ -1,101 +1,119 @@
-//! What stands below the title of a call: a few lines in the transcript, everything in Ctrl+T.
+//! The body below the title of a call: a few lines in the transcript, everything in Ctrl+T.
 
 use ratatui_core::style::Style;
 use ratatui_core::text::{Line, Span};
 use serde_json::Value;
 
-use super::facts::Facts;
+use super::facts::ToolFacts;
 use super::{fields, tree};
-use crate::cells::line::{Part, block, more, paragraphs, trim_end};
+use crate::cells::line::{BlockPart, block, more, paragraphs, trim_end};
 use crate::cells::{CellContext, one_line};
 use crate::diff::{self, FileDiff};
 use crate::highlight::{Highlighter, language_of};
-use crate::row::Row;
-use crate::theme::Role;
+use crate::row::StyledRow;
+use crate::theme::StyleRole;
 use crate::width::{self, Indent};
 use crate::{ansi, markdown};
 
 /// Lines of output in the transcript.
-pub(super) const SHOWN: usize = 3;
-/// Of what failed.
-const SHOWN_FAILED: usize = 6;
+pub(super) const OUTPUT_LINES: usize = 3;
+/// The same for a failed call.
+const FAILED_OUTPUT_LINES: usize = 6;
 /// Rows of a change.
-const SHOWN_DIFF: usize = 16;
+const DIFF_ROWS: usize = 16;
 /// Lines of a file that was written.
-const SHOWN_FILE: usize = 4;
+const FILE_LINES: usize = 4;
 
 pub(super) fn short(
-    facts: &Facts,
+    facts: &ToolFacts,
     progress: &[String],
     columns: u16,
     cx: &CellContext<'_>,
-) -> Vec<Row> {
+) -> Vec<StyledRow> {
     if facts.failed {
-        return failure(facts, Part::Last(SHOWN_FAILED), columns, cx);
+        return failure(facts, BlockPart::Last(FAILED_OUTPUT_LINES), columns, cx);
     }
     match facts.name.as_str() {
-        "patch" => limited(&changes(facts, columns, cx), SHOWN_DIFF, columns, cx),
-        "write_file" => block(&written(facts, cx), Part::First(SHOWN_FILE), columns, cx),
+        "patch" => limited(&changes(facts, columns, cx), DIFF_ROWS, columns, cx),
+        "write_file" => block(
+            &written(facts, cx),
+            BlockPart::First(FILE_LINES),
+            columns,
+            cx,
+        ),
         "todo" => checklist(facts, columns, cx),
         "delegate_task" => tree::done(facts, false, columns, cx),
         "clarify" => answer(facts, columns, cx),
-        "search_files" => block(&hits(facts, cx), Part::First(SHOWN), columns, cx),
-        "web_search" => block(&found(facts, cx), Part::First(SHOWN), columns, cx),
-        // What was read is for the model; its title says enough.
+        "search_files" => block(
+            &hits(facts, cx),
+            BlockPart::First(OUTPUT_LINES),
+            columns,
+            cx,
+        ),
+        "web_search" => block(
+            &found(facts, cx),
+            BlockPart::First(OUTPUT_LINES),
+            columns,
+            cx,
+        ),
+        // File contents are for the model; the title is enough.
         "read_file" | "web_extract" | "skill_view" | "skills_list" | "session_search"
         | "memory" | "skill_manage" | "cronjob" => Vec::new(),
         "terminal" if facts.get("session_id").is_some() => Vec::new(),
-        "process" if facts.get("processes").is_some() => {
-            block(&processes(facts, cx), Part::First(SHOWN), columns, cx)
-        }
-        _ if facts.is_json() && said(facts).is_none() => {
+        "process" if facts.get("processes").is_some() => block(
+            &processes(facts, cx),
+            BlockPart::First(OUTPUT_LINES),
+            columns,
+            cx,
+        ),
+        _ if facts.is_json() && result_text(facts).is_none() => {
             let text = one_line(&facts.text);
-            let line = Line::styled(text, cx.theme.style(Role::Dim));
-            block(&[line], Part::First(1), columns, cx)
+            let line = Line::styled(text, cx.theme.style(StyleRole::Dim));
+            block(&[line], BlockPart::First(1), columns, cx)
         }
         _ => {
             let lines = output(facts, progress, cx);
             let most = if facts.exit_code().is_some_and(|code| code != 0) {
-                SHOWN_FAILED
+                FAILED_OUTPUT_LINES
             } else {
-                SHOWN
+                OUTPUT_LINES
             };
-            block(&lines, Part::Last(most), columns, cx)
+            block(&lines, BlockPart::Last(most), columns, cx)
         }
     }
 }
 
 pub(super) fn whole(
-    facts: &Facts,
+    facts: &ToolFacts,
     progress: &[String],
     columns: u16,
     cx: &CellContext<'_>,
-) -> Vec<Row> {
+) -> Vec<StyledRow> {
     let mut rows = Vec::new();
-    // Titles of these say everything that was asked for.
+    // The titles of these tools show all arguments.
     let told = matches!(
         facts.name.as_str(),
         "terminal" | "patch" | "write_file" | "read_file" | "todo" | "delegate_task" | "clarify"
     );
     if facts.name == "execute_code" {
         let code = facts.arg("code").unwrap_or_default();
-        rows.extend(block(&colored(code, "py", cx), Part::All, columns, cx));
+        rows.extend(block(&colored(code, "py", cx), BlockPart::All, columns, cx));
     } else if !told {
-        let asked = fields::lines(facts.args(), cx.theme.style(Role::Dim), cx);
-        rows.extend(block(&asked, Part::All, columns, cx));
+        let asked = fields::lines(facts.args(), cx.theme.style(StyleRole::Dim), cx);
+        rows.extend(block(&asked, BlockPart::All, columns, cx));
     }
     if facts.failed {
-        rows.extend(failure(facts, Part::All, columns, cx));
+        rows.extend(failure(facts, BlockPart::All, columns, cx));
         match facts.name.as_str() {
             "patch" => rows.extend(changes(facts, columns, cx)),
-            "write_file" => rows.extend(block(&written(facts, cx), Part::All, columns, cx)),
+            "write_file" => rows.extend(block(&written(facts, cx), BlockPart::All, columns, cx)),
             _ => {}
         }
         return rows;
     }
     match facts.name.as_str() {
         "patch" => rows.extend(changes(facts, columns, cx)),
-        "write_file" => rows.extend(block(&written(facts, cx), Part::All, columns, cx)),
+        "write_file" => rows.extend(block(&written(facts, cx), BlockPart::All, columns, cx)),
         "todo" => rows.extend(checklist(facts, columns, cx)),
         "delegate_task" => rows.extend(tree::done(facts, true, columns, cx)),
         "clarify" => rows.extend(answer(facts, columns, cx)),
@@ -103,22 +121,32 @@ pub(super) fn whole(
             let content = facts.get_text("content").unwrap_or(&facts.text);
             rows.extend(block(
                 &ansi::lines(content, cx.theme),
-                Part::All,
+                BlockPart::All,
                 columns,
                 cx,
             ));
         }
-        "search_files" => rows.extend(block(&hits(facts, cx), Part::All, columns, cx)),
-        "web_search" => rows.extend(block(&found(facts, cx), Part::All, columns, cx)),
-        _ => rows.extend(block(&output(facts, progress, cx), Part::All, columns, cx)),
+        "search_files" => rows.extend(block(&hits(facts, cx), BlockPart::All, columns, cx)),
+        "web_search" => rows.extend(block(&found(facts, cx), BlockPart::All, columns, cx)),
+        _ => rows.extend(block(
+            &output(facts, progress, cx),
+            BlockPart::All,
+            columns,
+            cx,
+        )),
     }
     rows
 }
 
-fn failure(facts: &Facts, part: Part, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
-    let style = cx.theme.style(Role::Error);
-    let mut lines = ansi::lines(&facts.complaint(), cx.theme);
-    let plain = cx.theme.style(Role::Dim);
+fn failure(
+    facts: &ToolFacts,
+    part: BlockPart,
+    columns: u16,
+    cx: &CellContext<'_>,
+) -> Vec<StyledRow> {
+    let style = cx.theme.style(StyleRole::Error);
+    let mut lines = ansi::lines(&facts.error_text(), cx.theme);
+    let plain = cx.theme.style(StyleRole::Dim);
     for line in &mut lines {
         for span in &mut line.spans {
             if span.style == plain {
@@ -126,21 +154,21 @@ fn failure(facts: &Facts, part: Part, columns: u16, cx: &CellContext<'_>) -> Vec
             }
         }
     }
-    // What failed is read: it is broken rather than cut.
+    // Error output is wrapped rather than cut.
     let shown = match part {
-        Part::Last(most) if lines.len() > most => {
+        BlockPart::Last(most) if lines.len() > most => {
             let hidden = lines.len() - most;
-            let mut rows = block(&lines[hidden..], Part::All, columns, cx);
+            let mut rows = block(&lines[hidden..], BlockPart::All, columns, cx);
             rows.push(more(hidden, usize::from(columns), cx));
             return rows;
         }
         _ => lines,
     };
-    block(&shown, Part::All, columns, cx)
+    block(&shown, BlockPart::All, columns, cx)
 }
 
-/// The words of a result.
-fn said(facts: &Facts) -> Option<&str> {
+/// The text of a result.
+fn result_text(facts: &ToolFacts) -> Option<&str> {
     let keys = [
         "output",
         "output_preview",
@@ -154,13 +182,15 @@ fn said(facts: &Facts) -> Option<&str> {
     keys.iter().find_map(|key| facts.get_text(key))
 }
 
-/// What a program printed, or the result as it is.
-fn output(facts: &Facts, progress: &[String], cx: &CellContext<'_>) -> Vec<Line<'static>> {
-    match said(facts) {
+/// The output of a program, or the raw result.
+fn output(facts: &ToolFacts, progress: &[String], cx: &CellContext<'_>) -> Vec<Line<'static>> {
+    match result_text(facts) {
         Some(text) if text.trim().is_empty() => Vec::new(),
         Some(text) => ansi::lines(text, cx.theme),
-        None if facts.is_json() => fields::lines(facts.result(), cx.theme.style(Role::Text), cx),
-        // The result was cut before it said anything.
+        None if facts.is_json() => {
+            fields::lines(facts.result(), cx.theme.style(StyleRole::Text), cx)
+        }
+        // The result was truncated before its text began.
         None if facts.text.is_empty() && facts.prints() => {
             ansi::lines(&progress.join("\n"), cx.theme)
         }
@@ -179,13 +209,13 @@ fn colored(code: &str, language: &str, cx: &CellContext<'_>) -> Vec<Line<'static
         .collect()
 }
 
-fn written(facts: &Facts, cx: &CellContext<'_>) -> Vec<Line<'static>> {
+fn written(facts: &ToolFacts, cx: &CellContext<'_>) -> Vec<Line<'static>> {
     let language = facts.arg("path").map(language_of).unwrap_or_default();
     colored(facts.arg("content").unwrap_or_default(), language, cx)
 }
 
-/// What a patch did, by its result, or by what was asked for.
-pub(super) fn patched(facts: &Facts) -> Vec<FileDiff> {
+/// The changes of a patch, from its result or from its arguments.
+pub(super) fn patched(facts: &ToolFacts) -> Vec<FileDiff> {
     if let Some(text) = facts.get_text("diff") {
         let files = diff::unified(text);
         if !files.is_empty() {
@@ -209,12 +239,12 @@ pub(super) fn patched(facts: &Facts) -> Vec<FileDiff> {
     }
 }
 
-fn changes(facts: &Facts, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+fn changes(facts: &ToolFacts, columns: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
     diff::rows(&patched(facts), columns, 4, cx)
 }
 
-fn limited(rows: &[Row], most: usize, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
-    // One row of "more" in place of one row is no gain.
+fn limited(rows: &[StyledRow], most: usize, columns: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
+    // Replacing one row by a "more" row gains nothing.
     if rows.len() <= most + 1 {
         return rows.to_vec();
     }
@@ -223,7 +253,7 @@ fn limited(rows: &[Row], most: usize, columns: u16, cx: &CellContext<'_>) -> Vec
     shown
 }
 
-fn checklist(facts: &Facts, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+fn checklist(facts: &ToolFacts, columns: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
     let theme = cx.theme;
     let glyphs = theme.glyphs();
     let mut items = facts.get_list("todos");
@@ -235,10 +265,10 @@ fn checklist(facts: &Facts, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
     for item in items {
         let text = |key: &str| item.get(key).and_then(Value::as_str);
         let (sign, role, words) = match text("status").unwrap_or_default() {
-            "completed" => (glyphs.done, Role::Success, Role::Dim),
-            "in_progress" => (glyphs.doing, Role::Accent, Role::Strong),
-            "cancelled" => (glyphs.dropped, Role::Dim, Role::Struck),
-            _ => (glyphs.todo, Role::Dim, Role::Text),
+            "completed" => (glyphs.done, StyleRole::Success, StyleRole::Dim),
+            "in_progress" => (glyphs.doing, StyleRole::Accent, StyleRole::Strong),
+            "cancelled" => (glyphs.dropped, StyleRole::Dim, StyleRole::Struck),
+            _ => (glyphs.todo, StyleRole::Dim, StyleRole::Text),
         };
         let sign = Span::styled(format!("  {sign} "), theme.style(role));
         let content = one_line(text("content").unwrap_or_default());
@@ -247,15 +277,15 @@ fn checklist(facts: &Facts, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
     rows
 }
 
-fn answer(facts: &Facts, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+fn answer(facts: &ToolFacts, columns: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
     let said = match facts.get("user_response") {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
         None => return Vec::new(),
     };
     let sign = format!("  {} ", cx.theme.glyphs().arrow);
-    let sign = Span::styled(sign, cx.theme.style(Role::Dim));
-    paragraphs(&said, cx.theme.style(Role::User), columns, &sign)
+    let sign = Span::styled(sign, cx.theme.style(StyleRole::Dim));
+    paragraphs(&said, cx.theme.style(StyleRole::User), columns, &sign)
 }
 
 fn line(parts: &[(&str, Style)]) -> Line<'static> {
@@ -271,9 +301,12 @@ fn line(parts: &[(&str, Style)]) -> Line<'static> {
     line
 }
 
-/// What a search in files found.
-fn hits(facts: &Facts, cx: &CellContext<'_>) -> Vec<Line<'static>> {
-    let (text, dim) = (cx.theme.style(Role::Text), cx.theme.style(Role::Dim));
+/// The matches of a file search.
+fn hits(facts: &ToolFacts, cx: &CellContext<'_>) -> Vec<Line<'static>> {
+    let (text, dim) = (
+        cx.theme.style(StyleRole::Text),
+        cx.theme.style(StyleRole::Dim),
+    );
     if let Some(dense) = facts.get_text("matches_text") {
         return ansi::lines(dense, cx.theme);
     }
@@ -305,8 +338,11 @@ fn hits(facts: &Facts, cx: &CellContext<'_>) -> Vec<Line<'static>> {
     lines
 }
 
-fn processes(facts: &Facts, cx: &CellContext<'_>) -> Vec<Line<'static>> {
-    let (text, dim) = (cx.theme.style(Role::Text), cx.theme.style(Role::Dim));
+fn processes(facts: &ToolFacts, cx: &CellContext<'_>) -> Vec<Line<'static>> {
+    let (text, dim) = (
+        cx.theme.style(StyleRole::Text),
+        cx.theme.style(StyleRole::Dim),
+    );
     let row = |process: &Value| {
         let field = |key: &str| process.get(key).and_then(Value::as_str).unwrap_or_default();
         let state = format!("{}  {}  ", field("session_id"), field("status"));
@@ -317,14 +353,17 @@ fn processes(facts: &Facts, cx: &CellContext<'_>) -> Vec<Line<'static>> {
     facts.get_list("processes").iter().map(row).collect()
 }
 
-pub(super) fn web_results(facts: &Facts) -> &[Value] {
+pub(super) fn web_results(facts: &ToolFacts) -> &[Value] {
     let data = facts.get("data").and_then(|data| data.get("web"));
     let list = data.or_else(|| facts.get("results"));
     list.and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-fn found(facts: &Facts, cx: &CellContext<'_>) -> Vec<Line<'static>> {
-    let (text, dim) = (cx.theme.style(Role::Text), cx.theme.style(Role::Dim));
+fn found(facts: &ToolFacts, cx: &CellContext<'_>) -> Vec<Line<'static>> {
+    let (text, dim) = (
+        cx.theme.style(StyleRole::Text),
+        cx.theme.style(StyleRole::Dim),
+    );
     web_results(facts)
         .iter()
         .map(|result| {
@@ -337,8 +376,13 @@ fn found(facts: &Facts, cx: &CellContext<'_>) -> Vec<Line<'static>> {
         .collect()
 }
 
-/// The words of a subagent, for the whole of its report.
-pub(super) fn report(text: &str, columns: u16, indent: usize, cx: &CellContext<'_>) -> Vec<Row> {
+/// The text of a subagent, for its complete report.
+pub(super) fn report(
+    text: &str,
+    columns: u16,
+    indent: usize,
+    cx: &CellContext<'_>,
+) -> Vec<StyledRow> {
     let room = columns.saturating_sub(u16::try_from(indent).unwrap_or(0));
     let mut rows = markdown::render(text, room.max(8), cx);
     for row in &mut rows {

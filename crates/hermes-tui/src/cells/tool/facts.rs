@@ -1,4 +1,4 @@
-//! What is known about a call: its arguments and its result, read as far as they can be read.
+//! The parsed arguments and result of a call.
 
 use serde_json::Value;
 
@@ -6,18 +6,18 @@ use hermes_core::approval::denial_for_people;
 use hermes_core::fence::FENCE_TAG;
 
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
+pub(super) struct ToolFacts {
     pub name: String,
-    /// As they were written.
+    /// As written by the model.
     pub arguments: String,
     args: Value,
-    /// The result without what stands around it.
+    /// The result without its wrapping.
     pub text: String,
     result: Value,
     pub failed: bool,
 }
 
-impl Facts {
+impl ToolFacts {
     pub(super) fn new(name: &str, arguments: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -30,14 +30,14 @@ impl Facts {
     }
 
     pub(super) fn finish(&mut self, result: &str, failed: bool) {
-        let text = bare(result);
+        let text = strip_fence(result);
         self.result = read(text);
         text.clone_into(&mut self.text);
-        self.failed = failed || self.says_failed();
+        self.failed = failed || self.is_error_result();
     }
 
-    /// Results of failed calls are marked in different ways.
-    fn says_failed(&self) -> bool {
+    /// Failed results are marked in different ways.
+    fn is_error_result(&self) -> bool {
         let error = self.get("error").is_some_and(|error| match error {
             Value::String(text) => !text.is_empty(),
             Value::Null | Value::Bool(false) => false,
@@ -47,7 +47,7 @@ impl Facts {
             || self.get("success") == Some(&Value::Bool(false))
     }
 
-    /// Whether its progress is the end of what a program prints.
+    /// Whether its progress is the end of a program's output.
     pub(super) fn prints(&self) -> bool {
         matches!(self.name.as_str(), "terminal" | "process")
     }
@@ -94,8 +94,8 @@ impl Facts {
         self.get("exit_code")?.as_i64()
     }
 
-    /// What a failed call says.
-    pub(super) fn complaint(&self) -> String {
+    /// The error text of a failed call.
+    pub(super) fn error_text(&self) -> String {
         let said = match self.get("error") {
             Some(Value::String(text)) => text.clone(),
             Some(Value::Object(map)) => map
@@ -118,8 +118,8 @@ impl Facts {
     }
 }
 
-/// Without the fence around text from outside.
-fn bare(text: &str) -> &str {
+/// Removes the fence around untrusted text.
+fn strip_fence(text: &str) -> &str {
     let open = format!("<{FENCE_TAG}");
     let close = format!("</{FENCE_TAG}>");
     let Some(rest) = text.trim_start().strip_prefix(&open) else {
@@ -131,8 +131,8 @@ fn bare(text: &str) -> &str {
     inside.split(&close).next().unwrap_or(inside).trim_end()
 }
 
-/// The JSON at the beginning of a text. What was cut off is closed as well as it can be; what is no
-/// JSON is nothing.
+/// The JSON at the beginning of a text. Truncated JSON is closed as far as possible; text that is
+/// not JSON gives null.
 fn read(text: &str) -> Value {
     let text = text.trim_start();
     if !text.starts_with(['{', '[']) {
@@ -141,16 +141,16 @@ fn read(text: &str) -> Value {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     match values.next() {
         Some(Ok(value)) => value,
-        _ => mended(text).unwrap_or(Value::Null),
+        _ => close_json(text).unwrap_or(Value::Null),
     }
 }
 
 /// The beginning of a JSON text with its strings, lists and objects closed.
-fn mended(text: &str) -> Option<Value> {
+fn close_json(text: &str) -> Option<Value> {
     let text = text.trim_end().trim_end_matches('…');
     let mut open: Vec<char> = Vec::new();
     let (mut in_string, mut escaped) = (false, false);
-    // Where an element ended last, with what was open there.
+    // The end of the last complete element, with the brackets open there.
     let mut whole: Option<(usize, Vec<char>)> = None;
     for (at, ch) in text.char_indices() {
         if in_string {
@@ -178,7 +178,7 @@ fn mended(text: &str) -> Option<Value> {
         serde_json::from_str(&format!("{text}{end}")).ok()
     };
     if in_string {
-        // A half escape at the end is dropped.
+        // An incomplete escape at the end is dropped.
         let cut = text.rfind('\\').filter(|at| text.len() - at < 6);
         for part in [Some(text), cut.map(|at| &text[..at])]
             .into_iter()
@@ -230,16 +230,16 @@ mod tests {
         let inside = json!({"results": [{"title": "x".repeat(80)}]}).to_string();
         let fenced = hermes_core::fence::fence("web", &inside);
         assert!(fenced.contains(FENCE_TAG));
-        assert_eq!(bare(&fenced), inside);
-        assert_eq!(bare("plain"), "plain");
+        assert_eq!(strip_fence(&fenced), inside);
+        assert_eq!(strip_fence("plain"), "plain");
     }
 
     #[test]
     fn failures_are_seen_in_every_form() {
         let failed = |result: &str| {
-            let mut facts = Facts::new("terminal", "{}");
+            let mut facts = ToolFacts::new("terminal", "{}");
             facts.finish(result, false);
-            (facts.failed, facts.complaint())
+            (facts.failed, facts.error_text())
         };
         assert_eq!(failed(r#"{"error": "no"}"#), (true, "no".to_owned()));
         assert_eq!(

@@ -1,37 +1,37 @@
-//! Arguments and results that have no words of their own: `name: value`, lists below each other.
+//! Arguments and results without a special format: `name: value`, lists below each other.
 
 use ratatui_core::style::Style;
 use ratatui_core::text::{Line, Span};
 use serde_json::Value;
 
 use crate::cells::CellContext;
-use crate::theme::Role;
+use crate::theme::StyleRole;
 use crate::{ansi, width};
 
-/// Deeper values stand on one line.
-const DEEPEST: usize = 6;
+/// Deeper values are shown on one line.
+const MAX_DEPTH: usize = 6;
 
 pub(super) fn lines(value: &Value, style: Style, cx: &CellContext<'_>) -> Vec<Line<'static>> {
-    let mut page = Page {
+    let mut page = FieldLines {
         lines: Vec::new(),
         style,
-        name: cx.theme.style(Role::Attribute),
+        name: cx.theme.style(StyleRole::Attribute),
     };
     page.value(value, 0, Vec::new());
     page.lines
 }
 
-struct Page {
+struct FieldLines {
     lines: Vec<Line<'static>>,
     style: Style,
     name: Style,
 }
 
-impl Page {
-    /// A value behind what stands before it on its first line.
+impl FieldLines {
+    /// Appends a value after the text on its first line.
     fn value(&mut self, value: &Value, depth: usize, before: Vec<Span<'static>>) {
         match value {
-            Value::Object(map) if !map.is_empty() && depth < DEEPEST => {
+            Value::Object(map) if !map.is_empty() && depth < MAX_DEPTH => {
                 let mut before = self.above(before, depth);
                 for (key, value) in map {
                     let mut start = before.take().unwrap_or_else(|| blanks(depth));
@@ -40,7 +40,7 @@ impl Page {
                     self.value(value, depth + 1, start);
                 }
             }
-            Value::Array(items) if !items.is_empty() && depth < DEEPEST => {
+            Value::Array(items) if !items.is_empty() && depth < MAX_DEPTH => {
                 let mut before = self.above(before, depth);
                 for item in items {
                     let mut start = before.take().unwrap_or_else(|| blanks(depth));
@@ -54,8 +54,8 @@ impl Page {
         }
     }
 
-    /// What a list or an object stands behind: a sign of an item stays on its line, a name has one
-    /// of its own.
+    /// Where a nested list or object starts: behind a list marker on the same line, below a name on
+    /// its own line.
     fn above(&mut self, before: Vec<Span<'static>>, depth: usize) -> Option<Vec<Span<'static>>> {
         let named = before
             .last()

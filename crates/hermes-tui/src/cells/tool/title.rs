@@ -6,31 +6,31 @@ use hermes_core::figures::count;
 use serde_json::Value;
 
 use super::body;
-use super::facts::Facts;
+use super::facts::ToolFacts;
 use crate::diff;
 use crate::theme::Glyphs;
 
-/// Characters of an argument in the line of a tool that has no words of its own.
-const ARGUMENT: usize = 60;
+/// Maximum characters of an argument in the title of an unknown tool.
+const MAX_ARGUMENT_CHARS: usize = 60;
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Title {
+pub(super) struct ToolTitle {
     pub verb: String,
     pub object: String,
-    /// In brackets.
+    /// In parentheses.
     pub note: String,
     /// Lines added and removed.
     pub counts: Option<(usize, usize)>,
-    /// The object is a command: its first line stands in the title, and nothing is changed in it.
+    /// The object is a command: the title shows its first line unchanged.
     pub exact: bool,
 }
 
-impl Title {
-    /// Nothing of it was done: what was wanted stands behind `why`.
+impl ToolTitle {
+    /// Nothing was done: what was requested follows `why`.
     pub(super) fn is_not_begun(&mut self, why: &str) {
         let mut verb = self.verb.chars();
         let wanted = match verb.next() {
-            // A command speaks for itself.
+            // A command is shown as it is.
             Some(_) if self.exact => String::new(),
             Some(first) => format!(" {}{}", first.to_lowercase(), verb.as_str()),
             None => String::new(),
@@ -41,8 +41,13 @@ impl Title {
     }
 }
 
-pub(super) fn of(facts: &Facts, done: bool, cwd: Option<&Path>, glyphs: &'static Glyphs) -> Title {
-    let known = Namer {
+pub(super) fn tool_title(
+    facts: &ToolFacts,
+    done: bool,
+    cwd: Option<&Path>,
+    glyphs: &'static Glyphs,
+) -> ToolTitle {
+    let known = TitleBuilder {
         facts,
         done,
         cwd,
@@ -57,17 +62,17 @@ pub(super) fn of(facts: &Facts, done: bool, cwd: Option<&Path>, glyphs: &'static
         .unwrap_or_else(|| known.other())
 }
 
-struct Namer<'a> {
-    facts: &'a Facts,
+struct TitleBuilder<'a> {
+    facts: &'a ToolFacts,
     done: bool,
     cwd: Option<&'a Path>,
     glyphs: &'static Glyphs,
 }
 
-impl Namer<'_> {
-    fn title(&self, running: &str, done: &str, object: impl Into<String>) -> Title {
-        Title {
-            // What failed was not done, except a program that ended by itself.
+impl TitleBuilder<'_> {
+    fn title(&self, running: &str, done: &str, object: impl Into<String>) -> ToolTitle {
+        ToolTitle {
+            // A failed call has no effect, except for a program that exited by itself.
             verb: if self.done && (!self.facts.failed || self.facts.exit_code() > Some(0)) {
                 done
             } else {
@@ -75,19 +80,19 @@ impl Namer<'_> {
             }
             .to_owned(),
             object: object.into(),
-            ..Title::default()
+            ..ToolTitle::default()
         }
     }
 
-    /// A note that only the result knows.
-    fn noted(&self, mut title: Title, note: impl FnOnce() -> Option<String>) -> Title {
+    /// A note that comes from the result.
+    fn noted(&self, mut title: ToolTitle, note: impl FnOnce() -> Option<String>) -> ToolTitle {
         if self.done && !self.facts.failed {
             title.note = note().unwrap_or_default();
         }
         title
     }
 
-    /// Relative to where the conversation is.
+    /// Relative to the directory of the conversation.
     fn path(&self, path: &str) -> String {
         let shown = self
             .cwd
@@ -102,7 +107,7 @@ impl Namer<'_> {
         self.path(self.facts.arg("path").unwrap_or("?"))
     }
 
-    fn files(&self) -> Option<Title> {
+    fn files(&self) -> Option<ToolTitle> {
         let facts = self.facts;
         Some(match facts.name.as_str() {
             "read_file" => {
@@ -169,7 +174,7 @@ impl Namer<'_> {
         Some(format!("lines {first}-{last} of {total}"))
     }
 
-    fn patch(&self) -> Title {
+    fn patch(&self) -> ToolTitle {
         let files = body::patched(self.facts);
         let names: Vec<String> = files.iter().map(|file| self.path(&file.path)).collect();
         let object = match &names[..] {
@@ -190,7 +195,7 @@ impl Namer<'_> {
         title
     }
 
-    fn programs(&self) -> Option<Title> {
+    fn programs(&self) -> Option<ToolTitle> {
         let facts = self.facts;
         Some(match facts.name.as_str() {
             "terminal" => {
@@ -201,7 +206,7 @@ impl Namer<'_> {
                 } else {
                     self.title("Running", "Ran", command)
                 };
-                Title {
+                ToolTitle {
                     exact: true,
                     ..self.noted(title, || background.then(|| "in the background".to_owned()))
                 }
@@ -240,7 +245,7 @@ impl Namer<'_> {
         })
     }
 
-    fn job(&self) -> Title {
+    fn job(&self) -> ToolTitle {
         let facts = self.facts;
         let name = facts
             .arg("name")
@@ -271,7 +276,7 @@ impl Namer<'_> {
         }
     }
 
-    fn knowledge(&self) -> Option<Title> {
+    fn knowledge(&self) -> Option<ToolTitle> {
         let facts = self.facts;
         let found = |key: &'static str, one: &'static str| {
             move || Some(count(facts.get(key)?.as_array()?.len(), one))
@@ -321,7 +326,7 @@ impl Namer<'_> {
         })
     }
 
-    fn own(&self) -> Option<Title> {
+    fn own(&self) -> Option<ToolTitle> {
         let facts = self.facts;
         Some(match facts.name.as_str() {
             "skills_list" => {
@@ -369,7 +374,7 @@ impl Namer<'_> {
         staged.then(|| "waits for your approval".to_owned())
     }
 
-    fn people(&self) -> Option<Title> {
+    fn people(&self) -> Option<ToolTitle> {
         let facts = self.facts;
         Some(match facts.name.as_str() {
             "todo" => {
@@ -413,8 +418,8 @@ impl Namer<'_> {
         })
     }
 
-    /// Tools of servers, `server · tool`, and whatever there may be.
-    fn other(&self) -> Title {
+    /// Tools of MCP servers, `server · tool`, and all others.
+    fn other(&self) -> ToolTitle {
         let facts = self.facts;
         let name = match facts
             .name
@@ -424,16 +429,16 @@ impl Namer<'_> {
             Some((server, tool)) => format!("{server} {} {tool}", self.glyphs.dot),
             None => facts.name.clone(),
         };
-        Title {
+        ToolTitle {
             verb: name,
             object: arguments(facts, self.glyphs.ellipsis),
-            ..Title::default()
+            ..ToolTitle::default()
         }
     }
 }
 
 /// `key=value key=value`, shortened.
-fn arguments(facts: &Facts, mark: &str) -> String {
+fn arguments(facts: &ToolFacts, mark: &str) -> String {
     let Value::Object(args) = facts.args() else {
         return shortened(&facts.arguments, mark);
     };
@@ -450,10 +455,10 @@ fn arguments(facts: &Facts, mark: &str) -> String {
 
 fn shortened(text: &str, mark: &str) -> String {
     let line = crate::cells::one_line(text);
-    crate::width::truncate_with(&line, ARGUMENT, mark).into_owned()
+    crate::width::truncate_with(&line, MAX_ARGUMENT_CHARS, mark).into_owned()
 }
 
-/// Without what goes without saying.
+/// Without scheme and other redundant parts.
 fn short_url(url: &str, mark: &str) -> String {
     if url.starts_with("data:") {
         return "an image".to_owned();

@@ -1,4 +1,4 @@
-//! Subagents as a tree: what each is to do, what it does, how it ended.
+//! Subagents as a tree: the goal, activity and result of each.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use hermes_core::figures::{tokens, took};
 use ratatui_core::text::{Line, Span};
 use serde_json::Value;
 
-use super::facts::Facts;
+use super::facts::ToolFacts;
 use super::{body, title};
 use crate::cells::{CellContext, one_line};
-use crate::row::Row;
-use crate::theme::Role;
+use crate::row::StyledRow;
+use crate::theme::StyleRole;
 use crate::width;
 
-/// What each subagent is to do.
-pub(super) fn goals(facts: &Facts) -> Vec<&str> {
+/// The goal of each subagent.
+pub(super) fn goals(facts: &ToolFacts) -> Vec<&str> {
     match facts.arg_value("tasks").and_then(Value::as_array) {
         Some(tasks) if !tasks.is_empty() => tasks
             .iter()
@@ -28,27 +28,27 @@ pub(super) fn goals(facts: &Facts) -> Vec<&str> {
 }
 
 /// A branch of the tree.
-struct Branch {
+struct SubagentBranch {
     sign: &'static str,
-    role: Role,
+    role: StyleRole,
     words: String,
     facts: String,
     /// Below it.
     detail: String,
-    detail_role: Role,
+    detail_role: StyleRole,
 }
 
-/// While they work: the last report of each. `[2/3] read_file …` says whose it is.
+/// While they run: the last report of each. `[2/3] read_file …` names the subagent.
 pub(super) fn running(
-    facts: &Facts,
+    facts: &ToolFacts,
     progress: &[String],
     columns: u16,
     cx: &CellContext<'_>,
-) -> Vec<Row> {
+) -> Vec<StyledRow> {
     let goals = goals(facts);
     let mut latest: Vec<&str> = vec![""; goals.len()];
     for report in progress {
-        if let Some((index, words)) = addressed(report)
+        if let Some((index, words)) = split_index(report)
             && let Some(slot) = latest.get_mut(index)
         {
             *slot = words;
@@ -58,41 +58,41 @@ pub(super) fn running(
     let branches = goals.iter().zip(latest).map(|(goal, report)| {
         let ended = report.strip_prefix("ended: ");
         let (sign, role) = match ended {
-            Some("completed") => (glyphs.good, Role::Success),
-            Some(_) => (glyphs.bad, Role::Error),
-            None => (glyphs.waiting, Role::Accent),
+            Some("completed") => (glyphs.good, StyleRole::Success),
+            Some(_) => (glyphs.bad, StyleRole::Error),
+            None => (glyphs.waiting, StyleRole::Accent),
         };
         let detail = match ended {
             Some("completed") => String::new(),
             Some(how) => one_line(how),
-            None => in_words(report, cx),
+            None => call_title(report, cx),
         };
-        Branch {
+        SubagentBranch {
             sign,
             role,
             words: one_line(goal),
             facts: String::new(),
             detail,
-            detail_role: Role::Dim,
+            detail_role: StyleRole::Dim,
         }
     });
-    paint(&alone(branches.collect(), &goals), columns, cx)
+    paint(&single_branch(branches.collect(), &goals), columns, cx)
 }
 
-/// `read_file {"path": …}` as the title of such a call.
-fn in_words(report: &str, cx: &CellContext<'_>) -> String {
+/// `read_file {"path": …}` formatted as the title of such a call.
+fn call_title(report: &str, cx: &CellContext<'_>) -> String {
     match report.split_once(' ') {
         Some((name, arguments)) if arguments.starts_with('{') => {
-            let call = Facts::new(name, arguments);
-            let title = title::of(&call, false, cx.cwd, cx.theme.glyphs());
+            let call = ToolFacts::new(name, arguments);
+            let title = title::tool_title(&call, false, cx.cwd, cx.theme.glyphs());
             one_line(&format!("{} {}", title.verb, title.object))
         }
         _ => one_line(report),
     }
 }
 
-/// The title says what a single one is to do: its branch says what came of it.
-fn alone(mut branches: Vec<Branch>, goals: &[&str]) -> Vec<Branch> {
+/// With a single subagent the title shows its goal, and its branch only the result.
+fn single_branch(mut branches: Vec<SubagentBranch>, goals: &[&str]) -> Vec<SubagentBranch> {
     if let ([_], [branch]) = (goals, &mut branches[..]) {
         branch.words = std::mem::take(&mut branch.detail);
         if branch.words.is_empty() && branch.facts.is_empty() {
@@ -103,27 +103,32 @@ fn alone(mut branches: Vec<Branch>, goals: &[&str]) -> Vec<Branch> {
 }
 
 /// `[2/3] words`
-fn addressed(report: &str) -> Option<(usize, &str)> {
+fn split_index(report: &str) -> Option<(usize, &str)> {
     let (place, words) = report.strip_prefix('[')?.split_once("] ")?;
     let (index, _) = place.split_once('/')?;
     Some((index.parse::<usize>().ok()?.checked_sub(1)?, words))
 }
 
-pub(super) fn done(facts: &Facts, whole: bool, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+pub(super) fn done(
+    facts: &ToolFacts,
+    whole: bool,
+    columns: u16,
+    cx: &CellContext<'_>,
+) -> Vec<StyledRow> {
     let results = facts.get_list("results");
     let goals = goals(facts);
     if results.is_empty() {
         let text = facts.get_text("message").unwrap_or_default();
-        let branch = |goal: &&str| Branch {
+        let branch = |goal: &&str| SubagentBranch {
             sign: cx.theme.glyphs().waiting,
-            role: Role::Accent,
+            role: StyleRole::Accent,
             words: one_line(goal),
             facts: String::new(),
             detail: one_line(text),
-            detail_role: Role::Dim,
+            detail_role: StyleRole::Dim,
         };
         let branches = goals.iter().map(branch).collect();
-        return paint(&alone(branches, &goals), columns, cx);
+        return paint(&single_branch(branches, &goals), columns, cx);
     }
     let mut rows = Vec::new();
     let mut branches = Vec::new();
@@ -136,7 +141,7 @@ pub(super) fn done(facts: &Facts, whole: bool, columns: u16, cx: &CellContext<'_
         branches.push(ended(goal, result, cx));
     }
     if !whole {
-        return paint(&alone(branches, &goals), columns, cx);
+        return paint(&single_branch(branches, &goals), columns, cx);
     }
     let count = branches.len();
     for (at, (mut branch, result)) in branches.into_iter().zip(results).enumerate() {
@@ -151,7 +156,7 @@ pub(super) fn done(facts: &Facts, whole: bool, columns: u16, cx: &CellContext<'_
     rows
 }
 
-fn ended(goal: &str, result: &Value, cx: &CellContext<'_>) -> Branch {
+fn ended(goal: &str, result: &Value, cx: &CellContext<'_>) -> SubagentBranch {
     let glyphs = cx.theme.glyphs();
     let text = |key: &str| result.get(key).and_then(Value::as_str);
     let good = text("status") == Some("completed");
@@ -177,17 +182,25 @@ fn ended(goal: &str, result: &Value, cx: &CellContext<'_>) -> Branch {
                 .replace('`', "")
         })
         .find(|line| !line.trim().is_empty() && !line.starts_with('<'));
-    Branch {
+    SubagentBranch {
         sign: if good { glyphs.good } else { glyphs.bad },
-        role: if good { Role::Success } else { Role::Error },
+        role: if good {
+            StyleRole::Success
+        } else {
+            StyleRole::Error
+        },
         words: one_line(goal),
         facts: notes.join(&format!(" {} ", glyphs.dot)),
         detail: one_line(&first.unwrap_or_default()),
-        detail_role: if good { Role::Dim } else { Role::Error },
+        detail_role: if good {
+            StyleRole::Dim
+        } else {
+            StyleRole::Error
+        },
     }
 }
 
-fn paint(branches: &[Branch], columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+fn paint(branches: &[SubagentBranch], columns: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
     let count = branches.len();
     branches
         .iter()
@@ -196,11 +209,16 @@ fn paint(branches: &[Branch], columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
         .collect()
 }
 
-fn paint_one(branch: &Branch, last: bool, columns: u16, cx: &CellContext<'_>) -> Vec<Row> {
+fn paint_one(
+    branch: &SubagentBranch,
+    last: bool,
+    columns: u16,
+    cx: &CellContext<'_>,
+) -> Vec<StyledRow> {
     let theme = cx.theme;
     let glyphs = theme.glyphs();
     let columns = usize::from(columns);
-    let border = theme.style(Role::Border);
+    let border = theme.style(StyleRole::Border);
     let arm = if last { glyphs.last } else { glyphs.branch };
     let stem = if last { "  " } else { glyphs.trunk };
     let facts = width::width(&branch.facts);
@@ -209,14 +227,14 @@ fn paint_one(branch: &Branch, last: bool, columns: u16, cx: &CellContext<'_>) ->
     let mut line = Line::from(vec![
         Span::styled(format!("  {arm} "), border),
         Span::styled(format!("{} ", branch.sign), theme.style(branch.role)),
-        Span::styled(words, theme.style(Role::Text)),
+        Span::styled(words, theme.style(StyleRole::Text)),
     ]);
     if facts > 0 {
-        let style = theme.style(Role::Dim);
+        let style = theme.style(StyleRole::Dim);
         line.spans
             .push(Span::styled(format!("  {}", branch.facts), style));
     }
-    let mut rows = vec![Row::new(width::truncate_line(
+    let mut rows = vec![StyledRow::new(width::truncate_line(
         &line,
         columns,
         glyphs.ellipsis,
@@ -226,7 +244,7 @@ fn paint_one(branch: &Branch, last: bool, columns: u16, cx: &CellContext<'_>) ->
             Span::styled(format!("  {stem}   "), border),
             Span::styled(branch.detail.clone(), theme.style(branch.detail_role)),
         ]);
-        rows.push(Row::new(width::truncate_line(
+        rows.push(StyledRow::new(width::truncate_line(
             &line,
             columns,
             glyphs.ellipsis,

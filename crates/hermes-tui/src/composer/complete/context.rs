@@ -1,15 +1,15 @@
-//! What the caret stands in that can be completed.
+//! The completable word at the caret.
 
 use std::ops::Range;
 
-use crate::composer::editor::Editor;
+use crate::composer::editor::TextEditor;
 use crate::composer::text::MARK;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Context {
-    /// `/na`: the range is that of the name with its slash.
+pub(super) enum CompletionContext {
+    /// `/na`: the range is the name with its slash.
     Command { range: Range<usize>, word: String },
-    /// A word behind a command.
+    /// A word after a command.
     Argument {
         range: Range<usize>,
         /// Without its slash.
@@ -17,11 +17,11 @@ pub(super) enum Context {
         before: String,
         word: String,
     },
-    /// `@pa`: the range begins with the sign.
+    /// `@pa`: the range includes the `@`.
     File { range: Range<usize>, word: String },
 }
 
-impl Context {
+impl CompletionContext {
     pub(super) fn range(&self) -> &Range<usize> {
         match self {
             Self::Command { range, .. }
@@ -30,13 +30,13 @@ impl Context {
         }
     }
 
-    /// Whether it is the same thing, further typed.
-    pub(super) fn goes_on(&self, other: &Self) -> bool {
+    /// Whether it is the same word, typed further.
+    pub(super) fn continues(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
             && self.range().start == other.range().start
     }
 
-    pub(super) fn of(editor: &Editor) -> Option<Self> {
+    pub(super) fn at_caret(editor: &TextEditor) -> Option<Self> {
         let text = editor.text().as_str();
         let caret = editor.caret();
         let before = &text[..caret];
@@ -78,8 +78,8 @@ fn word_end(text: &str, at: usize) -> usize {
         .map_or(text.len(), |end| at + end)
 }
 
-/// `@path` or `@"path with blanks`: the sign stands at the begin of a word.
-fn file(text: &str, caret: usize) -> Option<Context> {
+/// `@path` or `@"path with spaces`: the `@` begins a word.
+fn file(text: &str, caret: usize) -> Option<CompletionContext> {
     let line = text[..caret].rfind(['\n', MARK]).map_or(0, |at| {
         at + text[at..].chars().next().map_or(0, char::len_utf8)
     });
@@ -96,14 +96,14 @@ fn file(text: &str, caret: usize) -> Option<Context> {
     {
         let word = before[at + 2..].to_owned();
         let rest = &text[caret..];
-        // A closing sign on this line belongs to it.
+        // A closing quote on this line belongs to it.
         let end = match rest.find(['"', '\n']) {
             Some(end) if rest[end..].starts_with('"') && !rest[..end].contains(MARK) => {
                 caret + end + 1
             }
             _ => caret,
         };
-        return Some(Context::File {
+        return Some(CompletionContext::File {
             range: line + at..end,
             word,
         });
@@ -113,7 +113,7 @@ fn file(text: &str, caret: usize) -> Option<Context> {
     });
     let at = start + before[start..].rfind('@')?;
     let word = &before[at + 1..];
-    (opens(at) && !word.starts_with('"')).then(|| Context::File {
+    (opens(at) && !word.starts_with('"')).then(|| CompletionContext::File {
         range: line + at..word_end(text, caret),
         word: word.to_owned(),
     })

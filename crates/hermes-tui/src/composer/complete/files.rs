@@ -1,4 +1,4 @@
-//! Files of the project behind `@`: walked on a thread, handed over in pieces.
+//! Files of the project for `@` completion: walked on a thread, delivered in batches.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,73 +9,73 @@ use ignore::WalkBuilder;
 use tokio::sync::mpsc;
 
 use super::rank::{Ranker, wanted};
-use crate::composer::{Arrival, Arrived};
+use crate::composer::{ComposerResult, ThreadResult};
 
-/// Files and directories that are known at most.
+/// Maximum number of known files and directories.
 const MAX_PATHS: usize = 40_000;
-/// Entries of one directory outside the project.
+/// Maximum entries of one directory outside the project.
 const MAX_LISTED: usize = 2_000;
-/// A walk ends then, complete or not.
+/// A walk ends after this time, complete or not.
 const WALK_TIME: Duration = Duration::from_secs(3);
-/// Paths that are handed over together.
-const PIECE: usize = 1_000;
-/// Rows that are offered.
-const ROWS: usize = 50;
+/// Paths per batch.
+const BATCH: usize = 1_000;
+/// Maximum number of rows offered.
+const MAX_ROWS: usize = 50;
 
 /// Paths that a thread found.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundPaths {
     walk: u64,
     paths: Vec<String>,
     done: bool,
 }
 
-/// What is known of the files.
+/// The known files.
 #[derive(Default)]
-pub(super) struct Files {
+pub(super) struct ProjectFiles {
     paths: Vec<String>,
-    /// Of a walk that has not ended while `paths` are those of an earlier one.
-    coming: Option<Vec<String>>,
+    /// Paths of a running walk, while `paths` still holds those of the previous one.
+    pending_paths: Option<Vec<String>>,
     walk: u64,
     running: Option<Arc<AtomicBool>>,
-    /// What the walk is of: the project (empty), or a directory as it was typed.
-    place: String,
-    narrowed: Option<Narrowed>,
+    /// The root of the walk: the project (empty), or a directory as it was typed.
+    root: String,
+    narrowed: Option<NarrowedSearch>,
 }
 
-/// What was looked for last, and where it was found: what is typed behind it is found there too.
-struct Narrowed {
+/// The last search and its hits: a longer word can only match among these.
+struct NarrowedSearch {
     word: String,
-    /// Scores and places in the list.
+    /// Scores and indices into the list.
     hits: Vec<(u16, u32)>,
-    /// So many paths of the list were looked at.
+    /// How many paths of the list were searched.
     seen: u32,
 }
 
-impl Files {
-    /// Sees to it that the files for `word` are known or on their way.
-    pub(super) fn want(
+impl ProjectFiles {
+    /// Makes sure that the files for `word` are known or being walked.
+    pub(super) fn request(
         &mut self,
         word: &str,
         anew: bool,
         project: &Path,
-        arrivals: &mpsc::Sender<Arrived>,
+        arrivals: &mpsc::Sender<ComposerResult>,
     ) {
         let place = outside(word).unwrap_or_default();
-        if self.walk > 0 && place == self.place && (!anew || self.running.is_some()) {
+        if self.walk > 0 && place == self.root && (!anew || self.running.is_some()) {
             return;
         }
         self.stop();
-        let known = self.walk > 0 && place == self.place;
-        self.coming = known.then(Vec::new);
+        let known = self.walk > 0 && place == self.root;
+        self.pending_paths = known.then(Vec::new);
         if !known {
             self.paths.clear();
         }
         self.narrowed = None;
         self.walk += 1;
-        place.clone_into(&mut self.place);
+        place.clone_into(&mut self.root);
         let stop = Arc::new(AtomicBool::new(false));
-        let walk = Walk {
+        let walk = FileWalk {
             id: self.walk,
             stop: Arc::clone(&stop),
             arrivals: arrivals.clone(),
@@ -102,22 +102,22 @@ impl Files {
         }
     }
 
-    /// Whether anything changed.
-    pub(super) fn found(&mut self, found: Found) -> bool {
+    /// Returns whether anything changed.
+    pub(super) fn found(&mut self, found: FoundPaths) -> bool {
         if found.walk != self.walk {
             return false;
         }
         if found.done {
             self.running = None;
         }
-        let Some(coming) = &mut self.coming else {
+        let Some(coming) = &mut self.pending_paths else {
             self.paths.extend(found.paths);
             return true;
         };
         coming.extend(found.paths);
         if found.done {
             self.paths = std::mem::take(coming);
-            self.coming = None;
+            self.pending_paths = None;
             self.narrowed = None;
         }
         found.done
@@ -127,7 +127,7 @@ impl Files {
         self.running.is_some()
     }
 
-    /// The paths that fit best.
+    /// The best matching paths.
     pub(super) fn best(&mut self, word: &str, ranker: &mut Ranker) -> Vec<String> {
         let atom = wanted(word);
         let mut score = |index: u32| {
@@ -145,7 +145,7 @@ impl Files {
         };
         let count = self.paths.len() as u32;
         scored.extend((seen..count).filter_map(score));
-        self.narrowed = Some(Narrowed {
+        self.narrowed = Some(NarrowedSearch {
             word: word.to_owned(),
             hits: scored.clone(),
             seen: count,
@@ -159,9 +159,9 @@ impl Files {
                 .then_with(|| one.len().cmp(&other.len()))
                 .then_with(|| one.cmp(other))
         };
-        if scored.len() > ROWS {
-            scored.select_nth_unstable_by(ROWS, order);
-            scored.truncate(ROWS);
+        if scored.len() > MAX_ROWS {
+            scored.select_nth_unstable_by(MAX_ROWS, order);
+            scored.truncate(MAX_ROWS);
         }
         scored.sort_unstable_by(order);
         scored
@@ -171,20 +171,20 @@ impl Files {
     }
 }
 
-impl Drop for Files {
+impl Drop for ProjectFiles {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-/// The directory of a path that leads out of the project, as it was typed: `~/`, `../x/`, `/etc/`.
+/// The directory of a path outside the project, as it was typed: `~/`, `../x/`, `/etc/`.
 fn outside(word: &str) -> Option<&str> {
     let leads = ["/", "~/", "./", "../"].iter().any(|s| word.starts_with(s));
     let end = word.rfind('/')? + 1;
     leads.then(|| &word[..end])
 }
 
-/// The path that a person means, who may write `~`.
+/// Resolves a typed path, which may contain `~`.
 pub(in crate::composer) fn resolve(path: &str, project: &Path) -> PathBuf {
     match path.strip_prefix("~/") {
         Some(rest) => match std::env::home_dir() {
@@ -195,16 +195,16 @@ pub(in crate::composer) fn resolve(path: &str, project: &Path) -> PathBuf {
     }
 }
 
-struct Walk {
+struct FileWalk {
     id: u64,
     stop: Arc<AtomicBool>,
-    arrivals: mpsc::Sender<Arrived>,
+    arrivals: mpsc::Sender<ComposerResult>,
 }
 
-impl Walk {
-    /// Whether somebody still wants to know.
-    fn tell(&self, paths: Vec<String>, done: bool) -> bool {
-        let found = Found {
+impl FileWalk {
+    /// Sends a batch. `false`: nothing waits for it any more.
+    fn send(&self, paths: Vec<String>, done: bool) -> bool {
+        let found = FoundPaths {
             walk: self.id,
             paths,
             done,
@@ -212,11 +212,11 @@ impl Walk {
         !self.stop.load(Ordering::Relaxed)
             && self
                 .arrivals
-                .blocking_send(Arrived(Arrival::Files(found)))
+                .blocking_send(ComposerResult(ThreadResult::Files(found)))
                 .is_ok()
     }
 
-    /// Everything in the project that git would not ignore.
+    /// Walks everything in the project that git would not ignore.
     fn project(&self, project: &Path) {
         let end = Instant::now() + WALK_TIME;
         let walk = WalkBuilder::new(project)
@@ -243,17 +243,17 @@ impl Walk {
                 path.to_owned()
             });
             count += 1;
-            if piece.len() == PIECE && !self.tell(std::mem::take(&mut piece), false) {
+            if piece.len() == BATCH && !self.send(std::mem::take(&mut piece), false) {
                 return;
             }
             if count == MAX_PATHS || Instant::now() >= end {
                 break;
             }
         }
-        self.tell(piece, true);
+        self.send(piece, true);
     }
 
-    /// One directory, wherever it is.
+    /// Lists one directory, anywhere.
     fn directory(&self, project: &Path, place: &str) {
         let mut paths = Vec::new();
         if let Ok(entries) = std::fs::read_dir(resolve(place, project)) {
@@ -270,6 +270,6 @@ impl Walk {
                 paths.push(format!("{place}{name}{end}"));
             }
         }
-        self.tell(paths, true);
+        self.send(paths, true);
     }
 }

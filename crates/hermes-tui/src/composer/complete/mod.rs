@@ -10,17 +10,17 @@ use std::path::Path;
 use hermes_core::slash::{COMMANDS, CommandDef};
 use tokio::sync::mpsc;
 
-use super::Arrived;
-use super::editor::Editor;
+use super::ComposerResult;
+use super::editor::TextEditor;
 use crate::port::{Ask, Candidate};
-use context::Context;
-use files::Files;
+use context::CompletionContext;
+use files::ProjectFiles;
 use rank::{Ranker, wanted};
 
-pub(crate) use files::Found;
+pub(crate) use files::FoundPaths;
 pub(super) use files::resolve;
 
-/// Commands whose use is remembered.
+/// Number of recently used commands that are remembered.
 const USED: usize = 100;
 
 /// A command that can be completed.
@@ -29,13 +29,13 @@ pub struct Command {
     /// Without its slash.
     pub name: String,
     pub aliases: Vec<String>,
-    /// What may follow, for people: `[n]`, `<file>`; empty: nothing.
+    /// Argument hint: `[n]`, `<file>`; empty: no arguments.
     pub args: String,
     pub summary: String,
 }
 
 impl Command {
-    /// Those of the table that can be typed here.
+    /// The commands of the table that are available here.
     pub fn all() -> Vec<Self> {
         COMMANDS
             .iter()
@@ -49,7 +49,7 @@ impl Command {
             || self.aliases.iter().any(|a| a.eq_ignore_ascii_case(name))
     }
 
-    /// It says nothing without an argument.
+    /// It does nothing without an argument.
     fn needs_more(&self) -> bool {
         self.args.starts_with('<')
     }
@@ -68,54 +68,54 @@ impl From<&CommandDef> for Command {
 
 /// A row of the popup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Row {
-    /// What takes the place of the word.
+pub(super) struct PopupRow {
+    /// The text that replaces the word.
     pub(super) value: String,
     pub(super) label: String,
-    /// Behind the label, less loud.
+    /// Shown dimmed after the label.
     pub(super) hint: String,
     pub(super) about: String,
-    /// Graphemes of the label that were typed.
+    /// Graphemes of the label that match the typed text.
     pub(super) marks: Vec<u32>,
-    /// Typing can go on: a directory, a command that needs more.
+    /// More can be typed: a directory, a command that needs arguments.
     open: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Popup {
-    context: Context,
-    pub(super) rows: Vec<Row>,
+    context: CompletionContext,
+    pub(super) rows: Vec<PopupRow>,
     pub(super) selected: Option<usize>,
-    /// More may come.
+    /// More rows may arrive.
     pub(super) waiting: bool,
-    /// The person has moved the cursor: it stays on its row.
+    /// The person moved the cursor: it stays on its row.
     moved: bool,
 }
 
-/// What Enter does to an open popup.
+/// The effect of Enter while a popup is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Enter {
-    /// Nothing: the text is sent as it is.
+pub(super) enum EnterAction {
+    /// The text is sent unchanged.
     Send,
-    /// The row was taken and the text is complete.
+    /// The row was accepted and the text is complete.
     TakenAndSend,
     Taken,
 }
 
-pub(super) struct Completion {
+pub(super) struct Completer {
     commands: Vec<Command>,
-    /// Names of commands, the latest first.
+    /// Names of commands, most recently used first.
     used: Vec<String>,
     popup: Option<Popup>,
-    /// Closed by the person, or never wanted: stays closed while the same word is typed.
-    closed: Option<Context>,
+    /// Closed by the person or suppressed: stays closed while the same word is typed.
+    closed: Option<CompletionContext>,
     ticket: u64,
     asked: Option<(String, String, String)>,
-    files: Files,
+    files: ProjectFiles,
     ranker: Ranker,
 }
 
-impl Completion {
+impl Completer {
     pub(super) fn new(commands: Vec<Command>, used: Vec<String>) -> Self {
         Self {
             commands,
@@ -124,7 +124,7 @@ impl Completion {
             closed: None,
             ticket: 0,
             asked: None,
-            files: Files::default(),
+            files: ProjectFiles::default(),
             ranker: Ranker::default(),
         }
     }
@@ -141,7 +141,7 @@ impl Completion {
         self.popup.as_ref()
     }
 
-    /// A command was sent; says under which name it counts.
+    /// Records that a command was sent; returns the name under which it is counted.
     pub(super) fn used(&mut self, typed: &str) -> Option<String> {
         let name = self.command(typed)?.name.clone();
         self.used.retain(|known| *known != name);
@@ -154,14 +154,14 @@ impl Completion {
         self.commands.iter().find(|command| command.is(name))
     }
 
-    /// After a change: opens, changes or closes the popup.
+    /// After a change: opens, updates or closes the popup.
     pub(super) fn update(
         &mut self,
-        editor: &Editor,
+        editor: &TextEditor,
         project: &Path,
-        arrivals: &mpsc::Sender<Arrived>,
+        arrivals: &mpsc::Sender<ComposerResult>,
     ) -> Option<Ask> {
-        let context = Context::of(editor);
+        let context = CompletionContext::at_caret(editor);
         let Some(context) = context else {
             self.popup = None;
             self.closed = None;
@@ -169,24 +169,24 @@ impl Completion {
             return None;
         };
         if let Some(closed) = &self.closed {
-            if closed.goes_on(&context) {
+            if closed.continues(&context) {
                 return None;
             }
             self.closed = None;
         }
         match &context {
-            Context::Command { word, .. } => {
+            CompletionContext::Command { word, .. } => {
                 let rows = self.command_rows(&word.clone());
                 self.show(context, rows, Some(0), false);
                 None
             }
-            Context::File { word, .. } => {
-                let anew = !self.goes_on(&context);
-                self.files.want(word, anew, project, arrivals);
+            CompletionContext::File { word, .. } => {
+                let anew = !self.continues(&context);
+                self.files.request(word, anew, project, arrivals);
                 self.show_files(context);
                 None
             }
-            Context::Argument {
+            CompletionContext::Argument {
                 command,
                 before,
                 word,
@@ -215,13 +215,13 @@ impl Completion {
         }
     }
 
-    /// Until the answer comes: what was offered for the beginning of the word and still fits.
-    fn narrow(&mut self, context: Context) {
-        let goes_on = self.goes_on(&context);
+    /// Until the answer arrives: the rows offered for the shorter word that still match.
+    fn narrow(&mut self, context: CompletionContext) {
+        let goes_on = self.continues(&context);
         let Some(mut popup) = self.popup.take().filter(|_| goes_on) else {
             return;
         };
-        if let Context::Argument { word, .. } = &context {
+        if let CompletionContext::Argument { word, .. } = &context {
             let atom = wanted(word);
             let chosen = popup.selected.and_then(|at| popup.rows.get(at)).cloned();
             popup
@@ -237,13 +237,19 @@ impl Completion {
         self.popup = Some(popup).filter(|popup| !popup.rows.is_empty());
     }
 
-    fn goes_on(&self, context: &Context) -> bool {
+    fn continues(&self, context: &CompletionContext) -> bool {
         self.popup
             .as_ref()
-            .is_some_and(|popup| popup.context.goes_on(context))
+            .is_some_and(|popup| popup.context.continues(context))
     }
 
-    fn show(&mut self, context: Context, rows: Vec<Row>, first: Option<usize>, waiting: bool) {
+    fn show(
+        &mut self,
+        context: CompletionContext,
+        rows: Vec<PopupRow>,
+        first: Option<usize>,
+        waiting: bool,
+    ) {
         if rows.is_empty() && !waiting {
             self.popup = None;
             return;
@@ -257,9 +263,9 @@ impl Completion {
         });
     }
 
-    fn command_rows(&mut self, word: &str) -> Vec<Row> {
+    fn command_rows(&mut self, word: &str) -> Vec<PopupRow> {
         let atom = wanted(word);
-        let mut rows: Vec<((u8, u16), usize, Row)> = Vec::new();
+        let mut rows: Vec<((u8, u16), usize, PopupRow)> = Vec::new();
         for command in &self.commands {
             let exact = u8::from(command.is(word));
             let score = |ranker: &mut Ranker, name: &str| {
@@ -289,7 +295,7 @@ impl Completion {
             rows.push((
                 best,
                 recency.unwrap_or(usize::MAX),
-                Row {
+                PopupRow {
                     value: format!("/{}", command.name),
                     label,
                     hint: command.args.clone(),
@@ -299,8 +305,8 @@ impl Completion {
                 },
             ));
         }
-        // Names that begin with the word fit it equally well. What was used comes first, what works
-        // by itself before what needs more. Stable: what is equal stays in the order of the table.
+        // Names that begin with the word match equally well. Recently used commands come first,
+        // then those that need no arguments. The sort is stable, so ties stay in table order.
         rows.sort_by(|(a, used_a, row_a), (b, used_b, row_b)| {
             let begins = a.0 == b.0 && a.0 > 0 && !word.is_empty();
             let by_score = if begins { a.0.cmp(&b.0) } else { b.cmp(a) };
@@ -314,33 +320,33 @@ impl Completion {
         rows.into_iter().map(|(.., row)| row).collect()
     }
 
-    fn show_files(&mut self, context: Context) {
-        let Context::File { word, .. } = &context else {
+    fn show_files(&mut self, context: CompletionContext) {
+        let CompletionContext::File { word, .. } = &context else {
             return;
         };
         let atom = wanted(word);
         let kept = self.popup.as_ref().and_then(|popup| {
             popup
                 .context
-                .goes_on(&context)
+                .continues(&context)
                 .then(|| popup.rows.get(popup.selected.filter(|_| popup.moved)?))
                 .flatten()
                 .map(|row| row.label.clone())
         });
         let same = self.popup.as_ref().is_some_and(|p| p.context == context);
         let paths = self.files.best(word, &mut self.ranker);
-        let rows: Vec<Row> = paths
+        let rows: Vec<PopupRow> = paths
             .into_iter()
-            .map(|path| Row {
+            .map(|path| PopupRow {
                 marks: self.ranker.marks(&path, &atom),
                 open: path.ends_with('/'),
                 value: mention(&path),
                 label: path,
-                ..Row::default()
+                ..PopupRow::default()
             })
             .collect();
-        // While files come in, the row under the cursor stays.
-        // What fits best comes first, also when it was found last.
+        // While files arrive, the row under the cursor stays.
+        // The best match comes first, even if it was found last.
         let stays = kept
             .filter(|_| same)
             .and_then(|label| rows.iter().position(|row| row.label == label));
@@ -351,13 +357,13 @@ impl Completion {
         }
     }
 
-    /// Files came in.
-    pub(super) fn found(&mut self, found: Found, editor: &Editor) -> bool {
+    /// Files arrived.
+    pub(super) fn found(&mut self, found: FoundPaths, editor: &TextEditor) -> bool {
         if !self.files.found(found) {
             return false;
         }
-        match Context::of(editor) {
-            Some(context @ Context::File { .. }) if self.goes_on(&context) => {
+        match CompletionContext::at_caret(editor) {
+            Some(context @ CompletionContext::File { .. }) if self.continues(&context) => {
                 self.show_files(context);
                 true
             }
@@ -365,43 +371,45 @@ impl Completion {
         }
     }
 
-    /// Values for an argument came in.
+    /// Values for an argument arrived.
     pub(super) fn candidates(
         &mut self,
         ticket: u64,
         candidates: Vec<Candidate>,
-        editor: &Editor,
+        editor: &TextEditor,
     ) -> bool {
         if ticket != self.ticket || self.asked.is_none() {
             return false;
         }
-        let Some(context @ Context::Argument { .. }) = Context::of(editor) else {
+        let Some(context @ CompletionContext::Argument { .. }) =
+            CompletionContext::at_caret(editor)
+        else {
             return false;
         };
-        let Context::Argument { word, .. } = &context else {
+        let CompletionContext::Argument { word, .. } = &context else {
             return false;
         };
         let atom = wanted(word);
         let rows = candidates
             .into_iter()
-            .map(|candidate| Row {
+            .map(|candidate| PopupRow {
                 marks: self.ranker.marks(&candidate.value, &atom),
                 label: candidate.value.clone(),
                 value: candidate.value,
                 about: candidate.about,
-                ..Row::default()
+                ..PopupRow::default()
             })
             .collect();
         let was = self.popup.is_some();
-        // Nothing is chosen unasked: Enter runs what was typed.
+        // Nothing is preselected: Enter runs what was typed.
         self.show(context, rows, None, false);
         was || self.popup.is_some()
     }
 
     /// The popup closes and stays closed for this word.
-    pub(super) fn close(&mut self, editor: &Editor) {
+    pub(super) fn close(&mut self, editor: &TextEditor) {
         self.popup = None;
-        self.closed = Context::of(editor);
+        self.closed = CompletionContext::at_caret(editor);
         self.asked = None;
     }
 
@@ -422,8 +430,8 @@ impl Completion {
         });
     }
 
-    /// Takes the row under the cursor, or the first one.
-    pub(super) fn take(&mut self, editor: &mut Editor) -> bool {
+    /// Accepts the row under the cursor, or the first one.
+    pub(super) fn take(&mut self, editor: &mut TextEditor) -> bool {
         let Some((range, row)) = self.chosen(true) else {
             return false;
         };
@@ -432,41 +440,41 @@ impl Completion {
     }
 
     /// Enter, while the popup is open.
-    pub(super) fn enter(&mut self, editor: &mut Editor) -> Enter {
+    pub(super) fn enter(&mut self, editor: &mut TextEditor) -> EnterAction {
         let Some((range, row)) = self.chosen(false) else {
-            return Enter::Send;
+            return EnterAction::Send;
         };
         let typed = editor.text().as_str()[range.clone()].to_owned();
         let command = range.start == 0 && typed.starts_with('/');
-        // What is complete as it was typed is not replaced.
+        // A complete word is not replaced.
         let complete = if command {
             self.command(&typed[1..]).is_some_and(|c| !c.needs_more())
         } else {
             typed == row.value && !row.open
         };
         if complete {
-            return Enter::Send;
+            return EnterAction::Send;
         }
         let argument = matches!(
             self.popup.as_ref().map(|popup| &popup.context),
-            Some(Context::Argument { .. })
+            Some(CompletionContext::Argument { .. })
         );
         self.put(editor, range, &row);
         if (command || argument) && !row.open {
-            Enter::TakenAndSend
+            EnterAction::TakenAndSend
         } else {
-            Enter::Taken
+            EnterAction::Taken
         }
     }
 
-    fn chosen(&self, or_first: bool) -> Option<(Range<usize>, Row)> {
+    fn chosen(&self, or_first: bool) -> Option<(Range<usize>, PopupRow)> {
         let popup = self.popup.as_ref()?;
         let at = popup.selected.or(or_first.then_some(0))?;
         let row = popup.rows.get(at)?.clone();
         Some((popup.context.range().clone(), row))
     }
 
-    fn put(&mut self, editor: &mut Editor, range: Range<usize>, row: &Row) {
+    fn put(&mut self, editor: &mut TextEditor, range: Range<usize>, row: &PopupRow) {
         let directory = row.value.ends_with('/') || row.value.ends_with("/\"");
         let after = &editor.text().as_str()[range.end..];
         let blank = !directory && !after.starts_with(char::is_whitespace);
@@ -477,14 +485,14 @@ impl Completion {
         let start = range.start;
         editor.replace(range, &value);
         if directory && value.ends_with('"') {
-            // Inside the quotes, so that the name can go on.
+            // Inside the quotes, so that typing can continue the name.
             editor.place(start + value.len() - 1);
         }
         self.popup = None;
     }
 }
 
-/// A path as it stands in a message.
+/// A path as it is written in a message.
 fn mention(path: &str) -> String {
     if path.contains(|c: char| c.is_whitespace()) {
         format!("@\"{path}\"")

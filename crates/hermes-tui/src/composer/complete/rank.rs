@@ -1,9 +1,9 @@
-//! What fits best what was typed.
+//! Ranking of matches.
 
 use nucleo_matcher::pattern::{Atom, AtomKind, CaseMatching, Normalization};
 use nucleo_matcher::{Config, Matcher, Utf32Str};
 
-/// Finds the letters of a word in texts, in their order.
+/// Matches the letters of a word in texts, in order.
 pub(super) struct Ranker {
     matcher: Matcher,
     paths: Matcher,

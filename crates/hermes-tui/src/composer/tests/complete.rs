@@ -11,9 +11,9 @@ fn labels(c: &Composer) -> Vec<String> {
 
 #[test]
 fn the_first_letters_of_a_command_lead_to_the_one_that_works_by_itself() {
-    let (mut c, _) = with(Setup {
+    let (mut c, _) = with(ComposerSetup {
         commands: Command::all(),
-        ..Setup::default()
+        ..ComposerSetup::default()
     });
     write(&mut c, "/mo");
     assert_eq!(labels(&c)[..2], ["/model", "/moa"]);

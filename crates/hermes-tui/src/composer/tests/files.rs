@@ -4,10 +4,10 @@ use super::super::ComposerOutcome;
 use super::*;
 
 /// Lets the thread tell everything it found.
-fn settled(c: &mut Composer, arrived: &mut mpsc::Receiver<Arrived>) {
+fn settled(c: &mut Composer, arrived: &mut mpsc::Receiver<ComposerResult>) {
     while c.completion.popup().is_some_and(|popup| popup.waiting) {
         let arrival = arrived.blocking_recv().unwrap();
-        c.arrived(arrival);
+        c.on_result(arrival);
     }
 }
 
@@ -18,7 +18,7 @@ fn labels(c: &Composer) -> Vec<String> {
         .unwrap_or_default()
 }
 
-fn project() -> (tempfile::TempDir, Composer, mpsc::Receiver<Arrived>) {
+fn project() -> (tempfile::TempDir, Composer, mpsc::Receiver<ComposerResult>) {
     let dir = tempfile::tempdir().unwrap();
     for path in ["src/parser", "target", ".git", ".github", "my docs"] {
         fs::create_dir_all(dir.path().join(path)).unwrap();
@@ -36,9 +36,9 @@ fn project() -> (tempfile::TempDir, Composer, mpsc::Receiver<Arrived>) {
         fs::write(dir.path().join(path), "x").unwrap();
     }
     fs::write(dir.path().join(".gitignore"), "target\n").unwrap();
-    let (c, arrived) = with(Setup {
+    let (c, arrived) = with(ComposerSetup {
         project: dir.path().to_path_buf(),
-        ..Setup::default()
+        ..ComposerSetup::default()
     });
     (dir, c, arrived)
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use hermes_core::message::Part;
 
-use super::super::clipboard::{self, Content};
+use super::super::clipboard::{self, ClipboardContent};
 use super::super::{Chip, ComposerOutcome};
 use super::*;
 
@@ -118,14 +118,14 @@ fn an_image_whose_file_is_gone_is_still_sent() {
 }
 
 /// Programs that stand for those of the desktop.
-fn readers(dir: &std::path::Path, image: &str, text: &str) -> [clipboard::Reader; 1] {
+fn readers(dir: &std::path::Path, image: &str, text: &str) -> [clipboard::ClipboardProgram; 1] {
     let script = |name: &str, body: &str| -> &'static str {
         let path = dir.join(name);
         fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         path.display().to_string().leak()
     };
-    [clipboard::Reader {
+    [clipboard::ClipboardProgram {
         program: script("image", image),
         image: &[],
         text: Some((script("text", text), &[])),
@@ -138,11 +138,15 @@ fn the_clipboard_gives_an_image_or_a_text_or_a_reason() {
     let cat = format!("cat '{}'", path.display());
     let read = |image: &str, text: &str| clipboard::read(&readers(dir.path(), image, text));
     assert!(
-        matches!(read(&cat, "echo no"), Ok(Content::Image(Chip::Image(picture)))
+        matches!(read(&cat, "echo no"), Ok(ClipboardContent::Image(Chip::Image(picture)))
         if picture.width == 640 && picture.path.is_none())
     );
-    assert!(matches!(read("exit 1", "echo hello"), Ok(Content::Text(text)) if text == "hello\n"));
-    assert!(matches!(read("echo no image", "printf x"), Ok(Content::Text(text)) if text == "x"));
+    assert!(
+        matches!(read("exit 1", "echo hello"), Ok(ClipboardContent::Text(text)) if text == "hello\n")
+    );
+    assert!(
+        matches!(read("echo no image", "printf x"), Ok(ClipboardContent::Text(text)) if text == "x")
+    );
     let nothing = read("exit 1", "exit 1").unwrap_err();
     assert!(nothing.contains("neither an image nor a text"), "{nothing}");
     let absent = clipboard::read(&[]).unwrap_err();

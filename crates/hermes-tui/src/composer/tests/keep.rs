@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::process::Command as Process;
 
 use super::super::history::{self, History};
-use super::super::text::Rich;
+use super::super::text::RichText;
 use super::super::{Chip, ComposerOutcome};
 use super::*;
 
@@ -65,13 +65,13 @@ fn a_paste_too_long_to_keep_is_never_sent_as_its_label() {
 fn a_line_that_was_cut_costs_only_itself() {
     let dir = tempfile::tempdir().unwrap();
     let history = History::new(dir.path(), "p");
-    history.append(&[Rich::plain("one")]).unwrap();
+    history.append(&[RichText::plain("one")]).unwrap();
     let path = dir.path().join("p.jsonl");
     let mut text = fs::read_to_string(&path).unwrap();
     text.push_str("{\"text\":\"cut o");
     fs::write(&path, text).unwrap();
-    history.append(&[Rich::plain("two")]).unwrap();
-    let entries: Vec<String> = history.load().iter().map(Rich::shown).collect();
+    history.append(&[RichText::plain("two")]).unwrap();
+    let entries: Vec<String> = history.load().iter().map(RichText::shown).collect();
     assert_eq!(entries, ["one", "two"]);
 }
 
@@ -80,7 +80,7 @@ fn a_history_does_not_grow_for_ever() {
     let dir = tempfile::tempdir().unwrap();
     let history = History::new(dir.path(), "p");
     for n in 0..30 {
-        let entry = Rich::plain(&format!("{n} {}", "y".repeat(200_000)));
+        let entry = RichText::plain(&format!("{n} {}", "y".repeat(200_000)));
         history.append(&[entry]).unwrap();
     }
     let size = fs::metadata(dir.path().join("p.jsonl")).unwrap().len();
@@ -101,7 +101,7 @@ fn child_that_appends() {
     let (dir, name) = job.split_once('|').unwrap();
     let history = History::new(dir.as_ref(), "p");
     for n in 0..200 {
-        let entry = Rich::plain(&format!("{name} {n}\n{}", "z".repeat(5_000)));
+        let entry = RichText::plain(&format!("{name} {n}\n{}", "z".repeat(5_000)));
         history.append(&[entry]).unwrap();
     }
 }
@@ -146,15 +146,15 @@ fn other_histories_are_a_beginning() {
     .unwrap();
     let seeded: Vec<String> = history::seeds(&[original.clone(), line.clone()])
         .iter()
-        .map(Rich::shown)
+        .map(RichText::shown)
         .collect();
     assert_eq!(seeded, ["one", "two\nlines", "hello\nthere", "back\\slash"]);
     let open = || {
-        with(Setup {
+        with(ComposerSetup {
             keep: Some(dir.path().join("keep")),
             project: "/p".into(),
             seeds: vec![original.clone(), dir.path().join("missing"), line.clone()],
-            ..Setup::default()
+            ..ComposerSetup::default()
         })
         .0
     };

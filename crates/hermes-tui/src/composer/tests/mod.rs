@@ -14,16 +14,16 @@ use std::path::Path;
 
 use tokio::sync::mpsc;
 
-use super::{Arrived, Command, Composer, ComposerOutcome, Setup, Submission};
-use crate::keys::{Area, Key, Keymap};
+use super::{Command, Composer, ComposerOutcome, ComposerResult, ComposerSetup, Submission};
+use crate::keys::{KeyArea, KeyPress, Keymap};
 
 /// A composer that keeps nothing, in a directory with nothing in it.
 fn composer() -> Composer {
-    with(Setup::default()).0
+    with(ComposerSetup::default()).0
 }
 
-fn with(setup: Setup) -> (Composer, mpsc::Receiver<Arrived>) {
-    Composer::new(Setup {
+fn with(setup: ComposerSetup) -> (Composer, mpsc::Receiver<ComposerResult>) {
+    Composer::new(ComposerSetup {
         commands: if setup.commands.is_empty() {
             commands()
         } else {
@@ -34,10 +34,10 @@ fn with(setup: Setup) -> (Composer, mpsc::Receiver<Arrived>) {
 }
 
 fn keeping(keep: &Path, project: &str) -> Composer {
-    with(Setup {
+    with(ComposerSetup {
         keep: Some(keep.to_path_buf()),
         project: project.into(),
-        ..Setup::default()
+        ..ComposerSetup::default()
     })
     .0
 }
@@ -64,8 +64,8 @@ fn press(composer: &mut Composer, keys: &str) -> ComposerOutcome {
     let map = Keymap::default();
     let mut outcome = ComposerOutcome::Nothing;
     for key in keys.split(' ') {
-        let key: Key = key.parse().unwrap();
-        outcome = composer.key(key, map.action(key, Area::Composer));
+        let key: KeyPress = key.parse().unwrap();
+        outcome = composer.key(key, map.action(key, KeyArea::Composer));
     }
     outcome
 }
@@ -75,7 +75,7 @@ fn write(composer: &mut Composer, text: &str) -> ComposerOutcome {
     for c in text.chars() {
         outcome = match c {
             '\n' => press(composer, "ctrl+j"),
-            c => composer.key(Key::char(c), None),
+            c => composer.key(KeyPress::char(c), None),
         };
     }
     outcome

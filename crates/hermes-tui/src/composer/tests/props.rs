@@ -104,7 +104,7 @@ fn done(c: &mut Composer, deed: &Deed) {
         }
         Deed::Type(text) => {
             for ch in text.chars() {
-                c.key(Key::char(ch), None);
+                c.key(KeyPress::char(ch), None);
             }
         }
         Deed::Paste(text) => {
@@ -144,10 +144,10 @@ fn sound(c: &Composer) {
     assert_eq!(marks, editor.text().chips().len());
 }
 
-fn nothing() -> (Composer, mpsc::Receiver<Arrived>) {
-    with(Setup {
+fn nothing() -> (Composer, mpsc::Receiver<ComposerResult>) {
+    with(ComposerSetup {
         project: "/nonexistent/project".into(),
-        ..Setup::default()
+        ..ComposerSetup::default()
     })
 }
 
@@ -197,7 +197,7 @@ proptest! {
             let chips = c.editor.text().chips().len();
             c.paste(&body);
             if c.editor.text().chips().len() > chips {
-                bodies.push(super::super::text::Rich::plain(&body).as_str().to_owned());
+                bodies.push(super::super::text::RichText::plain(&body).as_str().to_owned());
             }
             press(&mut c, key);
         }
@@ -211,10 +211,10 @@ proptest! {
 
     #[test]
     fn lines_of_the_screen_are_the_text_in_order(text in text(), width in 1_usize..30) {
-        use super::super::layout::Layout;
-        use super::super::text::Rich;
-        let rich = Rich::plain(&text);
-        let layout = Layout::new(&rich, 0, rich.len(), width);
+        use super::super::layout::TextLayout;
+        use super::super::text::RichText;
+        let rich = RichText::plain(&text);
+        let layout = TextLayout::new(&rich, 0, rich.len(), width);
         let mut at = 0;
         for (index, span) in layout.spans.iter().enumerate() {
             prop_assert_eq!(span.range.start, at);
@@ -226,7 +226,7 @@ proptest! {
         }
         prop_assert_eq!(at, rich.len());
         for (offset, _) in rich.units(0..rich.len()) {
-            let layout = Layout::new(&rich, 0, offset, width);
+            let layout = TextLayout::new(&rich, 0, offset, width);
             let (line, column) = layout.locate(&rich, offset);
             prop_assert!(column < width);
             prop_assert!(layout.offset(&rich, line, column) >= offset);

@@ -2,11 +2,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::super::chip::{Chip, Paste};
-use super::super::text::Rich;
+use super::super::text::RichText;
 use super::super::{ComposerOutcome, SubmissionKind};
 use super::*;
-use crate::input::{Burst, Input};
-use crate::keys::{Code, Key};
+use crate::input::{PasteDetector, TerminalInput};
+use crate::keys::{KeyCode, KeyPress};
 
 #[test]
 fn messages_commands_and_shell() {
@@ -39,7 +39,7 @@ fn messages_commands_and_shell() {
 #[test]
 fn what_cannot_be_expanded_is_not_sent_and_stays() {
     let mut c = composer();
-    let mut text = Rich::plain("look at ");
+    let mut text = RichText::plain("look at ");
     text.push_chip(Arc::new(Chip::Paste(Paste {
         body: None,
         chars: 90_000,
@@ -120,16 +120,16 @@ fn a_paste_of_megabytes_is_one_chip() {
 #[test]
 fn a_paste_without_marks_stays_one_message() {
     let mut c = composer();
-    let mut burst = Burst::default();
+    let mut burst = PasteDetector::default();
     let mut now = Instant::now();
     let mut inputs = Vec::new();
     let text = "first line\nsecond line\n\nlast";
     for ch in text.chars() {
         let key = match ch {
-            '\n' => Key::plain(Code::Enter),
-            ch => Key::char(ch),
+            '\n' => KeyPress::plain(KeyCode::Enter),
+            ch => KeyPress::char(ch),
         };
-        burst.feed(Input::Key(key), now, &mut inputs);
+        burst.feed(TerminalInput::Key(key), now, &mut inputs);
         now += Duration::from_millis(1);
     }
     now += Duration::from_secs(1);
@@ -137,8 +137,8 @@ fn a_paste_without_marks_stays_one_message() {
     let map = Keymap::default();
     for input in inputs {
         let outcome = match input {
-            Input::Key(key) => c.key(key, map.action(key, Area::Composer)),
-            Input::Paste(text) => c.paste(&text),
+            TerminalInput::Key(key) => c.key(key, map.action(key, KeyArea::Composer)),
+            TerminalInput::Paste(text) => c.paste(&text),
             other => panic!("{other:?}"),
         };
         assert!(!matches!(outcome, ComposerOutcome::Submit(_)));

@@ -1,11 +1,11 @@
 use super::super::Chip;
 use super::*;
 use crate::port::Candidate;
-use crate::row::Frame;
+use crate::row::ScreenFrame;
 use crate::theme::Theme;
 
 /// The frame as text, with `▏` where the cursor stands.
-fn drawn(frame: &Frame) -> String {
+fn drawn(frame: &ScreenFrame) -> String {
     let mut out = String::new();
     for (row, line) in frame.lines.iter().enumerate() {
         let mut column = 0;
@@ -43,9 +43,9 @@ const PROSE: &str = "Make the parser accept trailing commas in arrays and calls,
 
 #[test]
 fn empty_with_a_placeholder() {
-    let c = with(Setup {
+    let c = with(ComposerSetup {
         placeholder: "Ask anything · / commands · @ files · ! shell · ? keys".to_owned(),
-        ..Setup::default()
+        ..ComposerSetup::default()
     })
     .0;
     insta::assert_snapshot!(widths(&c));

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Decoder, Input, control, key};
-use crate::input::Burst;
-use crate::keys::{Code, Key, Mods};
+use super::{KeyDecoder, TerminalInput, control, key};
+use crate::input::PasteDetector;
+use crate::keys::{KeyCode, KeyPress, Modifiers};
 
 /// Cuts are tried at every place up to here.
 const CUTS: usize = 96;
@@ -26,8 +26,8 @@ pub fn keys(data: &[u8]) {
 }
 
 /// What comes of these pieces when nothing follows them.
-fn decoded(pieces: &[&[u8]]) -> Vec<Input> {
-    let mut decoder = Decoder::default();
+fn decoded(pieces: &[&[u8]]) -> Vec<TerminalInput> {
+    let mut decoder = KeyDecoder::default();
     let mut out = Vec::new();
     let mut held: Vec<u8> = Vec::new();
     for piece in pieces {
@@ -40,7 +40,7 @@ fn decoded(pieces: &[&[u8]]) -> Vec<Input> {
         held.clear();
     }
     decoder.settle(&mut out);
-    assert!(!decoder.is_open());
+    assert!(!decoder.is_incomplete());
     out
 }
 
@@ -50,7 +50,7 @@ fn typed_text(data: &[u8]) {
     let text = String::from_utf8_lossy(&plain);
     let keys = text.chars().map(|ch| match u8::try_from(ch) {
         Ok(byte @ (0x00..=0x1f | 0x7f)) => control(byte),
-        _ => Input::Key(Key::char(ch)),
+        _ => TerminalInput::Key(KeyPress::char(ch)),
     });
     assert_eq!(decoded(&[&plain]), keys.collect::<Vec<_>>());
 }
@@ -61,34 +61,41 @@ fn pasted_text(data: &[u8]) {
     let marked = [b"\x1b[200~", &plain[..], b"\x1b[201~", b"x"].concat();
     let text = String::from_utf8_lossy(&plain);
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
-    let expected = [Input::Paste(text), Input::Key(Key::char('x'))];
+    let expected = [
+        TerminalInput::Paste(text),
+        TerminalInput::Key(KeyPress::char('x')),
+    ];
     assert_eq!(decoded(&[&marked]), expected);
 }
 
 /// A sequence that has no end does not swallow the key after it.
 fn next_key(data: &[u8]) {
     // These say how much belongs to them.
-    let mut decoder = Decoder::default();
+    let mut decoder = KeyDecoder::default();
     decoder.feed(data, &mut Vec::new());
     let counted = data.iter().any(|byte| b"]P_M".contains(byte));
     if counted || decoder.pasting {
         return;
     }
     let up = [data, b"\x1b[A"].concat();
-    assert_eq!(decoded(&[&up]).last(), Some(&key(Code::Up, Mods::NONE)));
+    assert_eq!(
+        decoded(&[&up]).last(),
+        Some(&key(KeyCode::Up, Modifiers::NONE))
+    );
 }
 
 /// Whatever is taken for a paste, and whenever it came: the text stays the same.
-fn bursts(data: &[u8], inputs: Vec<Input>) {
+fn bursts(data: &[u8], inputs: Vec<TerminalInput>) {
     let expected = text(&inputs);
-    let mut burst = Burst::default();
+    let mut burst = PasteDetector::default();
     let mut now = Instant::now();
     let mut out = Vec::new();
     let mut gaps = data.iter().cycle();
     let mut inputs = inputs.into_iter();
     loop {
         let gap = gaps.next().copied().unwrap_or(0);
-        let together: Vec<Input> = inputs.by_ref().take(1 + usize::from(gap >> 5)).collect();
+        let together: Vec<TerminalInput> =
+            inputs.by_ref().take(1 + usize::from(gap >> 5)).collect();
         if together.is_empty() {
             break;
         }
@@ -100,12 +107,14 @@ fn bursts(data: &[u8], inputs: Vec<Input>) {
     assert_eq!(text(&out), expected);
 }
 
-fn text(inputs: &[Input]) -> String {
-    let shown = |input: &Input| match input {
-        Input::Paste(text) => text.clone(),
-        Input::Key(key) => match (key.code, key.mods) {
-            (Code::Enter, Mods::NONE) | (Code::Char('j'), Mods::CTRL) => "\n".to_owned(),
-            (Code::Tab, Mods::NONE) => "\t".to_owned(),
+fn text(inputs: &[TerminalInput]) -> String {
+    let shown = |input: &TerminalInput| match input {
+        TerminalInput::Paste(text) => text.clone(),
+        TerminalInput::Key(key) => match (key.code, key.mods) {
+            (KeyCode::Enter, Modifiers::NONE) | (KeyCode::Char('j'), Modifiers::CTRL) => {
+                "\n".to_owned()
+            }
+            (KeyCode::Tab, Modifiers::NONE) => "\t".to_owned(),
             _ => key.text().map_or_else(|| format!("<{key}>"), String::from),
         },
         other => format!("<{other:?}>"),

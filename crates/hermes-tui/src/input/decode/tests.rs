@@ -3,17 +3,17 @@ use proptest::prelude::*;
 use super::*;
 
 /// Keys by name, the rest as it is.
-fn told(inputs: &[Input]) -> Vec<String> {
-    let tell = |input: &Input| match input {
-        Input::Key(key) => key.to_string(),
-        Input::Paste(text) => format!("paste {text:?}"),
+fn told(inputs: &[TerminalInput]) -> Vec<String> {
+    let tell = |input: &TerminalInput| match input {
+        TerminalInput::Key(key) => key.to_string(),
+        TerminalInput::Paste(text) => format!("paste {text:?}"),
         other => format!("{other:?}"),
     };
     inputs.iter().map(tell).collect()
 }
 
 fn decoded(chunks: &[&[u8]]) -> Vec<String> {
-    let mut decoder = Decoder::default();
+    let mut decoder = KeyDecoder::default();
     let mut out = Vec::new();
     for chunk in chunks {
         decoder.feed(chunk, &mut out);
@@ -139,7 +139,7 @@ fn a_string_that_is_no_answer_is_typed_however_it_is_cut() {
 #[test]
 fn a_sequence_without_an_end_goes_at_the_same_place_however_it_is_cut() {
     for begin in ["\x1b[", "\x1b]1", "\x1bP1"] {
-        let text = format!("{begin}{}A", "1".repeat(SEQUENCE + 10));
+        let text = format!("{begin}{}A", "1".repeat(MAX_SEQUENCE + 10));
         let whole = decoded(&[text.as_bytes()]);
         assert!((10..14).contains(&whole.len()), "{whole:?}");
         for size in [1, 7, 4096] {
@@ -166,7 +166,7 @@ fn a_paste_without_an_end_lets_go() {
 #[test]
 fn a_huge_paste_comes_in_parts_and_whole() {
     let text = "日本語 line\n".repeat(1_000_000);
-    let mut decoder = Decoder::default();
+    let mut decoder = KeyDecoder::default();
     let mut out = Vec::new();
     decoder.feed(b"\x1b[200~", &mut out);
     for chunk in text.as_bytes().chunks(65536) {
@@ -177,24 +177,24 @@ fn a_huge_paste_comes_in_parts_and_whole() {
     let mut got = String::new();
     for input in &out[..out.len() - 1] {
         match input {
-            Input::Paste(part) => got.push_str(part),
+            TerminalInput::Paste(part) => got.push_str(part),
             other => panic!("{other:?}"),
         }
     }
     assert!(got == text, "{} of {} bytes", got.len(), text.len());
-    assert_eq!(out.last(), Some(&Input::Key(Key::char('x'))));
+    assert_eq!(out.last(), Some(&TerminalInput::Key(KeyPress::char('x'))));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn any_bytes_are_read_to_the_end(chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..8)) {
-        let mut decoder = Decoder::default();
+        let mut decoder = KeyDecoder::default();
         let mut out = Vec::new();
         for chunk in &chunks {
             decoder.feed(chunk, &mut out);
         }
         decoder.settle(&mut out);
-        prop_assert!(!decoder.is_open());
+        prop_assert!(!decoder.is_incomplete());
     }
 }

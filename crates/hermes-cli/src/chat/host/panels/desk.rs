@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hermes_core::task;
-use hermes_models::live::LocalFound;
+use hermes_models::live::LocalServerInfo;
 use hermes_tui::port::Panel;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -33,7 +33,7 @@ pub(super) struct Shared {
     busy: Option<String>,
     note: Option<String>,
     /// Model servers of this machine; `None`: not asked yet.
-    pub(super) found: Option<Vec<LocalFound>>,
+    pub(super) found: Option<Vec<LocalServerInfo>>,
     /// The models of a server that only the config names.
     pub(super) served: Vec<String>,
     /// What a test of a row said.

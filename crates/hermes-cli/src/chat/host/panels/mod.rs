@@ -16,7 +16,7 @@ mod theme;
 mod toolsets;
 mod usage;
 
-use hermes_core::front_end::{Effect, TextKind, TextPage};
+use hermes_core::front_end::{Effect, PagedText, TextKind};
 use hermes_core::slash::Verb;
 use hermes_tui::port::{CLOSED, MOVED, Panel, PanelAsk, PanelKey, REFRESH};
 
@@ -51,7 +51,7 @@ enum After {
     /// The same, with a line below it.
     Note(String),
     /// Something to read over it.
-    Page(TextPage),
+    Page(PagedText),
     /// The panel goes, and this is shown.
     Leave(CommandResult),
     /// The panel stays, and this is shown.
@@ -221,8 +221,8 @@ fn card(failure: &Failure) -> Effect {
     show_text(TextKind::Error { fix }, cause)
 }
 
-fn page(title: impl Into<String>, kind: TextKind, text: impl Into<String>) -> TextPage {
-    TextPage {
+fn page(title: impl Into<String>, kind: TextKind, text: impl Into<String>) -> PagedText {
+    PagedText {
         title: title.into(),
         kind,
         text: text.into(),

@@ -9,9 +9,9 @@ use hermes_config::edit::ConfigDoc;
 use hermes_config::env::ProcessEnv;
 use hermes_core::model::{ModelRouter as _, Route};
 use hermes_models::catalogue;
-use hermes_models::live::{LIST_TIMEOUT, ListError, LocalFound};
+use hermes_models::live::{LIST_TIMEOUT, ListError, LocalServerInfo};
 use hermes_models::local::machine::size;
-use hermes_models::local::{PROVIDER as BUILT_IN, Settings};
+use hermes_models::local::{LocalModelSettings, PROVIDER as BUILT_IN};
 use hermes_models::providers;
 use hermes_models::router::{LiveError, Overrides, ProviderStatus, Router};
 use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelKey, PanelRow};
@@ -155,7 +155,7 @@ pub(super) fn panel(conversation: &ScreenConversation) -> Result<Panel, Failure>
 
 fn shown(
     all: &[ProviderStatus],
-    found: Option<&[LocalFound]>,
+    found: Option<&[LocalServerInfo]>,
     route: &Route,
     served: &[String],
 ) -> Panel {
@@ -243,7 +243,7 @@ fn keys_of_panel() -> Vec<PanelKey> {
 }
 
 /// The models that this program runs itself: those that are here before those to be fetched.
-fn built_in(settings: &Settings, route: &Route) -> Group {
+fn built_in(settings: &LocalModelSettings, route: &Route) -> Group {
     let mut all = model::local::rows(settings);
     all.retain(|row| row.fits);
     all.sort_by_key(|row| !row.there);
@@ -321,7 +321,7 @@ fn in_use(route: &Route, served: &[String]) -> Group {
 }
 
 /// The models of a server on this machine.
-fn here(server: &LocalFound, route: &Route) -> Group {
+fn here(server: &LocalServerInfo, route: &Route) -> Group {
     let (provider, base_url) = provider_of(server.server, &server.base_url);
     let rows = server.models.iter().map(|model| {
         let size = model
@@ -371,7 +371,7 @@ fn offered(provider: &ProviderStatus, route: &Route) -> Vec<PanelRow> {
     if provider.current && !route.model.is_empty() && route.provider == provider.id {
         models.push(route.model.clone());
     }
-    let known = catalogue::models_of(&provider.id);
+    let known = catalogue::models_by_provider(&provider.id);
     models.extend(known.into_iter().map(|entry| entry.id.to_owned()));
     let mut seen = std::collections::HashSet::new();
     models.retain(|model| seen.insert(model.clone()));
@@ -621,7 +621,7 @@ async fn add_key(
 #[cfg(test)]
 mod tests {
     use hermes_core::model::WireFormat;
-    use hermes_models::live::Listed;
+    use hermes_models::live::ListedModel;
     use hermes_models::providers::LocalServer;
 
     use super::*;
@@ -653,7 +653,7 @@ mod tests {
     fn the_built_in_model_and_an_own_endpoint_are_offered() {
         let dir = tempfile::tempdir().unwrap();
         let home = hermes_config::home::Home::at(dir.path());
-        let settings = Settings::new(&home, &hermes_config::Config::default());
+        let settings = LocalModelSettings::new(&home, &hermes_config::Config::default());
         let group = built_in(&settings, &route("", ""));
         let row = &group.rows[0];
         assert!(row.cells[2].ends_with("to fetch"), "{row:?}");
@@ -669,15 +669,15 @@ mod tests {
 
     #[test]
     fn models_stand_by_whether_they_can_be_used() {
-        let found = [LocalFound {
+        let found = [LocalServerInfo {
             server: LocalServer::Ollama,
             base_url: "http://127.0.0.1:11434/v1".to_owned(),
-            models: vec![Listed {
+            models: vec![ListedModel {
                 id: "qwen3:8b".to_owned(),
                 size_bytes: Some(5_200_000_000),
                 context_length: Some(40_960),
                 tools: Some(true),
-                ..Listed::default()
+                ..ListedModel::default()
             }],
         }];
         let all = [

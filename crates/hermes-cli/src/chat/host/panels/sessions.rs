@@ -6,7 +6,7 @@ use hermes_app::slash_commands;
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_core::ids::SessionId;
 use hermes_store::db::search::{SearchHit, SearchOptions};
-use hermes_store::db::{self, ListFilter, Order, SessionSummary};
+use hermes_store::db::{self, ListFilter, SessionOrder, SessionSummary};
 use hermes_tui::port::{FILTER, Group, Mark, Panel, PanelAsk, PanelKey, PanelRow};
 
 use super::{After, key, row, short, text, unknown};
@@ -28,7 +28,7 @@ pub(super) async fn panel(conversation: &ScreenConversation) -> Result<Panel, Fa
     let filter = ListFilter {
         // Sessions of other programs that call us are no conversations.
         exclude_sources: vec!["tool".to_owned()],
-        order: Order::LastActive,
+        order: SessionOrder::LastActive,
         limit: LISTED,
         ..ListFilter::default()
     };

@@ -2,7 +2,7 @@
 
 use hermes_config::edit::{ConfigDoc, KeyPath};
 use hermes_core::front_end::TextKind;
-use hermes_store::skills::{Library, Skill, View};
+use hermes_store::skills::{Skill, SkillLibrary, View};
 use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelKey, PanelRow};
 use serde_json::json;
 
@@ -13,9 +13,9 @@ use crate::exit::Failure;
 
 pub(super) const ID: &str = "skills";
 
-fn library(conversation: &ScreenConversation) -> Result<Library, Failure> {
+fn library(conversation: &ScreenConversation) -> Result<SkillLibrary, Failure> {
     let config = conversation.cx.load_config()?.config;
-    Ok(Library::of_home(
+    Ok(SkillLibrary::of_home(
         &conversation.cx.home,
         &config,
         Some("cli"),

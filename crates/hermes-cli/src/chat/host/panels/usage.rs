@@ -2,7 +2,7 @@
 
 use hermes_app::conversation::CommandResult;
 use hermes_core::figures;
-use hermes_core::front_end::{Effect, TextKind, TextPage};
+use hermes_core::front_end::{Effect, PagedText, TextKind};
 
 use super::page;
 use crate::chat::host::ScreenConversation;
@@ -57,7 +57,7 @@ async fn charts(conversation: &ScreenConversation, wanted: Wanted) -> Result<Str
 }
 
 fn shown(title: &str, text: String) -> CommandResult {
-    let page: TextPage = page(format!("Usage: {title}"), TextKind::Plain, text);
+    let page: PagedText = page(format!("Usage: {title}"), TextKind::Plain, text);
     CommandResult::of(Effect::Page(page))
 }
 

@@ -7,7 +7,7 @@ use hermes_config::Home;
 use hermes_core::clock::SystemClock;
 use hermes_core::ids::SessionId;
 use hermes_store::Store;
-use hermes_store::db::{ListFilter, MessageRecord, Order, SessionRecord, SessionSummary};
+use hermes_store::db::{ListFilter, MessageRecord, SessionOrder, SessionRecord, SessionSummary};
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 
@@ -106,7 +106,7 @@ impl Conversations {
             return Ok(Vec::new());
         };
         let filter = ListFilter {
-            order: Order::LastActive,
+            order: SessionOrder::LastActive,
             limit,
             ..ListFilter::default()
         };

@@ -4,13 +4,13 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hermes_models::local::Hub;
+use hermes_models::local::WeightsHub;
 use hermes_models::local::machine::size;
 use hermes_models::local::probe::PROMPTS;
-use hermes_models::local::program::{self, Program};
-use hermes_models::local::pull::{Progress, Pull, PullError};
+use hermes_models::local::program::{self, LocalProgram};
+use hermes_models::local::pull::{Pull, PullError, PullProgress};
 use hermes_models::local::table;
-use hermes_models::local::weights::Weights;
+use hermes_models::local::weights::ModelWeights;
 
 use super::Here;
 use crate::commands::Context;
@@ -20,11 +20,11 @@ use crate::wiring;
 
 /// Whether the second program is there, or can be built at once.
 pub(crate) fn program_there() -> bool {
-    program::find() != Program::Missing
+    program::find() != LocalProgram::Missing
 }
 
 /// The model of that name, ready to be used: what is missing is fetched. Asks nothing.
-pub(crate) fn ready(cx: &Context, name: Option<&str>) -> Result<Weights, Failure> {
+pub(crate) fn ready(cx: &Context, name: Option<&str>) -> Result<ModelWeights, Failure> {
     let here = Here::look(cx)?;
     let name = name.map_or_else(|| here.settings.default_name(), str::to_owned);
     let weights = here.weights(&name)?;
@@ -58,7 +58,7 @@ pub(crate) fn ready(cx: &Context, name: Option<&str>) -> Result<Weights, Failure
 }
 
 /// An own file must be one.
-pub(super) fn checked(weights: &Weights) -> Outcome {
+pub(super) fn checked(weights: &ModelWeights) -> Outcome {
     weights.facts().map(drop).map_err(|error| {
         Failure::failed(format!(
             "{} cannot be used: {error}",
@@ -70,9 +70,9 @@ pub(super) fn checked(weights: &Weights) -> Outcome {
 /// Where the second program is; under `cargo run` it is built.
 fn program(cx: &Context) -> Result<std::path::PathBuf, Failure> {
     match program::find() {
-        Program::There(path) => Ok(path),
-        Program::Missing => Err(Failure::new(Exit::NotConfigured, program::HOW_TO_GET)),
-        Program::Buildable(build) => {
+        LocalProgram::Found(path) => Ok(path),
+        LocalProgram::Missing => Err(Failure::new(Exit::NotConfigured, program::HOW_TO_GET)),
+        LocalProgram::Buildable(build) => {
             cx.out
                 .remark("building hermes-local, the program that runs it (once) …");
             // Results go to stdout; what cargo says is none.
@@ -83,7 +83,7 @@ fn program(cx: &Context) -> Result<std::path::PathBuf, Failure> {
                 .stdout(std::io::stderr())
                 .status();
             match (status, program::find()) {
-                (Ok(status), Program::There(path)) if status.success() => Ok(path),
+                (Ok(status), LocalProgram::Found(path)) if status.success() => Ok(path),
                 (Err(error), _) => Err(Failure::failed(format!("cargo cannot be run: {error}"))),
                 _ => Err(Failure::failed(
                     "hermes-local could not be built; see above",
@@ -94,7 +94,7 @@ fn program(cx: &Context) -> Result<std::path::PathBuf, Failure> {
 }
 
 /// Fetches the weights, with progress on stderr.
-pub(super) fn pull(here: &Here, weights: &Weights, force: bool, cx: &Context) -> Outcome {
+pub(super) fn pull(here: &Here, weights: &ModelWeights, force: bool, cx: &Context) -> Outcome {
     let Some(model) = weights.model else {
         return Err(Failure::not_found(format!(
             "{} does not exist",
@@ -102,7 +102,7 @@ pub(super) fn pull(here: &Here, weights: &Weights, force: bool, cx: &Context) ->
         )));
     };
     let http = here.router.web_settings()?;
-    let hub = Hub::from_env(&cx.env);
+    let hub = WeightsHub::from_env(&cx.env);
     cx.home
         .ensure()
         .map_err(|error| Failure::failed(error.to_string()))?;
@@ -155,21 +155,21 @@ impl<'a> Bar<'a> {
         }
     }
 
-    fn show(&self, progress: Progress) {
+    fn show(&self, progress: PullProgress) {
         match progress {
-            Progress::From(place) => {
+            PullProgress::From(place) => {
                 self.end();
                 self.out
                     .remark(format!("fetching {} from {place} …", self.name));
             }
-            Progress::Failed(why) => {
+            PullProgress::Failed(why) => {
                 self.end();
                 self.out.remark(format!("  that did not work: {why}"));
             }
-            Progress::Waiting => self
+            PullProgress::Waiting => self
                 .out
                 .remark("another process fetches it; waiting for that …"),
-            Progress::Bytes { done, total } => self.bytes(done, total),
+            PullProgress::Bytes { done, total } => self.bytes(done, total),
         }
     }
 

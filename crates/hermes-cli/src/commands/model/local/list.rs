@@ -2,8 +2,8 @@
 
 use hermes_models::local::machine::{self, size};
 use hermes_models::local::table::{self, MODELS};
-use hermes_models::local::weights::Weights;
-use hermes_models::local::{PROVIDER, Settings};
+use hermes_models::local::weights::ModelWeights;
+use hermes_models::local::{LocalModelSettings, PROVIDER};
 use serde_json::json;
 
 use super::Here;
@@ -20,7 +20,7 @@ pub(super) struct ListArgs {
 
 /// A model and how it stands on this machine.
 pub(crate) struct Row {
-    pub(crate) weights: Weights,
+    pub(crate) weights: ModelWeights,
     pub(crate) bytes: u64,
     pub(crate) memory: u64,
     pub(crate) parameters: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Row {
 }
 
 /// The models of the table, and the own file if the config names one.
-pub(crate) fn rows(settings: &Settings) -> Vec<Row> {
+pub(crate) fn rows(settings: &LocalModelSettings) -> Vec<Row> {
     let free = machine::free_memory();
     let own = settings
         .model

@@ -5,8 +5,8 @@ use hermes_core::clock::SystemRng;
 use proptest::prelude::*;
 
 use super::*;
-use crate::db::connection::{Access, connect};
-use crate::db::writer::{Writer, WriterConfig};
+use crate::db::connection::{AccessMode, connect};
+use crate::db::writer::{DbWriter, WriterConfig};
 
 /// What a caller does.
 #[derive(Clone, Copy, Debug)]
@@ -35,28 +35,28 @@ fn act() -> impl Strategy<Value = Act> {
 
 fn open(dir: &std::path::Path) -> (PathBuf, Connection) {
     let path = dir.join("t.db");
-    let conn = connect(&path, Access::Write).unwrap();
+    let conn = connect(&path, AccessMode::Write).unwrap();
     conn.execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE t(x INTEGER PRIMARY KEY)")
         .unwrap();
     (path, conn)
 }
 
-fn worker(path: PathBuf, conn: Connection) -> Writer {
+fn worker(path: PathBuf, conn: Connection) -> DbWriter {
     let config = WriterConfig {
         path,
         rng: Arc::new(SystemRng),
-        budget: Duration::from_secs(5),
+        busy_budget: Duration::from_secs(5),
         merge_fts: false,
     };
-    Writer::start(conn, config).unwrap()
+    DbWriter::start(conn, config).unwrap()
 }
 
-fn insert(conn: &Connection, x: i64) -> Result<(), Fault> {
+fn insert(conn: &Connection, x: i64) -> Result<(), DbError> {
     conn.execute("INSERT INTO t VALUES (?1)", [x])?;
     Ok(())
 }
 
-fn perform(conn: &Connection, act: Act, x: i64) -> Result<i64, Fault> {
+fn perform(conn: &Connection, act: Act, x: i64) -> Result<i64, DbError> {
     insert(conn, x)?;
     match act {
         Act::Store | Act::Maintain => Ok(x),
@@ -76,7 +76,7 @@ async fn story(acts: Vec<Act>) {
     let writer = worker(path.clone(), conn);
     // The thread is held until everybody waits, so that they really share a commit.
     let (go, wait) = std::sync::mpsc::channel::<()>();
-    let hold = writer.maintain("holding", move |_| {
+    let hold = writer.run_exclusive("holding", move |_| {
         let _ = wait.recv();
         Ok(())
     });
@@ -86,7 +86,7 @@ async fn story(acts: Vec<Act>) {
             match act {
                 Act::Maintain => {
                     writer
-                        .maintain("alone", move |conn| insert(conn, x).map(|()| x))
+                        .run_exclusive("alone", move |conn| insert(conn, x).map(|()| x))
                         .await
                 }
                 act => {
@@ -104,7 +104,7 @@ async fn story(acts: Vec<Act>) {
     };
     let (held, outcomes, ()) = tokio::join!(hold, all, release);
     held.unwrap();
-    let reader = connect(&path, Access::Read).unwrap();
+    let reader = connect(&path, AccessMode::Read).unwrap();
     for (x, (act, outcome)) in acts.iter().zip(outcomes).enumerate() {
         let stored: bool = reader
             .query_row(

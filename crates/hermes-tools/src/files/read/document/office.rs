@@ -2,44 +2,44 @@
 
 use std::collections::BTreeMap;
 
-use super::xml::{Piece, attribute, pieces, unescaped};
-use super::zip::Zip;
+use super::xml::{XmlPiece, attribute, pieces, unescaped};
+use super::zip::ZipArchive;
 
-/// Of one sheet.
+/// Limits of one sheet.
 const MAX_ROWS: usize = 5_000;
 const MAX_COLUMNS: usize = 256;
 
 /// A paragraph per line.
 pub(super) fn docx(bytes: &[u8]) -> Option<String> {
-    let document = Zip::new(bytes)?.text("word/document.xml")?;
+    let document = ZipArchive::new(bytes)?.text("word/document.xml")?;
     let mut text = String::new();
     let mut in_text = false;
     for piece in pieces(&document) {
         match piece {
-            Piece::Open {
+            XmlPiece::Open {
                 name: "t", empty, ..
             } => in_text = !empty,
-            Piece::Close { name: "t" } => in_text = false,
-            Piece::Open { name: "tab", .. } => text.push('\t'),
-            Piece::Open {
+            XmlPiece::Close { name: "t" } => in_text = false,
+            XmlPiece::Open { name: "tab", .. } => text.push('\t'),
+            XmlPiece::Open {
                 name: "br" | "cr", ..
             }
-            | Piece::Close { name: "p" }
-            | Piece::Open {
+            | XmlPiece::Close { name: "p" }
+            | XmlPiece::Open {
                 name: "p",
                 empty: true,
                 ..
             } => text.push('\n'),
-            Piece::Text(piece) if in_text => text.push_str(&unescaped(piece)),
+            XmlPiece::Text(piece) if in_text => text.push_str(&unescaped(piece)),
             _ => {}
         }
     }
     Some(text)
 }
 
-/// A row per line, cells between tabs; hidden sheets are left out.
+/// A row per line, cells separated by tabs; hidden sheets are skipped.
 pub(super) fn xlsx(bytes: &[u8]) -> Option<String> {
-    let zip = Zip::new(bytes)?;
+    let zip = ZipArchive::new(bytes)?;
     let shared = zip
         .text("xl/sharedStrings.xml")
         .map(|text| shared_strings(&text))
@@ -51,7 +51,7 @@ pub(super) fn xlsx(bytes: &[u8]) -> Option<String> {
     let workbook = zip.text("xl/workbook.xml")?;
     let mut out = Vec::new();
     for piece in pieces(&workbook) {
-        let Piece::Open {
+        let XmlPiece::Open {
             name: "sheet",
             attributes,
             ..
@@ -84,12 +84,12 @@ fn shared_strings(text: &str) -> Vec<String> {
     let mut in_text = false;
     for piece in pieces(text) {
         match piece {
-            Piece::Open { name: "si", .. } => strings.push(String::new()),
-            Piece::Open {
+            XmlPiece::Open { name: "si", .. } => strings.push(String::new()),
+            XmlPiece::Open {
                 name: "t", empty, ..
             } => in_text = !empty,
-            Piece::Close { name: "t" } => in_text = false,
-            Piece::Text(piece) if in_text => {
+            XmlPiece::Close { name: "t" } => in_text = false,
+            XmlPiece::Text(piece) if in_text => {
                 if let Some(string) = strings.last_mut() {
                     string.push_str(&unescaped(piece));
                 }
@@ -103,7 +103,7 @@ fn shared_strings(text: &str) -> Vec<String> {
 fn relations(text: &str) -> BTreeMap<String, String> {
     pieces(text)
         .filter_map(|piece| {
-            let Piece::Open {
+            let XmlPiece::Open {
                 name: "Relationship",
                 attributes,
                 ..
@@ -124,7 +124,7 @@ fn relations(text: &str) -> BTreeMap<String, String> {
 }
 
 #[derive(Default)]
-struct Cell {
+struct SheetCell {
     column: usize,
     kind: String,
     value: String,
@@ -133,11 +133,11 @@ struct Cell {
 fn rows(sheet: &str, shared: &[String]) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
     let mut row: BTreeMap<usize, String> = BTreeMap::new();
-    let mut cell: Option<Cell> = None;
+    let mut cell: Option<SheetCell> = None;
     let (mut in_value, mut next) = (false, 0);
     for piece in pieces(sheet) {
         match piece {
-            Piece::Open {
+            XmlPiece::Open {
                 name: "row", empty, ..
             } => {
                 row.clear();
@@ -146,38 +146,38 @@ fn rows(sheet: &str, shared: &[String]) -> Vec<String> {
                     rows.push(String::new());
                 }
             }
-            Piece::Open {
+            XmlPiece::Open {
                 name: "c",
                 attributes,
                 empty,
             } => {
                 let column = attribute(attributes, "r").map_or(next, |place| column(&place));
                 next = column + 1;
-                cell = (!empty).then(|| Cell {
+                cell = (!empty).then(|| SheetCell {
                     column,
                     kind: attribute(attributes, "t").unwrap_or_default(),
                     value: String::new(),
                 });
             }
-            Piece::Open {
+            XmlPiece::Open {
                 name: "v" | "t",
                 empty,
                 ..
             } => in_value = !empty,
-            Piece::Close { name: "v" | "t" } => in_value = false,
-            Piece::Text(text) if in_value => {
+            XmlPiece::Close { name: "v" | "t" } => in_value = false,
+            XmlPiece::Text(text) if in_value => {
                 if let Some(cell) = &mut cell {
                     cell.value.push_str(&unescaped(text));
                 }
             }
-            Piece::Close { name: "c" } => {
+            XmlPiece::Close { name: "c" } => {
                 if let Some(cell) = cell.take()
                     && cell.column < MAX_COLUMNS
                 {
                     row.insert(cell.column, shown(cell, shared));
                 }
             }
-            Piece::Close { name: "row" } => {
+            XmlPiece::Close { name: "row" } => {
                 let width = row.keys().next_back().map_or(0, |last| last + 1);
                 let cells: Vec<String> = (0..width)
                     .map(|at| row.remove(&at).unwrap_or_default())
@@ -196,7 +196,7 @@ fn rows(sheet: &str, shared: &[String]) -> Vec<String> {
     rows
 }
 
-fn shown(cell: Cell, shared: &[String]) -> String {
+fn shown(cell: SheetCell, shared: &[String]) -> String {
     match cell.kind.as_str() {
         "s" => cell
             .value

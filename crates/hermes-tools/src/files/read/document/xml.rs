@@ -1,9 +1,9 @@
-//! The little of XML that office documents are made of: tags with attributes, text, entities.
+//! The subset of XML that office documents use: tags with attributes, text, entities.
 
 /// A piece of a document.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Piece<'a> {
-    /// Without its namespace prefix. `empty`: it ends at once.
+pub(super) enum XmlPiece<'a> {
+    /// Without its namespace prefix. `empty`: it is self-closing.
     Open {
         name: &'a str,
         attributes: &'a str,
@@ -15,8 +15,8 @@ pub(super) enum Piece<'a> {
     Text(&'a str),
 }
 
-/// The pieces in order. What is no XML ends them.
-pub(super) fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
+/// The pieces in order. Invalid XML ends them.
+pub(super) fn pieces(text: &str) -> impl Iterator<Item = XmlPiece<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {
         loop {
@@ -27,7 +27,7 @@ pub(super) fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
                 let end = rest.find('<').unwrap_or(rest.len());
                 let (text, after) = rest.split_at(end);
                 rest = after;
-                return Some(Piece::Text(text));
+                return Some(XmlPiece::Text(text));
             };
             if let Some(after) = tag.strip_prefix("!--") {
                 rest = after.split_once("-->")?.1;
@@ -40,7 +40,7 @@ pub(super) fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
             let (inside, after) = split_tag(tag)?;
             rest = after;
             if let Some(name) = inside.strip_prefix('/') {
-                return Some(Piece::Close {
+                return Some(XmlPiece::Close {
                     name: local(name.trim()),
                 });
             }
@@ -51,7 +51,7 @@ pub(super) fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
             let (name, attributes) = inside
                 .split_once(|c: char| c.is_ascii_whitespace())
                 .unwrap_or((inside, ""));
-            return Some(Piece::Open {
+            return Some(XmlPiece::Open {
                 name: local(name),
                 attributes,
                 empty,

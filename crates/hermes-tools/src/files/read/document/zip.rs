@@ -1,30 +1,30 @@
-//! Reading the entries of a zip file that is held in memory.
+//! Reads the entries of a zip file in memory.
 
 use std::io::Read as _;
 
 use flate2::read::DeflateDecoder;
 
-/// Of one entry, unpacked: what looks small may be a bomb.
+/// Maximum unpacked size of an entry: a small file may be a zip bomb.
 const MAX_ENTRY: u64 = 64 * 1024 * 1024;
 const END: &[u8] = b"PK\x05\x06";
 const CENTRAL: &[u8] = b"PK\x01\x02";
 const LOCAL: &[u8] = b"PK\x03\x04";
-/// Of the record at the end without its comment.
+/// Size of the end record without its comment.
 const END_SIZE: usize = 22;
 
-pub(super) struct Zip<'a> {
+pub(super) struct ZipArchive<'a> {
     bytes: &'a [u8],
-    entries: Vec<Entry>,
+    entries: Vec<ZipEntry>,
 }
 
-struct Entry {
+struct ZipEntry {
     name: String,
     method: u16,
     packed: usize,
     at: usize,
 }
 
-impl<'a> Zip<'a> {
+impl<'a> ZipArchive<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Option<Self> {
         let last = bytes.len().checked_sub(END_SIZE)?;
         let first = last.saturating_sub(usize::from(u16::MAX));
@@ -43,7 +43,7 @@ impl<'a> Zip<'a> {
                 usize::from(short(bytes, at + 30)?),
                 usize::from(short(bytes, at + 32)?),
             );
-            entries.push(Entry {
+            entries.push(ZipEntry {
                 name: String::from_utf8_lossy(bytes.get(at + 46..at + 46 + name)?).into_owned(),
                 method: short(bytes, at + 10)?,
                 packed: long(bytes, at + 20)?,

@@ -1,0 +1,213 @@
+//! The API server: OpenAI's chat completions and responses, runs, sessions, jobs.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `settings` | what the home says |
+//! | `guard` | who may ask: key, origins, sizes |
+//! | `admit` | how much may run at the same time |
+//! | `input`, `names`, `place`, `threads` | what a client says, and in which session |
+//! | `turn`, `tell`, `outcome` | one turn: begun, followed, told |
+//! | `chat`, `responses`, `runs` | the three ways to have one |
+//! | `sessions`, `jobs`, `about`, `health` | what there is |
+//! | `sse`, `reply`, `error`, `once`, `tape` | how answers leave |
+
+mod about;
+mod admit;
+mod chat;
+mod error;
+mod fields;
+mod guard;
+mod health;
+mod input;
+mod jobs;
+mod label;
+mod names;
+mod once;
+mod outcome;
+mod place;
+mod reply;
+mod responses;
+mod runs;
+mod sessions;
+mod settings;
+mod sse;
+mod tape;
+mod tell;
+mod threads;
+mod turn;
+
+use std::sync::Arc;
+
+use hermes_config::{Config, Home};
+use hermes_core::clock::Clock;
+use hermes_core::task;
+use hermes_gateway::seats::Seats;
+use hermes_store::db::Store;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use hermes_platforms::PlatformSettings;
+
+pub use admit::Work;
+use once::Once;
+pub use settings::{ApiSettings, ApiSettingsError, ModelRoute};
+use threads::Threads;
+
+/// What sessions that begin here are recorded as.
+pub const SOURCE: &str = "api_server";
+
+/// The API server of a home, not yet listening.
+pub struct ApiServer {
+    settings: ApiSettings,
+    work: Work,
+}
+
+/// What the server needs of the rest.
+#[derive(Clone)]
+pub struct ApiDeps {
+    pub seats: Seats,
+    pub store: Store,
+    pub home: Home,
+    pub config: Arc<Config>,
+    pub clock: Arc<dyn Clock>,
+    pub facts: Arc<dyn Facts>,
+}
+
+/// What only the gateway knows.
+pub trait Facts: Send + Sync + 'static {
+    /// How the gateway is, with the fields of `gateway_state.json` (`gateway_state`, `platforms`,
+    /// `active_agents`, `exit_reason`, `updated_at`).
+    fn status(&self) -> Value;
+
+    /// New turns are refused: the gateway waits for those that run.
+    fn draining(&self) -> bool;
+
+    /// Toolsets as the API's agent has them: `name`, `label`, `description`, `enabled`,
+    /// `configured`, `tools`.
+    fn toolsets(&self) -> Vec<Value>;
+
+    /// The job table was changed: the scheduler may look at once. Must return at once.
+    fn jobs_changed(&self) {}
+}
+
+impl ApiServer {
+    /// `Ok(None)`: the home wants none. `profile`: of the home, where it is one.
+    pub fn from_settings(
+        settings: &PlatformSettings,
+        config: &Config,
+        profile: Option<&str>,
+    ) -> Result<Option<Self>, ApiSettingsError> {
+        let settings = ApiSettings::read(settings, config, profile)?;
+        Ok(settings.map(|settings| Self {
+            work: Work::new(settings.max_runs),
+            settings,
+        }))
+    }
+
+    pub fn settings(&self) -> &ApiSettings {
+        &self.settings
+    }
+
+    /// The turns that run for clients, for whoever waits for them.
+    pub fn work(&self) -> Work {
+        self.work.clone()
+    }
+
+    pub async fn bind(&self) -> std::io::Result<TcpListener> {
+        let at = (self.settings.host.as_str(), self.settings.port);
+        TcpListener::bind(at).await
+    }
+
+    /// Answers until cancelled; turns that run then are interrupted, and their clients told.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        deps: ApiDeps,
+        cancel: CancellationToken,
+    ) -> std::io::Result<()> {
+        let state = Arc::new(State {
+            key: guard::Key::new(&self.settings.key),
+            settings: self.settings,
+            work: self.work,
+            threads: Threads::default(),
+            once: Once::default(),
+            tapes: tape::Tapes::default(),
+            life: names::fresh("", 16),
+            stored: responses::Stored::default(),
+            runs: runs::Runs::default(),
+            creating: sessions::Creating::default(),
+            deps,
+            cancel: cancel.clone(),
+        });
+        task::spawn("old runs of the api", runs::sweeping(Arc::clone(&state)));
+        hermes_platforms::serve(listener, router(state), cancel).await
+    }
+}
+
+/// What every answer is made from.
+struct State {
+    settings: ApiSettings,
+    key: guard::Key,
+    work: Work,
+    threads: Threads,
+    once: Once<Arc<reply::Told>>,
+    tapes: tape::Tapes,
+    /// Names this life of the server in what it stores.
+    life: String,
+    stored: responses::Stored,
+    runs: runs::Runs,
+    creating: sessions::Creating,
+    deps: ApiDeps,
+    cancel: CancellationToken,
+}
+
+type Shared = axum::extract::State<Arc<State>>;
+
+fn router(state: Arc<State>) -> axum::Router {
+    use axum::routing::{get, post};
+    let open = axum::Router::new()
+        .route("/health", get(health::plain))
+        .route("/v1/health", get(health::plain));
+    let closed = axum::Router::new()
+        .route("/health/detailed", get(health::detailed))
+        .route("/v1/models", get(about::models))
+        .route("/v1/models/{id}", get(about::model))
+        .route("/v1/capabilities", get(about::capabilities))
+        .route("/v1/skills", get(about::skills))
+        .route("/v1/toolsets", get(about::toolsets))
+        .route("/v1/chat/completions", post(chat::create))
+        .route("/v1/responses", post(responses::create))
+        .route(
+            "/v1/responses/{id}",
+            get(responses::show).delete(responses::delete),
+        )
+        .route("/v1/runs", post(runs::create))
+        .route("/v1/runs/{id}", get(runs::show))
+        .route("/v1/runs/{id}/events", get(runs::events))
+        .route("/v1/runs/{id}/approval", post(runs::approve))
+        .route("/v1/runs/{id}/stop", post(runs::stop))
+        .route("/api/sessions", get(sessions::list).post(sessions::create))
+        .route(
+            "/api/sessions/{id}",
+            get(sessions::show)
+                .patch(sessions::update)
+                .delete(sessions::delete),
+        )
+        .route("/api/sessions/{id}/messages", get(sessions::messages))
+        .route("/api/sessions/{id}/fork", post(sessions::fork))
+        .route("/api/sessions/{id}/chat", post(sessions::chat))
+        .route(
+            "/api/sessions/{id}/chat/stream",
+            post(sessions::chat_stream),
+        )
+        .route("/api/jobs", get(jobs::list).post(jobs::create))
+        .route(
+            "/api/jobs/{id}",
+            get(jobs::show).patch(jobs::update).delete(jobs::delete),
+        )
+        .route("/api/jobs/{id}/pause", post(jobs::pause))
+        .route("/api/jobs/{id}/resume", post(jobs::resume))
+        .route("/api/jobs/{id}/run", post(jobs::run));
+    guard::around(open, closed, state)
+}

@@ -1,0 +1,128 @@
+//! Where a client's words belong: the session, and what it is opened with.
+
+use hermes_core::event::UserInput;
+use hermes_core::message::Message;
+use hermes_gateway::program::Opening;
+
+use super::error::ApiError;
+use super::input::{self, Said};
+use super::names::{self, Named};
+use super::threads::Mark;
+use super::{SOURCE, State};
+
+/// A conversation to be opened, and what is said in it.
+pub(super) struct Place {
+    pub(super) opening: Opening,
+    pub(super) input: UserInput,
+    /// All that was said up to the answer, where the client keeps the conversation itself.
+    pub(super) mark: Option<Mark>,
+}
+
+impl Place {
+    /// For a client that names a session, or keeps the conversation itself.
+    pub(super) async fn find(
+        state: &State,
+        named: &Named,
+        model: Option<&str>,
+        said: Said,
+    ) -> Result<Self, ApiError> {
+        let Said {
+            system,
+            history,
+            now,
+        } = said;
+        if let Some(id) = &named.session {
+            let content = input::user_input(now);
+            return Self::named(state, (id, false), model, (system, history), content).await;
+        }
+        let route = state.settings.route(model);
+        let start = Mark::start(route.map_or("", |route| &route.model), system.as_deref());
+        let before = start.after_all(&history);
+        let known = if history.is_empty() {
+            None
+        } else {
+            state.threads.take(before)
+        };
+        let fresh = known.is_none();
+        let id = known.unwrap_or_else(|| {
+            let first = history.iter().find_map(|message| match message {
+                Message::User(user) => Some(&user.content),
+                _ => None,
+            });
+            let stem = start.after("user", first.unwrap_or(&now)).hex(16);
+            names::fresh(&format!("api-{stem}-"), 16)
+        });
+        let mark = Some(before.after("user", &now));
+        let mut opening = opening(state, id, model);
+        opening.fresh = fresh;
+        opening.system = system;
+        opening.history = history;
+        Ok(Self {
+            opening,
+            input: input::user_input(now),
+            mark,
+        })
+    }
+
+    /// In a session by its name, and whether that is known to be new. `past` is used where the
+    /// session begins here.
+    pub(super) async fn named(
+        state: &State,
+        (id, fresh): (&str, bool),
+        model: Option<&str>,
+        past: (Option<String>, Vec<Message>),
+        mut input: UserInput,
+    ) -> Result<Self, ApiError> {
+        state.threads.forget(id);
+        let mut opening = opening(state, id.to_owned(), model);
+        let (system, history) = past;
+        opening.history = history;
+        if let Some(system) = system.filter(|system| !system.trim().is_empty()) {
+            let mark = Mark::start("", Some(&system));
+            if !state.threads.knows(id, mark) {
+                if !fresh && stored(state, id).await? {
+                    // Its prompt is what it is; what the client wants now goes with the message.
+                    input.context = Some(format!(
+                        "[Instructions of the client for this conversation]\n{system}"
+                    ));
+                }
+                state.threads.told(id, mark);
+            }
+            opening.system = Some(system);
+        }
+        Ok(Self {
+            opening,
+            input,
+            mark: None,
+        })
+    }
+}
+
+pub(super) fn opening(state: &State, id: String, model: Option<&str>) -> Opening {
+    let route = state.settings.route(model).cloned();
+    let (model, provider) = match route {
+        Some(route) => (Some(route.model), route.provider),
+        None => (None, None),
+    };
+    Opening {
+        id,
+        source: SOURCE.to_owned(),
+        model,
+        provider,
+        unattended: true,
+        keep_open: true,
+        ..Opening::default()
+    }
+}
+
+/// Whether a session of exactly this id is stored.
+pub(super) async fn stored(state: &State, id: &str) -> Result<bool, ApiError> {
+    match state.deps.store.get(id).await {
+        Ok(record) => Ok(record.id() == id),
+        Err(
+            hermes_core::store::StoreError::NotFound(_)
+            | hermes_core::store::StoreError::Ambiguous { .. },
+        ) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}

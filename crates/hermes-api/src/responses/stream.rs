@@ -1,0 +1,209 @@
+//! An answer in the responses format as it is written.
+
+use std::sync::Arc;
+
+use hermes_core::task;
+use serde_json::{Map, Value, json};
+
+use super::items::{Change, Items, part};
+use super::{Answer, Verdict};
+use crate::error::ApiError;
+use crate::sse::{self, Frames};
+use crate::tape::{Ending, Headers, Recorded};
+use crate::turn::{Outcome, Step, Turn};
+use crate::{State, reply};
+
+/// Events that go out together.
+const WRITE: usize = 32 * 1024;
+
+pub(super) async fn begin(
+    state: Arc<State>,
+    answer: Answer,
+    turn: Turn,
+) -> Result<(Stream, Headers), ApiError> {
+    let items = Items::default();
+    let session = turn.session().to_owned();
+    let begun = answer.body("in_progress", &[]);
+    answer.keep(&state, &begun, &items, &session).await?;
+    let headers = reply::session_headers(&session, answer.key.as_deref());
+    let stream = Stream {
+        session,
+        state,
+        answer: Some(Arc::new(answer)),
+        items,
+        turn: Some(turn),
+        begun: false,
+        sequence: 0,
+        ending: Ending::default(),
+    };
+    Ok((stream, headers))
+}
+
+pub(super) struct Stream {
+    state: Arc<State>,
+    /// `None`: it is told and stored to the end.
+    answer: Option<Arc<Answer>>,
+    items: Items,
+    turn: Option<Turn>,
+    session: String,
+    begun: bool,
+    sequence: u64,
+    ending: Ending,
+}
+
+impl Recorded for Stream {
+    fn ending(&self) -> Ending {
+        self.ending
+    }
+}
+
+impl sse::Source for Stream {
+    async fn fill(&mut self, frames: &mut Frames) -> bool {
+        let Some(answer) = self.answer.clone() else {
+            return false;
+        };
+        if !self.begun {
+            self.begun = true;
+            let body = answer.body("in_progress", &[]);
+            self.event(frames, "response.created", json!({"response": body}));
+            self.event(frames, "response.in_progress", json!({"response": body}));
+            return true;
+        }
+        let mut next = match &mut self.turn {
+            Some(turn) => turn.next().await,
+            None => None,
+        };
+        if next.is_none() {
+            return false;
+        }
+        // What is there already goes out in the same write.
+        while let Some(step) = next {
+            if let Step::Done(outcome) = step {
+                self.done(frames, &answer, &outcome).await;
+                return false;
+            }
+            let changes = self.items.take(&step);
+            self.tell(frames, changes);
+            next = match &mut self.turn {
+                Some(turn) if frames.len() < WRITE => turn.ready(),
+                _ => None,
+            };
+        }
+        true
+    }
+}
+
+impl Stream {
+    async fn done(&mut self, frames: &mut Frames, answer: &Answer, outcome: &Outcome) {
+        self.turn = None;
+        if !outcome.untold.is_empty() {
+            let changes = self.items.text(&outcome.untold);
+            self.tell(frames, changes);
+        }
+        let changes = self.items.close();
+        self.tell(frames, changes);
+        let verdict = Verdict::of(outcome);
+        self.ending = Ending::of(&verdict, !outcome.text.trim().is_empty());
+        let mut body = answer.finished(&self.items, outcome, &verdict);
+        let kept = answer.keep(&self.state, &body, &self.items, &outcome.session);
+        if let Err(error) = kept.await {
+            // The client has the answer; it cannot come back to it.
+            tracing::warn!("response {}: {}", answer.id, error.to_json());
+            body["store"] = Value::Bool(false);
+        }
+        self.answer = None;
+        let name = match body["status"].as_str() {
+            Some("failed") => "response.failed",
+            Some("incomplete") => "response.incomplete",
+            _ => "response.completed",
+        };
+        self.event(frames, name, json!({"response": body}));
+    }
+
+    fn tell(&mut self, frames: &mut Frames, changes: Vec<Change>) {
+        for change in changes {
+            self.change(frames, change);
+        }
+    }
+
+    fn change(&mut self, frames: &mut Frames, change: Change) {
+        match change {
+            Change::Opened(at) => {
+                let item = self.items.done[at].clone();
+                let id = item["id"].clone();
+                let added = json!({"output_index": at, "item": item});
+                self.event(frames, "response.output_item.added", added);
+                let place = json!({"item_id": id, "output_index": at, "content_index": 0,
+                                   "part": part("")});
+                self.event(frames, "response.content_part.added", place);
+            }
+            Change::Delta(text) => {
+                // Text is told only while it is open.
+                let Some(open) = &self.items.open else { return };
+                let delta = json!({"item_id": open.id, "output_index": open.at,
+                                   "content_index": 0, "delta": text, "logprobs": []});
+                self.event(frames, "response.output_text.delta", delta);
+            }
+            Change::Closed(at) => {
+                let item = self.items.done[at].clone();
+                let (id, part) = (item["id"].clone(), item["content"][0].clone());
+                let text = json!({"item_id": id, "output_index": at, "content_index": 0,
+                                  "text": part["text"], "logprobs": []});
+                self.event(frames, "response.output_text.done", text);
+                let place = json!({"item_id": id, "output_index": at, "content_index": 0,
+                                   "part": part});
+                self.event(frames, "response.content_part.done", place);
+                self.item_done(frames, at);
+            }
+            Change::Added(at) => {
+                let item = self.items.done[at].clone();
+                let added = json!({"output_index": at, "item": item});
+                self.event(frames, "response.output_item.added", added);
+            }
+            Change::Done(at) => {
+                let item = &self.items.done[at];
+                if item["type"] == "function_call" {
+                    let done = json!({"item_id": item["id"], "output_index": at,
+                                      "name": item["name"], "arguments": item["arguments"]});
+                    self.event(frames, "response.function_call_arguments.done", done);
+                }
+                self.item_done(frames, at);
+            }
+        }
+    }
+
+    fn item_done(&mut self, frames: &mut Frames, at: usize) {
+        let done = json!({"output_index": at, "item": self.items.done[at]});
+        self.event(frames, "response.output_item.done", done);
+    }
+
+    fn event(&mut self, frames: &mut Frames, name: &str, data: Value) {
+        let mut event = Map::new();
+        event.insert("type".to_owned(), json!(name));
+        event.insert("sequence_number".to_owned(), json!(self.sequence));
+        if let Value::Object(data) = data {
+            event.extend(data);
+        }
+        self.sequence += 1;
+        frames.event(name, &event);
+    }
+}
+
+impl Drop for Stream {
+    /// The client has left: what there is of the answer can be asked for later.
+    fn drop(&mut self) {
+        let Some(answer) = self.answer.take() else {
+            return;
+        };
+        let state = Arc::clone(&self.state);
+        let items = std::mem::take(&mut self.items);
+        let session = std::mem::take(&mut self.session);
+        task::spawn("an answer whose client left", async move {
+            let mut body = answer.body("incomplete", &items.snapshot());
+            body["incomplete_details"] = json!({"reason": "client_disconnected"});
+            if let Err(error) = answer.keep(&state, &body, &items, &session).await {
+                tracing::warn!("response {}: {}", answer.id, error.to_json());
+            }
+        });
+    }
+}

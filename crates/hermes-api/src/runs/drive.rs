@@ -1,0 +1,171 @@
+//! Follows a turn on behalf of a run.
+
+use std::time::Duration;
+
+use hermes_app::front::Wish;
+use hermes_core::approval::{ApprovalRequest, Verdict as Given};
+use hermes_core::event::{AgentCommand, TurnExit};
+use hermes_core::redact;
+use hermes_gateway::settings::approval_wait;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::log::{Run, Status};
+use crate::State;
+use crate::admit::Ticket;
+use crate::label;
+use crate::outcome::{self, Verdict};
+use crate::place::Place;
+use crate::turn::{Asking, Outcome, Step, Turn};
+
+const LATE: &str = "nobody answered in time";
+
+pub(super) async fn drive(state: &State, run: &Run, ticket: Ticket, place: Place) {
+    let now = || state.deps.clock.epoch_seconds();
+    let begun = tokio::select! {
+        () = run.stop.cancelled() => None,
+        begun = Turn::begin(state, ticket, place.opening, place.input) => Some(begun),
+    };
+    let mut turn = match begun {
+        Some(Ok(turn)) => turn,
+        Some(Err(error)) => {
+            let message = error.to_json()["error"]["message"].clone();
+            return run.end(Status::Failed, json!({"error": message}), now());
+        }
+        None => return run.end(Status::Cancelled, json!({}), now()),
+    };
+    run.begun(turn.wishes(), turn.session(), now());
+    let patience = approval_wait(&state.deps.config);
+    let mut stopping = false;
+    let mut thought = String::new();
+    loop {
+        let step = tokio::select! {
+            step = turn.next() => step,
+            () = run.stop.cancelled(), if !stopping => {
+                stopping = true;
+                if let Some(wishes) = turn.wishes() {
+                    let _ = wishes.send(Wish::Order(AgentCommand::Interrupt)).await;
+                }
+                continue;
+            }
+            () = sleep_until(run.due()) => {
+                deny_late(run, &turn, now()).await;
+                continue;
+            }
+        };
+        if !matches!(step, Some(Step::Reasoning(_))) && !thought.is_empty() {
+            let text = std::mem::take(&mut thought);
+            run.tell("reasoning.available", json!({"text": text}), now());
+        }
+        match step {
+            Some(Step::Reasoning(text)) => thought.push_str(&text),
+            Some(Step::Done(outcome)) => return end(run, &outcome, now()),
+            Some(step) => tell(run, step, patience, now()),
+            None => return run.end(Status::Failed, json!({"error": "it broke off"}), now()),
+        }
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Nobody answered: that is a no. Or else the run keeps its place, and its session, for ever.
+async fn deny_late(run: &Run, turn: &Turn, now: f64) {
+    for request in run.take_late(Instant::now(), now) {
+        let told = json!({
+            "choice": "deny",
+            "resolved": 1,
+            "request_id": request.id,
+            "reason": LATE,
+        });
+        run.tell("approval.responded", told, now);
+        let why = Some(LATE.to_owned());
+        let order = AgentCommand::Answer {
+            request: request.id,
+            verdict: Given::Deny { why },
+        };
+        if let Some(wishes) = turn.wishes() {
+            // A run that has ended meanwhile needs no answer.
+            let _ = wishes.send(Wish::Order(order)).await;
+        }
+    }
+}
+
+fn tell(run: &Run, step: Step, patience: Duration, now: f64) {
+    match step {
+        Step::Text(text) => run.tell("message.delta", json!({"delta": text}), now),
+        Step::ToolStarted {
+            call_id,
+            name,
+            arguments,
+        } => {
+            let preview = label::label(&name, &arguments);
+            let data = json!({"tool": name, "tool_call_id": call_id, "preview": preview});
+            run.tell("tool.started", data, now);
+        }
+        Step::ToolFinished {
+            call_id,
+            name,
+            failed,
+            millis,
+            ..
+        } => {
+            let duration = millis as f64 / 1000.0;
+            let data = json!({
+                "tool": name,
+                "tool_call_id": call_id,
+                "duration": duration,
+                "error": failed,
+            });
+            run.tell("tool.completed", data, now);
+        }
+        Step::Approval(Asking::Needed(request)) => ask(run, request, patience, now),
+        Step::Approval(Asking::Closed(id)) => run.not_needed(&id, now),
+        Step::Reasoning(_) | Step::Done(_) => {}
+    }
+}
+
+fn ask(run: &Run, request: ApprovalRequest, patience: Duration, now: f64) {
+    let choices: &[&str] = if request.rule.is_some() {
+        &["once", "session", "always", "deny"]
+    } else {
+        &["once", "session", "deny"]
+    };
+    let data = json!({
+        "request_id": request.id,
+        "tool": request.tool,
+        "command": redact::secrets(&request.action),
+        "description": request.reasons.join("; "),
+        "posture": request.posture,
+        "allow_permanent": request.rule.is_some(),
+        "choices": choices,
+    });
+    run.ask(request, Instant::now() + patience, data, now);
+}
+
+fn end(run: &Run, outcome: &Outcome, now: f64) {
+    let verdict = Verdict::of(outcome);
+    let usage = outcome::response_usage(&outcome.usage);
+    let mut data = json!({"session_id": outcome.session, "usage": usage});
+    let status = if outcome.exit == TurnExit::Interrupted {
+        Status::Cancelled
+    } else if verdict.failed && outcome.text.trim().is_empty() {
+        Status::Failed
+    } else {
+        Status::Completed
+    };
+    if status == Status::Completed || !outcome.text.is_empty() {
+        data["output"] = Value::String(outcome.text.clone());
+    }
+    if let Some(error) = &verdict.error
+        && status != Status::Cancelled
+    {
+        data["error"] = Value::String(error.clone());
+        data["hermes"] = verdict.block();
+    }
+    run.end(status, data, now);
+}

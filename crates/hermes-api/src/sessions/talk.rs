@@ -1,0 +1,247 @@
+//! Talking in a stored session.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State as Extract};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use serde_json::{Value, json};
+
+use super::find;
+use crate::error::ApiError;
+use crate::fields::ApiEndpoint;
+use crate::input::{self, Body};
+use crate::label;
+use crate::names::{self, Named};
+use crate::outcome::{Verdict, response_usage};
+use crate::place::Place;
+use crate::reply::Told;
+use crate::responses::Items;
+use crate::sse::{self, Frames};
+use crate::turn::{Outcome, Step, Turn};
+use crate::{Shared, State, reply};
+
+/// What was said, and the turn that answers.
+struct Begun {
+    turn: Turn,
+    key: Option<String>,
+    /// As it was sent.
+    message: Value,
+}
+
+async fn begin(
+    state: &State,
+    id: &str,
+    headers: &HeaderMap,
+    (body, endpoint): (&Body, ApiEndpoint),
+) -> Result<Begun, ApiError> {
+    let _ = endpoint.check(body, &state.settings.ignore_fields)?;
+    let ticket = state.work.admit(state.deps.facts.draining())?;
+    let named = Named::read(headers, body)?;
+    if named.session.as_deref().is_some_and(|other| other != id) {
+        let message = "the path names another session than the header or the body";
+        return Err(ApiError::bad(message).code("session_conflict"));
+    }
+    find(state, id).await?;
+    let given = ["message", "input"].iter().find_map(|field| {
+        let value = body.0.get(*field)?;
+        (!value.is_null()).then_some((*field, value))
+    });
+    let Some((field, message)) = given else {
+        return Err(ApiError::bad("'message' is missing")
+            .param("message")
+            .code("missing_message"));
+    };
+    let content = input::said(input::content(Some(message), field)?, field)?;
+    let system = match body.text("system_message")? {
+        Some(text) => Some(text),
+        None => body.text("instructions")?,
+    };
+    let past = (system.map(str::to_owned), Vec::new());
+    let input = input::user_input(content);
+    let model = body.text("model")?;
+    let place = Place::named(state, (id, false), model, past, input).await?;
+    let turn = Turn::begin(state, ticket, place.opening, place.input).await?;
+    Ok(Begun {
+        turn,
+        key: named.key,
+        message: message.clone(),
+    })
+}
+
+/// `POST /api/sessions/{id}/chat`.
+pub(crate) async fn chat(
+    Extract(state): Shared,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let begun = begin(&state, &id, &headers, (&body, ApiEndpoint::Talk)).await?;
+    let outcome = begun.turn.finish().await;
+    let verdict = Verdict::of(&outcome);
+    if outcome.text.trim().is_empty() && !verdict.complete() {
+        return Err(verdict.error(&outcome.session));
+    }
+    let mut answer = json!({
+        "object": "hermes.session.chat.completion",
+        "session_id": outcome.session,
+        "message": {"role": "assistant", "content": outcome.text},
+        "usage": response_usage(&outcome.usage),
+    });
+    if !verdict.complete() {
+        answer["hermes"] = verdict.block();
+    }
+    let mut told = Told::new(StatusCode::OK, answer);
+    told.header(&reply::SESSION_ID, &outcome.session);
+    told.verdict(&verdict);
+    if let Some(key) = &begun.key {
+        told.header(&reply::SESSION_KEY, key);
+    }
+    Ok(told.response())
+}
+
+/// `POST /api/sessions/{id}/chat/stream`.
+pub(crate) async fn chat_stream(
+    Extract(state): Shared,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let begun = begin(&state, &id, &headers, (&body, ApiEndpoint::TalkStream)).await?;
+    let mut response = sse::response(Stream {
+        state,
+        session: id.clone(),
+        run: names::fresh("run_", 32),
+        answer: names::fresh("msg_", 32),
+        message: begun.message,
+        turn: Some(begun.turn),
+        items: Items::default(),
+        begun: false,
+        sequence: 0,
+    });
+    reply::set(&mut response, reply::SESSION_ID, &id);
+    if let Some(key) = &begun.key {
+        reply::set(&mut response, reply::SESSION_KEY, key);
+    }
+    Ok(response)
+}
+
+struct Stream {
+    state: Arc<State>,
+    session: String,
+    run: String,
+    /// The id of the answer.
+    answer: String,
+    message: Value,
+    turn: Option<Turn>,
+    items: Items,
+    begun: bool,
+    sequence: u64,
+}
+
+impl sse::Source for Stream {
+    async fn fill(&mut self, frames: &mut Frames) -> bool {
+        if !self.begun {
+            self.begun = true;
+            let message = std::mem::take(&mut self.message);
+            let said = json!({"user_message": {"role": "user", "content": message}});
+            self.event(frames, "run.started", said);
+            let answer = json!({"message": {"id": self.answer, "role": "assistant"}});
+            self.event(frames, "message.started", answer);
+            return true;
+        }
+        let Some(turn) = &mut self.turn else {
+            return false;
+        };
+        let Some(step) = turn.next().await else {
+            return false;
+        };
+        self.items.take(&step);
+        self.step(frames, step);
+        self.turn.is_some()
+    }
+}
+
+impl Stream {
+    fn step(&mut self, frames: &mut Frames, step: Step) {
+        let id = self.answer.clone();
+        match step {
+            Step::Text(text) => {
+                let delta = json!({"message_id": id, "delta": text});
+                self.event(frames, "assistant.delta", delta);
+            }
+            Step::Reasoning(text) => {
+                let thought = json!({"message_id": id, "tool_name": "_thinking", "delta": text});
+                self.event(frames, "tool.progress", thought);
+            }
+            Step::ToolStarted {
+                call_id,
+                name,
+                arguments,
+            } => {
+                let args: Value = serde_json::from_str(&arguments).unwrap_or_default();
+                let preview = label::label(&name, &arguments);
+                let started = json!({"message_id": id, "tool_name": name, "tool_call_id": call_id,
+                                     "preview": preview, "args": args});
+                self.event(frames, "tool.started", started);
+            }
+            Step::ToolFinished {
+                call_id,
+                name,
+                failed,
+                preview,
+                millis,
+            } => {
+                let event = if failed {
+                    "tool.failed"
+                } else {
+                    "tool.completed"
+                };
+                let finished = json!({"message_id": id, "tool_name": name,
+                                      "tool_call_id": call_id, "preview": preview,
+                                      "duration": millis as f64 / 1000.0});
+                self.event(frames, event, finished);
+            }
+            Step::Approval(_) => {}
+            Step::Done(outcome) => self.done(frames, &outcome),
+        }
+    }
+
+    fn done(&mut self, frames: &mut Frames, outcome: &Outcome) {
+        self.turn = None;
+        let id = self.answer.clone();
+        if !outcome.untold.is_empty() {
+            self.items.text(&outcome.untold);
+            let delta = json!({"message_id": id, "delta": outcome.untold});
+            self.event(frames, "assistant.delta", delta);
+        }
+        self.items.close();
+        self.session.clone_from(&outcome.session);
+        let verdict = Verdict::of(outcome);
+        if outcome.text.trim().is_empty() && !verdict.complete() {
+            let error = json!({"message": verdict.error, "code": verdict.code});
+            self.event(frames, "error", error);
+        } else {
+            let complete = verdict.complete();
+            let interrupted = verdict.code == "interrupted";
+            let whole = json!({"message_id": id, "content": outcome.text, "completed": complete,
+                               "partial": verdict.partial, "interrupted": interrupted,
+                               "error": verdict.error});
+            self.event(frames, "assistant.completed", whole);
+            let usage = response_usage(&outcome.usage);
+            let end = json!({"message_id": id, "completed": complete,
+                             "messages": self.items.messages(), "usage": usage});
+            self.event(frames, "run.completed", end);
+        }
+        self.event(frames, "done", json!({}));
+    }
+
+    fn event(&mut self, frames: &mut Frames, name: &str, mut data: Value) {
+        self.sequence += 1;
+        data["session_id"] = json!(self.session);
+        data["run_id"] = json!(self.run);
+        data["seq"] = json!(self.sequence);
+        data["ts"] = json!(self.state.deps.clock.epoch_seconds());
+        frames.event(name, &data);
+    }
+}

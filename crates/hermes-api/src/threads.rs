@@ -1,0 +1,229 @@
+//! Which session goes on where a client keeps the conversation itself.
+//!
+//! Such a client sends everything that was said with every request. Its next request belongs to
+//! the session of the last one exactly when it says the same up to there: so each answer leaves a
+//! mark over all that was said, and a request that fits a mark takes the session (and the mark).
+//! Whatever fits none, an edited or a repeated message or a conversation that merely begins the
+//! same way, gets a session of its own with what the client sent as its past.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hermes_core::message::{Content, Message, Part};
+use sha2::{Digest as _, Sha256};
+
+/// Conversations that may go on in their session. Those unused longest are forgotten: they go on
+/// in a new one.
+const MARKS: usize = 4096;
+
+/// What was said so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Mark([u8; 32]);
+
+impl Mark {
+    /// Before anything was said.
+    pub(super) fn start(model: &str, system: Option<&str>) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(model.as_bytes());
+        hash.update([0]);
+        hash.update(system.unwrap_or_default().trim().as_bytes());
+        Self(hash.finalize().into())
+    }
+
+    #[must_use]
+    pub(super) fn after(self, role: &str, content: &Content) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(self.0);
+        hash.update(role.as_bytes());
+        hash.update([0]);
+        // Clients trim what they show.
+        hash.update(content.text().trim().as_bytes());
+        if let Content::Parts(parts) = content {
+            for part in parts {
+                if let Part::Image { image_url, .. } = part {
+                    hash.update([0]);
+                    hash.update(image_url.url.as_bytes());
+                }
+            }
+        }
+        Self(hash.finalize().into())
+    }
+
+    #[must_use]
+    pub(super) fn after_all(self, messages: &[Message]) -> Self {
+        messages.iter().fold(self, |mark, message| match message {
+            Message::User(user) => mark.after("user", &user.content),
+            Message::Assistant(assistant) => mark.after_text("assistant", &assistant.text),
+            Message::Tool(result) => mark.after("tool", &result.content),
+        })
+    }
+
+    #[must_use]
+    pub(super) fn after_text(self, role: &str, text: &str) -> Self {
+        // The same bytes as `after` of that text, without a copy of it.
+        let mut hash = Sha256::new();
+        hash.update(self.0);
+        hash.update(role.as_bytes());
+        hash.update([0]);
+        hash.update(text.trim().as_bytes());
+        Self(hash.finalize().into())
+    }
+
+    pub(super) fn hex(self, digits: usize) -> String {
+        let mut text = hermes_core::bytes::hex(&self.0);
+        text.truncate(digits);
+        text
+    }
+}
+
+/// Sessions that wait for what their client says next.
+#[derive(Default)]
+pub(super) struct Threads(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    sessions: HashMap<Mark, String>,
+    marks: HashMap<String, Mark>,
+    /// Oldest first; what was taken meanwhile is skipped.
+    order: VecDeque<Mark>,
+    /// What a session was last told to be, by its client.
+    told: HashMap<String, Mark>,
+    told_order: VecDeque<String>,
+}
+
+impl Threads {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // A panic while holding this lock leaves at worst a mark that nobody finds.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The session in which exactly this was said, if its client has not gone on yet.
+    pub(super) fn take(&self, mark: Mark) -> Option<String> {
+        let mut inner = self.inner();
+        let session = inner.sessions.remove(&mark)?;
+        inner.marks.remove(&session);
+        Some(session)
+    }
+
+    /// This was said in a session.
+    pub(super) fn leave(&self, mark: Mark, session: &str) {
+        let mut inner = self.inner();
+        if let Some(old) = inner.marks.insert(session.to_owned(), mark) {
+            inner.sessions.remove(&old);
+        }
+        if let Some(other) = inner.sessions.insert(mark, session.to_owned())
+            && other != session
+        {
+            inner.marks.remove(&other);
+        }
+        inner.order.push_back(mark);
+        while inner.sessions.len() > MARKS {
+            let Some(oldest) = inner.order.pop_front() else {
+                break;
+            };
+            if let Some(session) = inner.sessions.remove(&oldest) {
+                inner.marks.remove(&session);
+            }
+        }
+        if inner.order.len() > 2 * MARKS {
+            let Inner {
+                order, sessions, ..
+            } = &mut *inner;
+            order.retain(|mark| sessions.contains_key(mark));
+        }
+    }
+
+    /// Somebody talks in this session by its name: what its client knows is no longer all.
+    pub(super) fn forget(&self, session: &str) {
+        let mut inner = self.inner();
+        if let Some(mark) = inner.marks.remove(session) {
+            inner.sessions.remove(&mark);
+        }
+    }
+
+    /// Whether a session was told these instructions last.
+    pub(super) fn knows(&self, session: &str, instructions: Mark) -> bool {
+        self.inner().told.get(session) == Some(&instructions)
+    }
+
+    pub(super) fn told(&self, session: &str, instructions: Mark) {
+        let mut inner = self.inner();
+        if inner
+            .told
+            .insert(session.to_owned(), instructions)
+            .is_none()
+        {
+            inner.told_order.push_back(session.to_owned());
+        }
+        if inner.told.len() > MARKS
+            && let Some(oldest) = inner.told_order.pop_front()
+        {
+            inner.told.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(texts: &[&str]) -> Mark {
+        let start = Mark::start("m", None);
+        texts
+            .iter()
+            .fold(start, |mark, text| mark.after_text("user", text))
+    }
+
+    #[test]
+    fn a_session_goes_on_once_for_whoever_says_the_same() {
+        let threads = Threads::default();
+        threads.leave(mark(&["a", "b"]), "one");
+        assert_eq!(threads.take(mark(&["a", "c"])), None);
+        assert_eq!(threads.take(mark(&["a", "b"])).as_deref(), Some("one"));
+        assert_eq!(
+            threads.take(mark(&["a", "b"])),
+            None,
+            "the session has moved on"
+        );
+        threads.leave(mark(&["a"]), "one");
+        threads.leave(mark(&["a", "b"]), "one");
+        assert_eq!(threads.take(mark(&["a"])), None, "one mark per session");
+        threads.forget("one");
+        assert_eq!(threads.take(mark(&["a", "b"])), None);
+    }
+
+    #[test]
+    fn both_ways_to_write_a_text_are_one() {
+        let start = Mark::start("m", Some(" s "));
+        assert_eq!(start, Mark::start("m", Some("s")));
+        assert_ne!(start, Mark::start("n", Some("s")));
+        let content = Content::Text(" hello\n".to_owned());
+        assert_eq!(
+            start.after("user", &content),
+            start.after_text("user", "hello")
+        );
+        assert_ne!(
+            start.after_text("user", "x"),
+            start.after_text("assistant", "x")
+        );
+        let picture = |url: &str| Content::Parts(vec![Part::text("x"), Part::image(url)]);
+        assert_ne!(
+            start.after("user", &picture("http://a/1")),
+            start.after("user", &picture("http://a/2"))
+        );
+    }
+
+    #[test]
+    fn marks_are_bounded() {
+        let threads = Threads::default();
+        for number in 0..3 * MARKS {
+            let text = number.to_string();
+            threads.leave(mark(&[&text]), &text);
+            threads.told(&text, mark(&[]));
+        }
+        let inner = threads.inner();
+        assert_eq!((inner.sessions.len(), inner.marks.len()), (MARKS, MARKS));
+        assert!(inner.order.len() <= 2 * MARKS);
+        assert_eq!((inner.told.len(), inner.told_order.len()), (MARKS, MARKS));
+    }
+}

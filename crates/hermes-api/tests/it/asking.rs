@@ -1,0 +1,274 @@
+//! Runs that ask for a permission that nobody gives, or that is no longer needed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use hermes_agent::weight::Weight;
+use hermes_api::{ApiDeps, ApiServer, Facts};
+use hermes_app::front::{NEWS, News, OpenedConversation, Refusal, RefusalKind, WISHES, Wish};
+use hermes_app::wiring::unattended::CommandOutput;
+use hermes_config::{Config, Home};
+use hermes_core::approval::ApprovalRequest;
+use hermes_core::clock::SystemClock;
+use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary};
+use hermes_core::model::{Route, WireFormat};
+use hermes_core::usage::{Cost, Usage};
+use hermes_core::{BoxFuture, task};
+use hermes_gateway::program::{ConversationHost, Opening, Script};
+use hermes_gateway::seats::{Bounds, Seats};
+use hermes_platforms::{Offer, PlatformSettings};
+use hermes_store::Store;
+use pretty_assertions::assert_eq;
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::world::{Event, KEY, answer, events};
+
+/// Longer than any test needs.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// `approvals.gateway_timeout`.
+const TIMEOUT: u64 = 60;
+
+/// Asks for what the words name, one after the other; `-name`: that is no longer needed. The turn
+/// ends with the first answer.
+struct Asks;
+
+impl ConversationHost for Asks {
+    fn ready(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
+        let (wishes, orders) = mpsc::channel(WISHES);
+        let (news, heard) = mpsc::channel(NEWS);
+        let id = opening.id.clone();
+        drop(task::spawn("asks", talk(id, orders, news)));
+        Box::pin(std::future::ready(Ok(OpenedConversation {
+            id: opening.id,
+            title: None,
+            cost: None,
+            past: Vec::new(),
+            remarks: Vec::new(),
+            approvals_off: false,
+            weight: Weight::default(),
+            wishes,
+            news: heard,
+        })))
+    }
+
+    fn script(&self, _: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
+        let refusal = Refusal::new(RefusalKind::Invalid, "no scripts here");
+        Box::pin(std::future::ready(Err(refusal)))
+    }
+
+    fn commands(&self) -> Vec<Offer> {
+        Vec::new()
+    }
+}
+
+async fn talk(id: String, mut orders: mpsc::Receiver<Wish>, news: mpsc::Sender<News>) {
+    while let Some(wish) = orders.recv().await {
+        let Wish::Say(input) = wish else { continue };
+        let route = Route {
+            provider: "test".to_owned(),
+            model: "test-model".to_owned(),
+            base_url: String::new(),
+            format: WireFormat::ChatCompletions,
+            credential: None,
+        };
+        let session = id.as_str().into();
+        let mut told = vec![AgentEvent::TurnStarted { session, route }];
+        told.extend(input.text.split_whitespace().map(asks));
+        for event in told {
+            let _ = news.send(News::Event(event)).await;
+        }
+        let text = loop {
+            match orders.recv().await {
+                Some(Wish::Order(AgentCommand::Answer { request, verdict })) => {
+                    break format!("{request}: {verdict:?}");
+                }
+                Some(_) => {}
+                None => return,
+            }
+        };
+        let summary = TurnSummary {
+            exit: TurnExit::Answered,
+            text,
+            usage: Usage::default(),
+            cost: Cost::Unknown,
+            calls: 1,
+            tool_calls: 0,
+            millis: 1,
+            pending_steer: None,
+        };
+        let end = AgentEvent::TurnFinished { summary };
+        let _ = news.send(News::Event(end)).await;
+    }
+}
+
+fn asks(word: &str) -> AgentEvent {
+    if let Some(question) = word.strip_prefix('-') {
+        return AgentEvent::QuestionClosed {
+            question: question.to_owned(),
+        };
+    }
+    AgentEvent::ApprovalNeeded {
+        request: ApprovalRequest {
+            id: word.to_owned(),
+            tool: "terminal".to_owned(),
+            action: format!("rm -rf {word}"),
+            reasons: Vec::new(),
+            rule: None,
+            posture: None,
+        },
+    }
+}
+
+struct Nothing;
+
+impl Facts for Nothing {
+    fn status(&self) -> Value {
+        json!({})
+    }
+
+    fn draining(&self) -> bool {
+        false
+    }
+
+    fn toolsets(&self) -> Vec<Value> {
+        Vec::new()
+    }
+
+    fn jobs_changed(&self) {}
+}
+
+struct Desk {
+    url: String,
+    client: reqwest::Client,
+    _home: tempfile::TempDir,
+}
+
+impl Desk {
+    async fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let mut settings = PlatformSettings {
+            name: "api_server".to_owned(),
+            ..PlatformSettings::default()
+        };
+        let extra = [("port", json!(0)), ("key", json!(KEY))];
+        let extra = extra.map(|(name, value)| (name.to_owned(), value));
+        settings.extra.extend(extra);
+        let mut config = Config::default();
+        config.approvals.gateway_timeout = Some(TIMEOUT);
+        let server = ApiServer::from_settings(&settings, &config, None);
+        let (server, cancel) = (server.unwrap().unwrap(), CancellationToken::new());
+        let store = Store::open(home.path().join("state.db"), Arc::new(SystemClock)).unwrap();
+        let deps = ApiDeps {
+            seats: Seats::new(Arc::new(Asks), Bounds::default(), cancel.clone()),
+            store,
+            home: Home::at(home.path()),
+            config: Arc::new(config),
+            clock: Arc::new(SystemClock),
+            facts: Arc::new(Nothing),
+        };
+        let listener = server.bind().await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        drop(task::spawn("server", server.serve(listener, deps, cancel)));
+        let http = hermes_platforms::Http::new(&HashMap::new(), None);
+        let client = http.client().unwrap();
+        Self {
+            url,
+            client,
+            _home: home,
+        }
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let url = format!("{}{path}", self.url);
+        self.client.request(method, url).bearer_auth(KEY)
+    }
+
+    async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        let request = self.request(Method::POST, path).body(body.to_string());
+        answer(request.send().await.unwrap()).await
+    }
+
+    async fn start(&self, input: &str) -> Following {
+        let (status, started) = self.post("/v1/runs", &json!({"input": input})).await;
+        assert_eq!(status, 202, "{started}");
+        let path = format!("/v1/runs/{}", started["run_id"].as_str().unwrap());
+        let request = self.request(Method::GET, &format!("{path}/events"));
+        let bytes = request.send().await.unwrap().bytes_stream();
+        Following {
+            path,
+            bytes: bytes.map(|bytes| bytes.unwrap().to_vec()).boxed(),
+            text: String::new(),
+        }
+    }
+}
+
+struct Following {
+    path: String,
+    bytes: futures_util::stream::BoxStream<'static, Vec<u8>>,
+    text: String,
+}
+
+impl Following {
+    /// Reads on until there is an event of this kind.
+    async fn until(&mut self, kind: &str) -> Event {
+        let reading = async {
+            loop {
+                let all = events(&self.text);
+                let found = all.into_iter().rfind(|one| one.data["event"] == kind);
+                if let Some(found) = found {
+                    return found;
+                }
+                let more = self.bytes.next().await.expect("more events");
+                self.text.push_str(&String::from_utf8_lossy(&more));
+            }
+        };
+        let waited = tokio::time::timeout(PATIENCE, reading).await;
+        waited.unwrap_or_else(|_| panic!("no {kind}: {}", self.text))
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_nobody_answers_is_denied_in_time() {
+    let desk = Desk::new().await;
+    let mut run = desk.start("alone").await;
+    run.until("approval.request").await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(TIMEOUT)).await;
+    tokio::time::resume();
+    let told = run.until("approval.responded").await;
+    assert_eq!(told.data["choice"], "deny");
+    assert_eq!(told.data["request_id"], "alone");
+    let end = run.until("run.completed").await;
+    let denied = "alone: Deny { why: Some(\"nobody answered in time\") }";
+    assert_eq!(end.data["output"], denied);
+}
+
+#[tokio::test]
+async fn a_request_that_is_no_longer_needed_is_not_answered_for_another() {
+    let desk = Desk::new().await;
+    let mut run = desk.start("dead -dead live").await;
+    let closed = run.until("approval.closed").await;
+    assert_eq!(closed.data["request_id"], "dead");
+    while run.until("approval.request").await.data["request_id"] != "live" {
+        let more = run.bytes.next().await.expect("more events");
+        run.text.push_str(&String::from_utf8_lossy(&more));
+    }
+    let path = format!("{}/approval", run.path);
+    let dead = json!({"choice": "once", "request_id": "dead"});
+    let (status, body) = desk.post(&path, &dead).await;
+    let code = &body["error"]["code"];
+    assert_eq!((status, code), (409, &json!("approval_not_pending")));
+    let (status, body) = desk.post(&path, &json!({"choice": "once"})).await;
+    assert_eq!((status, &body["resolved"]), (200, &json!(1)), "{body}");
+    let end = run.until("run.completed").await;
+    assert_eq!(end.data["output"], "live: Once");
+}

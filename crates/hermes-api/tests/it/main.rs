@@ -1,0 +1,22 @@
+//! The API server from outside, over HTTP.
+
+#[cfg(test)]
+mod asking;
+#[cfg(test)]
+mod chat;
+#[cfg(test)]
+mod guard;
+#[cfg(test)]
+mod jobs;
+#[cfg(test)]
+mod lives;
+#[cfg(test)]
+mod responses;
+#[cfg(test)]
+mod runs;
+#[cfg(test)]
+mod sdk;
+#[cfg(test)]
+mod sessions;
+#[cfg(test)]
+mod world;

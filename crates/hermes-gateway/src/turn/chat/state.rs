@@ -1,0 +1,205 @@
+//! What a chat is doing, with the data of each state in its variant.
+//!
+//! One enum for all of it would be a product: a command of the program may run beside a turn, and a
+//! conversation may begin a turn by itself while the next one is being made ready. So each part has its
+//! own state.
+
+use std::collections::VecDeque;
+
+use hermes_store::db::delivery::StoredQuestion;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use super::Job;
+use super::begin::Preparing;
+use super::earlier::Held;
+use super::news::Turn;
+use super::slash::Slash;
+use super::switch::Switch;
+use crate::seats::Seat;
+use crate::turn::message::Msg;
+
+/// Whether a turn runs.
+#[derive(Default)]
+pub(super) enum Activity {
+    #[default]
+    Idle,
+    /// The next turn, or the conversation for a command, is being made ready.
+    Preparing(Preparing),
+    Running {
+        turn: Box<Turn>,
+        /// What was being made ready when the conversation began the turn by itself.
+        next: Option<Preparing>,
+    },
+}
+
+impl Activity {
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self, Self::Idle)
+    }
+
+    pub(super) fn turn(&self) -> Option<&Turn> {
+        match self {
+            Self::Running { turn, .. } => Some(turn),
+            Self::Idle | Self::Preparing(_) => None,
+        }
+    }
+
+    pub(super) fn turn_mut(&mut self) -> Option<&mut Turn> {
+        match self {
+            Self::Running { turn, .. } => Some(turn),
+            Self::Idle | Self::Preparing(_) => None,
+        }
+    }
+
+    pub(super) fn preparing(&self) -> Option<&Preparing> {
+        match self {
+            Self::Preparing(preparing) => Some(preparing),
+            Self::Running { next, .. } => next.as_ref(),
+            Self::Idle => None,
+        }
+    }
+
+    pub(super) fn preparing_mut(&mut self) -> Option<&mut Preparing> {
+        match self {
+            Self::Preparing(preparing) => Some(preparing),
+            Self::Running { next, .. } => next.as_mut(),
+            Self::Idle => None,
+        }
+    }
+
+    pub(super) fn run(&mut self, turn: Turn) {
+        let next = self.take_preparing();
+        let turn = Box::new(turn);
+        *self = Self::Running { turn, next };
+    }
+
+    pub(super) fn take_turn(&mut self) -> Option<Turn> {
+        match std::mem::take(self) {
+            Self::Running { turn, next } => {
+                *self = next.map_or(Self::Idle, Self::Preparing);
+                Some(*turn)
+            }
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    pub(super) fn take_preparing(&mut self) -> Option<Preparing> {
+        match std::mem::take(self) {
+            Self::Idle => None,
+            Self::Preparing(preparing) => Some(preparing),
+            Self::Running { turn, next } => {
+                *self = Self::Running { turn, next: None };
+                next
+            }
+        }
+    }
+}
+
+/// The conversation that is open for the chat.
+pub(super) struct OpenConversation {
+    pub(super) seat: Seat,
+    /// Somebody else waits for it.
+    pub(super) wanted: bool,
+    /// It stays open until then although nothing happens.
+    pub(super) linger: Option<(Instant, OwnedSemaphorePermit)>,
+    /// The turn that it begins by itself is of words that were let go.
+    pub(super) unwanted: bool,
+}
+
+impl OpenConversation {
+    pub(super) fn new(seat: Seat) -> Self {
+        Self {
+            seat,
+            wanted: false,
+            linger: None,
+            unwanted: false,
+        }
+    }
+
+    /// Nobody has a use for it, unless it works.
+    pub(super) fn is_over(&self, now: Instant) -> bool {
+        let linger = self.linger.as_ref();
+        self.wanted || linger.is_none_or(|(until, _)| *until <= now)
+    }
+}
+
+/// How far the chat has read its messages in the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InboxPosition {
+    /// What earlier lives left was not looked at.
+    Unread,
+    /// Messages up to this one were looked at.
+    UpTo(i64),
+    /// The same, but too many wait in memory: some after `left` are read again when there is room.
+    Behind { cursor: i64, left: i64 },
+}
+
+impl InboxPosition {
+    pub(super) fn cursor(self) -> i64 {
+        match self {
+            Self::Unread => 0,
+            Self::UpTo(cursor) | Self::Behind { cursor, .. } => cursor,
+        }
+    }
+
+    pub(super) fn is_behind(self) -> bool {
+        matches!(self, Self::Behind { .. })
+    }
+
+    /// A message was looked at.
+    pub(super) fn advance(&mut self, id: i64) {
+        match self {
+            Self::Unread => {}
+            Self::UpTo(cursor) | Self::Behind { cursor, .. } => *cursor = (*cursor).max(id),
+        }
+    }
+
+    /// Those after this one stay in the database, unless earlier ones do already.
+    pub(super) fn leave(&mut self, left: i64) {
+        if let Self::UpTo(cursor) = *self {
+            *self = Self::Behind { cursor, left };
+        }
+    }
+
+    /// Nothing that was left is read again.
+    pub(super) fn take_left(&mut self) -> Option<i64> {
+        let Self::Behind { cursor, left } = *self else {
+            return None;
+        };
+        *self = Self::UpTo(cursor);
+        Some(left)
+    }
+}
+
+/// Messages that wait for a turn.
+#[derive(Default)]
+pub(super) struct ChatQueue {
+    pub(super) jobs: VecDeque<Job>,
+    /// The last one may still grow until then.
+    pub(super) grows_until: Option<Instant>,
+}
+
+/// Commands that need the conversation.
+#[derive(Default)]
+pub(super) struct ChatCommands {
+    /// Lines for the program that wait for the conversation.
+    pub(super) waiting: VecDeque<Msg>,
+    pub(super) running: Option<Slash>,
+    /// The chat goes to another conversation when nothing runs.
+    pub(super) switch: Option<(Msg, Switch)>,
+}
+
+/// What is left of turns that were cut.
+#[derive(Default)]
+pub(super) struct CutTurns {
+    /// Groups of messages of which the store could not say how far they got.
+    pub(super) unsure: Vec<Vec<Msg>>,
+    /// Questions that they put, and that no turn has come to again.
+    pub(super) questions: Vec<StoredQuestion>,
+    /// Words that answer them; the database has them as well.
+    pub(super) held: Vec<Held>,
+}

@@ -1,0 +1,101 @@
+//! The listening stream: whether it is open, how it is read, and which answers are awaited on it.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::RequestId;
+use tokio::sync::watch;
+
+/// How a server's streams and answers are read, as the config says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StreamOptions {
+    /// A listening stream that is silent for so long is opened again.
+    pub(crate) silence: Option<Duration>,
+    /// Answers count by what they are, not by the type they claim to be.
+    pub(crate) any_content_type: bool,
+    /// How long an answer may take on the listening stream once its request was accepted.
+    pub(crate) late_answer: Duration,
+}
+
+pub(crate) struct ListeningStream {
+    options: Mutex<StreamOptions>,
+    /// Open, or refused.
+    settled: watch::Sender<bool>,
+    open: AtomicBool,
+    /// Requests that were accepted without an answer, which may come on this stream.
+    awaited: Mutex<HashSet<RequestId>>,
+}
+
+impl Default for ListeningStream {
+    fn default() -> Self {
+        Self {
+            options: Mutex::default(),
+            settled: watch::Sender::new(false),
+            open: AtomicBool::new(false),
+            awaited: Mutex::default(),
+        }
+    }
+}
+
+impl ListeningStream {
+    pub(crate) fn set_options(&self, options: StreamOptions) {
+        *self.options.lock().unwrap_or_else(PoisonError::into_inner) = options;
+    }
+
+    pub(crate) fn options(&self) -> StreamOptions {
+        *self.options.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It is open, or will not be.
+    pub(crate) fn settle(&self) {
+        self.settled.send_replace(true);
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        *self.settled.borrow()
+    }
+
+    pub(crate) async fn settled(&self) {
+        let mut settled = self.settled.subscribe();
+        // The sender lives in `self`.
+        let _ = settled.wait_for(|settled| *settled).await;
+    }
+
+    pub(crate) fn set_open(&self, open: bool) {
+        self.open.store(open, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// An answer to this request is awaited here while the guard lives.
+    pub(super) fn expect(self: &Arc<Self>, id: &RequestId) -> OnStream {
+        self.awaited().insert(id.clone());
+        OnStream(Arc::clone(self), id.clone())
+    }
+
+    pub(super) fn expects_any(&self) -> bool {
+        !self.awaited().is_empty()
+    }
+
+    /// Whether the answer to this request was awaited; it is no more.
+    pub(super) fn take(&self, id: &RequestId) -> bool {
+        self.awaited().remove(id)
+    }
+
+    fn awaited(&self) -> MutexGuard<'_, HashSet<RequestId>> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// See [`ListeningStream::expect`].
+pub(crate) struct OnStream(Arc<ListeningStream>, RequestId);
+
+impl Drop for OnStream {
+    fn drop(&mut self) {
+        self.0.awaited().remove(&self.1);
+    }
+}

@@ -1,0 +1,62 @@
+//! How long people have been asked on behalf of a server.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+#[derive(Default)]
+pub(crate) struct PersonWait {
+    questions: Mutex<Questions>,
+}
+
+#[derive(Default)]
+struct Questions {
+    open: usize,
+    /// When the first of the open ones was asked.
+    since: Option<Instant>,
+    before: Duration,
+}
+
+impl PersonWait {
+    /// A person is being asked while the guard lives.
+    pub(super) fn ask(self: &Arc<Self>) -> OpenQuestion {
+        let mut questions = self.questions();
+        questions.open += 1;
+        questions.since.get_or_insert_with(Instant::now);
+        OpenQuestion(Arc::clone(self))
+    }
+
+    /// Whether a person is being asked right now.
+    pub(super) fn is_open(&self) -> bool {
+        self.questions().open > 0
+    }
+
+    /// How long it has waited for a person so far, in all.
+    pub(super) fn total(&self) -> Duration {
+        let questions = self.questions();
+        let now = questions.since.map(|since| since.elapsed());
+        questions.before + now.unwrap_or_default()
+    }
+
+    fn questions(&self) -> MutexGuard<'_, Questions> {
+        self.questions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// See [`PersonWait::ask`].
+pub(crate) struct OpenQuestion(Arc<PersonWait>);
+
+impl Drop for OpenQuestion {
+    fn drop(&mut self) {
+        let mut questions = self.0.questions();
+        questions.open = questions.open.saturating_sub(1);
+        if questions.open == 0
+            && let Some(since) = questions.since.take()
+        {
+            questions.before += since.elapsed();
+        }
+    }
+}

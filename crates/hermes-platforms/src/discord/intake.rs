@@ -1,0 +1,397 @@
+//! From events to messages: what is meant for us is stored, and only then is its event done.
+//!
+//! What belongs to one channel is worked on in its order, in one of a few lanes; a slow channel
+//! holds up only those that share its lane. Commands and presses have lanes of their own, because
+//! Discord wants to hear about them within three seconds.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::missed::{Later, Missed};
+use super::progress::{Progress, Ticket};
+use super::read::{self, Place};
+use super::rules::{Case, Verdict};
+use super::settings::Bots;
+use super::wire::{Channel, Id, Interaction, Member, Message, User};
+use super::{Shared, missed, places};
+use crate::platform::{Applicant, Incoming, Link};
+use crate::source::Source;
+
+/// Lanes for messages, and behind them lanes for commands and presses.
+const MESSAGES: u64 = 8;
+const INTERACTIONS: u64 = 4;
+/// What may wait in a lane before the socket is not read any more.
+const WAITING: usize = 256;
+/// Discord's patience with an interaction.
+const ANSWER: Duration = Duration::from_secs(3);
+
+pub(super) enum Work {
+    Message(Ticket, Box<Message>),
+    Interaction(Ticket, Box<Interaction>),
+    Missed(Missed),
+}
+
+impl Work {
+    fn lane(&self) -> usize {
+        let lane = match self {
+            Self::Message(_, message) => message.channel_id.0 % MESSAGES,
+            Self::Missed(missed) => missed.channel.0 % MESSAGES,
+            Self::Interaction(_, used) => {
+                MESSAGES + used.channel_id.unwrap_or_default().0 % INTERACTIONS
+            }
+        };
+        lane as usize
+    }
+}
+
+/// The entrances of the lanes.
+pub(super) struct Lanes(Vec<mpsc::Sender<Work>>);
+
+impl Lanes {
+    pub(super) fn new() -> (Self, Vec<mpsc::Receiver<Work>>) {
+        let lanes = (0..MESSAGES + INTERACTIONS).map(|_| mpsc::channel(WAITING));
+        let (entrances, ends) = lanes.unzip();
+        (Self(entrances), ends)
+    }
+
+    /// Waits while the lane is full. The other end lives as long as this one.
+    pub(super) async fn push(&self, work: Work) {
+        let _ = self.0[work.lane()].send(work).await;
+    }
+
+    pub(super) fn try_push(&self, work: Work) -> Result<(), Work> {
+        let full = self.0[work.lane()].try_send(work);
+        full.map_err(mpsc::error::TrySendError::into_inner)
+    }
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    Stored,
+    /// It was stored before.
+    Known,
+    Ignored,
+    /// We are stopping, and it is not stored.
+    Stopped,
+}
+
+pub(super) struct Intake<'a> {
+    pub shared: &'a Shared,
+    pub link: &'a Link,
+    pub progress: &'a Progress,
+    /// Our own id, once Discord told it.
+    pub me: &'a AtomicU64,
+}
+
+impl Intake<'_> {
+    pub(super) async fn lane(&self, mut works: mpsc::Receiver<Work>) {
+        let mut later = Later::default();
+        loop {
+            let work = tokio::select! {
+                work = works.recv() => match work {
+                    Some(work) => work,
+                    None => return,
+                },
+                missed = later.due() => Work::Missed(missed),
+            };
+            match work {
+                Work::Message(ticket, message) => {
+                    if self.message(&message).await != Taken::Stopped {
+                        self.progress.done(ticket);
+                    }
+                }
+                Work::Interaction(ticket, used) => {
+                    if self.interaction(&used).await != Taken::Stopped {
+                        self.progress.done(ticket);
+                    }
+                }
+                Work::Missed(missed) => {
+                    later.forget(missed.channel);
+                    if !missed::read(self, &missed).await {
+                        later.add(missed, &self.shared.timing);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn me(&self) -> Id {
+        Id(self.me.load(Ordering::Relaxed))
+    }
+
+    /// A message, live or missed.
+    pub(super) async fn message(&self, message: &Message) -> Taken {
+        let channel = self.channel(message.channel_id, message.guild_id).await;
+        if channel.is_direct() {
+            self.shared.memory.meet(channel.id, message.id).await;
+        }
+        let taken = self.judge(message, &channel).await;
+        if taken != Taken::Stopped {
+            let memory = &self.shared.memory;
+            memory.saw(message.channel_id, message.id, channel.is_direct());
+        }
+        taken
+    }
+
+    async fn channel(&self, id: Id, guild: Option<Id>) -> Channel {
+        let (api, within) = (&self.shared.api, self.shared.timing.details);
+        self.shared.places.channel(api, id, guild, within).await
+    }
+
+    async fn parent(&self, channel: &Channel) -> Option<Channel> {
+        let parent = channel.parent_id.filter(|_| channel.is_thread())?;
+        Some(self.channel(parent, channel.guild_id).await)
+    }
+
+    async fn judge(&self, message: &Message, channel: &Channel) -> Taken {
+        let (shared, me) = (self.shared, self.me());
+        let parent = self.parent(channel).await;
+        let rules = &shared.settings.rules;
+        let verdict = rules.judge(&Case {
+            message,
+            me,
+            channel,
+            parent: parent.as_ref(),
+            our_thread: channel.is_thread() && shared.memory.is_our_thread(&channel.id.to_string()),
+        });
+        let (thread, gap) = match verdict {
+            Verdict::Ignore(why) => {
+                tracing::trace!(message = %message.id, "discord: left alone: {why}");
+                return Taken::Ignored;
+            }
+            Verdict::Take { thread, gap } => (thread, gap),
+        };
+        let place = self.place(channel, parent.as_ref(), message.guild_id);
+        let mut source = place.source(&message.author, message.member.as_ref(), message.id);
+        let (member, bot) = (message.member.as_ref(), message.author.bot);
+        let has_role = self.has_right(&message.author, member, &place).await;
+        let applicant = Applicant {
+            source: &source,
+            is_bot: bot,
+            has_role,
+        };
+        let admitted = self.shared.admission.admits(applicant).await;
+        let (text, media) = (read::text(message, me), read::media(message, me));
+        // Nothing is done for strangers but asking the door, which is not here.
+        let context = if gap && admitted {
+            self.context(message).await
+        } else {
+            None
+        };
+        if text.is_empty() && media.is_empty() && context.is_none() {
+            return Taken::Ignored;
+        }
+        if thread && admitted && self.make_thread(message, &text).await {
+            in_thread(&mut source, message.id, &text);
+        }
+        if let Some(thread) = source.thread_id.as_ref().filter(|_| admitted) {
+            shared.memory.join(thread).await;
+        }
+        let incoming = Incoming {
+            account: String::new(),
+            message_id: message.id.to_string(),
+            source,
+            text: if text.is_empty() && media.is_empty() {
+                "(I was called without a word: what was said before is meant.)".to_owned()
+            } else {
+                text
+            },
+            media,
+            reply_to: read::reply_to(message, me),
+            pressed: None,
+            context,
+            sent_at: message.id.epoch_seconds(),
+            native: json!({"is_bot": bot, "has_role": has_role}),
+        };
+        self.store(incoming).await
+    }
+
+    fn place<'b>(
+        &self,
+        channel: &'b Channel,
+        parent: Option<&'b Channel>,
+        guild: Option<Id>,
+    ) -> Place<'b> {
+        let guild = guild.or(channel.guild_id);
+        Place {
+            channel,
+            parent,
+            guild,
+            guild_name: guild.and_then(|guild| self.shared.places.guild_name(guild)),
+        }
+    }
+
+    /// Whether roles, a name on the list or the channel let this person in.
+    async fn has_right(&self, user: &User, member: Option<&Member>, place: &Place<'_>) -> bool {
+        let rules = &self.shared.settings.rules;
+        // Names are unique since they have no number behind them.
+        if user.discriminator == "0" && rules.names.contains(&user.username.to_lowercase()) {
+            return true;
+        }
+        if rules.place_admits(place.channel, place.parent) {
+            return true;
+        }
+        if rules.roles.is_empty() || user.bot {
+            return false;
+        }
+        let (api, within) = (&self.shared.api, self.shared.timing.details);
+        let roles = match (member, place.guild.filter(|_| !place.channel.is_direct())) {
+            (Some(member), Some(_)) => member.roles.clone(),
+            (None, Some(guild)) => places::roles_of(api, &guild.to_string(), user.id, within).await,
+            // A role somewhere says nothing here, unless the home names the server.
+            (_, None) => match &rules.dm_role_guild {
+                Some(guild) => places::roles_of(api, guild, user.id, within).await,
+                None => Vec::new(),
+            },
+        };
+        roles
+            .iter()
+            .any(|role| rules.roles.contains(&role.to_string()))
+    }
+
+    /// What was said before, since we last spoke.
+    async fn context(&self, message: &Message) -> Option<String> {
+        let shared = self.shared;
+        let limit = shared.settings.history;
+        if limit == 0 {
+            return None;
+        }
+        let (channel, before) = (message.channel_id, message.id);
+        let path = format!("/channels/{channel}/messages?before={before}&limit={limit}");
+        let within = shared.timing.details;
+        let asked = shared.api.patiently(Method::GET, &path, None, within).await;
+        let earlier: Vec<Message> = match asked {
+            Ok(value) => serde_json::from_value(value).unwrap_or_default(),
+            Err(error) => {
+                tracing::debug!("discord: what was said before: {error}");
+                return None;
+            }
+        };
+        let bots = shared.settings.rules.bots != Bots::Ignored;
+        read::context(&earlier, self.me(), bots)
+    }
+
+    /// Makes the thread for the answer. `false`: it cannot be made, and the answer goes into the
+    /// channel: a message must not be lost for want of a thread.
+    async fn make_thread(&self, message: &Message, text: &str) -> bool {
+        let path = format!(
+            "/channels/{}/messages/{}/threads",
+            message.channel_id, message.id
+        );
+        let body = json!({"name": read::thread_name(text), "auto_archive_duration": 1440});
+        let within = self.shared.timing.thread;
+        let made = (self.shared.api)
+            .patiently(Method::POST, &path, Some(&body), within)
+            .await;
+        match made {
+            Ok(_) => true,
+            // It is there already: we made it in an earlier life.
+            Err(error) if error.code() == 160_004 => true,
+            Err(error) => {
+                tracing::warn!(
+                    "discord: no thread for message {} (the answer goes into the channel): {error}",
+                    message.id
+                );
+                false
+            }
+        }
+    }
+
+    /// Hands a message over until it is stored.
+    async fn store(&self, incoming: Incoming) -> Taken {
+        let mut pause = Duration::from_millis(200);
+        loop {
+            match self.link.hand_over(incoming.clone()).await {
+                Some(true) => return Taken::Stored,
+                Some(false) => return Taken::Known,
+                None => {}
+            }
+            tokio::select! {
+                () = self.link.cancel.cancelled() => return Taken::Stopped,
+                () = tokio::time::sleep(pause) => {}
+            }
+            pause = (pause * 2).min(Duration::from_secs(10));
+        }
+    }
+
+    /// A command or a press.
+    async fn interaction(&self, used: &Interaction) -> Taken {
+        let member = used.member.as_ref();
+        let user = used.user.as_ref();
+        let Some(user) = user.or_else(|| member?.user.as_ref()) else {
+            return Taken::Ignored;
+        };
+        let Some(id) = used.channel_id.or(used.channel.as_ref().map(|one| one.id)) else {
+            return Taken::Ignored;
+        };
+        if let Some(channel) = used.channel.clone().filter(|one| one.name.is_some()) {
+            self.shared.places.learn(Channel {
+                guild_id: used.guild_id,
+                ..channel
+            });
+        }
+        let channel = self.channel(id, used.guild_id).await;
+        let parent = self.parent(&channel).await;
+        let rules = &self.shared.settings.rules;
+        if used.guild_id.is_some() && rules.refuses(&channel, parent.as_ref()).is_some() {
+            self.answer(used, &note("I do not answer in this channel."))
+                .await;
+            return Taken::Ignored;
+        }
+        let place = self.place(&channel, parent.as_ref(), used.guild_id);
+        let source = place.source(user, member, used.id);
+        let has_role = self.has_right(user, member, &place).await;
+        let native = json!({"is_bot": user.bot, "has_role": has_role});
+        let Some(incoming) = read::interaction(used, source, &native) else {
+            return Taken::Ignored;
+        };
+        let answer = match &incoming.pressed {
+            Some(_) => json!({"type": 6}),
+            None => note(&format!("`{}`", incoming.text.replace('`', "'"))),
+        };
+        let taken = self.store(incoming).await;
+        if taken == Taken::Stored {
+            self.answer(used, &answer).await;
+        }
+        taken
+    }
+
+    /// Tells Discord that an interaction was seen. One that is stored is answered in the chat
+    /// whether Discord hears this or not.
+    async fn answer(&self, used: &Interaction, answer: &Value) {
+        let path = format!("/interactions/{}/{}/callback", used.id, used.token);
+        let call = self.shared.api.call(Method::POST, &path, Some(answer));
+        match tokio::time::timeout(ANSWER, call).await {
+            Ok(Ok(_)) => {}
+            // Too late, or answered in an earlier life.
+            Ok(Err(error)) => tracing::debug!("discord: an interaction: {error}"),
+            Err(_) => tracing::debug!("discord: an interaction: no answer in time"),
+        }
+    }
+}
+
+/// Something that only the person sees.
+fn note(text: &str) -> Value {
+    let text: String = text.chars().take(1900).collect();
+    json!({"type": 4, "data": {
+        "content": text, "flags": 64, "allowed_mentions": {"parse": []},
+    }})
+}
+
+/// A thread made for a message has the message's id.
+fn in_thread(source: &mut Source, message: Id, text: &str) {
+    let thread = message.to_string();
+    let name = read::thread_name(text);
+    source.parent_chat_id = Some(std::mem::replace(&mut source.chat_id, thread.clone()));
+    source.thread_id = Some(thread);
+    "thread".clone_into(&mut source.chat_type);
+    let parent = source.chat_name.take().unwrap_or_default();
+    source.chat_name = Some(format!("{parent} / {name}"));
+    source.auto_thread_created = true;
+    source.auto_thread_initial_name = Some(name);
+}

@@ -1,0 +1,68 @@
+//! HTTP clients for platforms: proxies and trusted roots as the home's environment says.
+//!
+//! A client is made anew for every connection that replaces a broken one, so that nothing of the
+//! broken one is used again; the trusted roots are read once.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+pub use hermes_http::HttpError;
+use hermes_http::{CaFileRole, ClientFactory, HttpSettings, ProxySettings, Redirects};
+
+/// Makes clients. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Http {
+    clients: ClientFactory,
+}
+
+impl Http {
+    /// As the environment says; `proxy` is for all, and wins.
+    pub fn new(env: &HashMap<String, String>, proxy: Option<&str>) -> Self {
+        let from_env = HttpSettings::from_env(|name| env.get(name).cloned());
+        let proxy = match proxy {
+            Some(url) => ProxySettings {
+                all: Some(url.to_owned()),
+                no_proxy: from_env.proxy.no_proxy,
+                ..ProxySettings::default()
+            },
+            None => from_env.proxy,
+        };
+        let clients = ClientFactory::new(HttpSettings {
+            connect_timeout: Duration::from_secs(15),
+            ca_file: from_env.ca_file,
+            ca_file_role: CaFileRole::Adds,
+            proxy,
+            redirects: Redirects::Never,
+            idle_connections: Some(Duration::from_mins(1)),
+            ..HttpSettings::default()
+        });
+        Self { clients }
+    }
+
+    /// A client with connections of its own. Every request needs a deadline of its own.
+    pub fn client(&self) -> Result<reqwest::Client, HttpError> {
+        self.clients.read_roots()?;
+        self.clients.client()
+    }
+
+    /// A client whose connections can be upgraded (WebSockets).
+    pub fn upgradable(&self) -> Result<reqwest::Client, HttpError> {
+        self.clients.read_roots()?;
+        self.clients.upgradable()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_proxy_is_named_without_its_password() {
+        let env = HashMap::from([("https_proxy".to_owned(), "::::".to_owned())]);
+        let error = Http::new(&env, None).client().unwrap_err().to_string();
+        assert!(error.contains("::::"), "{error}");
+        for good in ["http://user:pw@proxy.test:3128", "socks5://127.0.0.1:1080"] {
+            Http::new(&env, Some(good)).client().unwrap();
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Chat platforms: what an adapter is, and the adapters. None knows another.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `platform` | the contract: a task that brings messages, a way to send, its limits as data |
+//! | `definition` | what the rest of the program knows about each platform, as data |
+//! | `source` | where a message came from |
+//! | `posting` | messages to chats that did not ask |
+//! | [`telegram`], [`discord`], [`slack`], [`email`], [`webhook`] | the adapters |
+//! | `settings` | what the home says about one platform |
+//! | `markup` | markdown in the markup of a platform |
+//! | `http`, `form` | requests to a platform |
+//! | `serve` | connections of clients that call us |
+
+mod definition;
+pub mod discord;
+pub mod email;
+mod form;
+mod http;
+mod markup;
+mod platform;
+mod posting;
+mod serve;
+mod settings;
+pub mod slack;
+mod source;
+pub mod telegram;
+pub mod webhook;
+
+use std::sync::Arc;
+
+use hermes_config::Home;
+use hermes_core::clock::{Clock, Rng};
+
+pub use definition::{
+    Batching, PLATFORMS, PlatformDef, SetupField, StrangerRules, SwitchedOn, ThreadSyntax, Writers,
+    definition,
+};
+pub use form::Form;
+pub use http::{Http, HttpError};
+pub use markup::render;
+pub use platform::{
+    Admission, Applicant, Arrival, Button, Capabilities, Condition, Found, Health, Hopeless,
+    Inbound, Incoming, Limits, Link, LinkState, Markup, MediaKind, MediaRef, Offer, OutMedia,
+    Outbound, Outgoing, Platform, Pressed, Recourse, ReplyTo, SendError, Tone, Unit,
+};
+pub use posting::{PostError, Posting, Voice};
+pub use serve::serve;
+pub use settings::{HomeChannel, PlatformSettings, ReplyMode, is_on, setting_text};
+pub use source::Source;
+
+/// What adapters are made with, besides their settings.
+pub struct PlatformDeps {
+    pub home: Home,
+    pub admission: Arc<dyn Admission>,
+    pub clock: Arc<dyn Clock>,
+    pub rng: Arc<dyn Rng>,
+}
+
+/// Why a platform that is switched on cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unusable {
+    pub platform: String,
+    pub why: String,
+}
+
+/// The platforms that are switched on, and those that cannot be run as they are configured. The API
+/// server and webhooks are none: nobody can be written to there.
+pub fn all<'a>(
+    enabled: impl Iterator<Item = &'a PlatformSettings>,
+    deps: &PlatformDeps,
+) -> (Vec<Platform>, Vec<Unusable>) {
+    let (mut usable, mut unusable) = (Vec::new(), Vec::new());
+    for platform in enabled {
+        match of(platform, deps) {
+            Ok(accounts) => usable.extend(accounts),
+            Err(why) => unusable.push(Unusable {
+                platform: platform.name.clone(),
+                why,
+            }),
+        }
+    }
+    (usable, unusable)
+}
+
+/// The accounts of one platform.
+fn of(platform: &PlatformSettings, deps: &PlatformDeps) -> Result<Option<Platform>, String> {
+    let (clock, rng) = (Arc::clone(&deps.clock), Arc::clone(&deps.rng));
+    let root = deps.home.root();
+    match platform.name.as_str() {
+        telegram::NAME => telegram::platform(platform, clock, rng).map(Some),
+        discord::NAME => discord::platform(platform, deps).map(Some),
+        slack::NAME => {
+            slack::platform(platform, root, clock, rng).map_err(|error| error.to_string())
+        }
+        email::NAME => email::platform(platform, root, clock, rng).map(Some),
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,86 @@
+//! Connections: accepted, bounded in number and in how long a client may take to ask, and ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hermes_core::task;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Clients at the same time; further ones wait to be accepted.
+const CONNECTIONS: usize = 1024;
+/// A client that does not say what it wants by then is let go.
+const HEADERS: Duration = Duration::from_secs(30);
+/// Answers that are being written when the server stops.
+const LAST: Duration = Duration::from_secs(5);
+/// After an accept that failed: too many open files, say.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves until cancelled; answers that are being written are finished.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    cancel: CancellationToken,
+) -> std::io::Result<()> {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let tracker = TaskTracker::new();
+    loop {
+        let place = tokio::select! {
+            () = cancel.cancelled() => break,
+            place = Arc::clone(&places).acquire_owned() => place,
+        };
+        let Ok(place) = place else { break };
+        let stream = tokio::select! {
+            () = cancel.cancelled() => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!("the API server cannot accept a connection: {error}");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            },
+        };
+        let serving = converse(stream, router.clone(), cancel.clone(), place);
+        task::spawn("api connection", tracker.track_future(serving));
+    }
+    drop(listener);
+    tracker.close();
+    if tokio::time::timeout(LAST, tracker.wait()).await.is_err() {
+        tracing::warn!("clients of the API server were cut off when it stopped");
+    }
+    Ok(())
+}
+
+async fn converse(
+    stream: TcpStream,
+    router: Router,
+    cancel: CancellationToken,
+    place: OwnedSemaphorePermit,
+) {
+    // Deltas are small and must not wait for more.
+    let _ = stream.set_nodelay(true);
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADERS)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        () = cancel.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        // Clients go away in the middle of things: that is their right.
+        tracing::debug!("a connection of the API server ended: {error}");
+    }
+    drop(place);
+}

@@ -1,0 +1,252 @@
+//! From envelopes to messages that are stored, and then to acknowledgements.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::hear::{Heard, command, hear};
+use super::memory::Part;
+use super::team::Team;
+use super::text::{attached, mentioned, readable};
+use super::{Shared, files, rich};
+use crate::platform::{Incoming, Link};
+use crate::source::Source;
+
+/// Earlier replies that are told.
+const MAX_CONTEXT: usize = 30;
+
+/// Of one earlier reply.
+const MAX_REPLY: usize = 2000;
+
+/// Something that Slack wants acknowledged.
+#[derive(Clone, Debug)]
+pub(super) struct Envelope {
+    pub id: String,
+    /// `events_api`, `interactive`, `slash_commands`.
+    pub kind: String,
+    pub payload: Value,
+}
+
+impl Envelope {
+    /// What must stay in order has the same.
+    pub(super) fn conversation(&self) -> &str {
+        let payload = &self.payload;
+        let places = [
+            &payload["event"]["channel"],
+            &payload["channel"]["id"],
+            &payload["channel_id"],
+        ];
+        places
+            .into_iter()
+            .find_map(Value::as_str)
+            .unwrap_or_default()
+    }
+}
+
+impl Shared {
+    /// Whether the envelope may be acknowledged: it is stored, or it is none of our business.
+    pub(super) async fn take(&self, envelope: &Envelope, link: &Link) -> bool {
+        let message = match envelope.kind.as_str() {
+            "events_api" => {
+                let team = self.team_of(&envelope.payload);
+                let Some(team) = team else {
+                    tracing::warn!("slack: an event of a workspace without a token of ours");
+                    return true;
+                };
+                return self
+                    .take_event(&envelope.payload["event"], &team, link)
+                    .await;
+            }
+            "slash_commands" => self.slash(&envelope.payload),
+            "interactive" => self.press(&envelope.payload),
+            _ => None,
+        };
+        match message {
+            Some(message) => link.deliver(message).await,
+            None => true,
+        }
+    }
+
+    /// The workspace that an event came from: for conversations that two share it is the one
+    /// whose token is ours.
+    fn team_of(&self, payload: &Value) -> Option<Arc<Team>> {
+        let authorized = payload["authorizations"].as_array().into_iter().flatten();
+        let ids = authorized
+            .map(|one| &one["team_id"])
+            .chain([&payload["team_id"], &payload["context_team_id"]]);
+        ids.filter_map(Value::as_str)
+            .find_map(|id| self.teams.get(id))
+    }
+
+    /// A message, as an event or from history.
+    pub(super) async fn take_event(&self, event: &Value, team: &Team, link: &Link) -> bool {
+        let channel = event["channel"].as_str().unwrap_or_default();
+        if let Some(kind) = event["channel_type"].as_str() {
+            self.memory.learn(channel, &team.id, kind);
+        }
+        let heard = match hear(event, team, &self.settings, &self.memory) {
+            Ok(heard) => heard,
+            Err(why) => {
+                tracing::debug!(channel, "slack: passed over: {why}");
+                return true;
+            }
+        };
+        let message = self.message(&heard, team).await;
+        if let Some(thread) = &heard.session
+            && self.memory.note_thread(channel, thread, Part::Joined)
+        {
+            // Before the acknowledgement: who was spoken to once listens, also in the next life.
+            self.memory.save_now().await;
+        }
+        link.deliver(message).await
+    }
+
+    async fn message(&self, heard: &Heard, team: &Team) -> Incoming {
+        let details = tokio::time::timeout(self.timing.details, self.details(heard, team)).await;
+        let details = details.unwrap_or_else(|_| {
+            tracing::warn!("slack: names or earlier replies did not come in time");
+            Details::default()
+        });
+        let mut text = readable(&heard.text, &details.names);
+        if let Some(command) = command(&text, |name| self.knows_command(name)) {
+            text = command;
+        }
+        if let Some(quoted) = attached(&heard.event) {
+            let quoted = readable(&quoted, &details.names);
+            text = [text, quoted].join("\n\n");
+        }
+        let files = heard.event["files"].as_array().into_iter().flatten();
+        let mut source = source(team, &heard.channel, &heard.user, heard.is_dm());
+        source.chat_name = details.channel;
+        source.user_name = details.names.get(&heard.user).cloned();
+        source.thread_id.clone_from(&heard.session);
+        source.message_id = Some(heard.ts.clone());
+        Incoming {
+            account: String::new(),
+            message_id: heard.ts.clone(),
+            source,
+            text,
+            media: files.map(|file| files::incoming(&team.id, file)).collect(),
+            reply_to: None,
+            pressed: None,
+            context: details.context,
+            sent_at: heard.ts.parse().unwrap_or_default(),
+            native: if heard.is_program() {
+                json!({"is_bot": true})
+            } else {
+                Value::Null
+            },
+        }
+    }
+
+    /// What is worth asking about a message.
+    async fn details(&self, heard: &Heard, team: &Team) -> Details {
+        let mut users = mentioned(&heard.text);
+        users.insert(0, heard.user.clone());
+        let names = async {
+            let mut names = HashMap::new();
+            for user in users.iter().filter(|user| !user.is_empty()).take(10) {
+                if let Some(name) = self.user_name(team, user).await {
+                    names.insert(user.clone(), name);
+                }
+            }
+            names
+        };
+        let channel = async {
+            if heard.is_dm() {
+                return None;
+            }
+            self.channel_name(team, &heard.channel).await
+        };
+        let context = async {
+            let thread = heard.thread.as_deref().filter(|_| heard.wants_context)?;
+            self.context(heard, thread, team).await
+        };
+        let (names, channel, context) = tokio::join!(names, channel, context);
+        Details {
+            names,
+            channel,
+            context,
+        }
+    }
+
+    /// What was said in a thread before we came.
+    async fn context(&self, heard: &Heard, thread: &str, team: &Team) -> Option<String> {
+        let args = json!({
+            "channel": heard.channel, "ts": thread, "latest": heard.ts,
+            "limit": 200, "inclusive": true,
+        });
+        let answer = self
+            .api
+            .call(&team.token, "conversations.replies", &args)
+            .await;
+        let fields = match answer {
+            Ok(fields) => fields,
+            Err(error) => {
+                tracing::warn!("slack: earlier replies of a thread: {error}");
+                return None;
+            }
+        };
+        let messages = fields["messages"].as_array()?;
+        let before: Vec<&Value> = messages
+            .iter()
+            .filter(|message| message["ts"] != heard.ts.as_str())
+            .filter(|message| !said(message).is_empty())
+            .collect();
+        let (first, rest) = before.split_first()?;
+        // The beginning says what it is about, the end what is asked.
+        let skipped = rest.len().saturating_sub(MAX_CONTEXT - 1);
+        let mut lines = vec![self.line(first, team).await];
+        if skipped > 0 {
+            lines.push(format!("(… {skipped} more …)"));
+        }
+        for message in &rest[skipped..] {
+            lines.push(self.line(message, team).await);
+        }
+        Some(format!("Earlier in this thread:\n{}", lines.join("\n")))
+    }
+
+    async fn line(&self, message: &Value, team: &Team) -> String {
+        let user = message["user"].as_str().unwrap_or_default();
+        let name = if user == team.bot_user {
+            Some("you".to_owned())
+        } else if user.is_empty() {
+            message["username"].as_str().map(str::to_owned)
+        } else {
+            self.user_name(team, user).await
+        };
+        let name = name.unwrap_or_else(|| "someone".to_owned());
+        let text = readable(&said(message), &HashMap::new());
+        let text: String = text.chars().take(MAX_REPLY).collect();
+        format!("{name}: {text}")
+    }
+}
+
+/// What a message says, by whomever.
+fn said(message: &Value) -> Cow<'_, str> {
+    let program = message["bot_id"].as_str().is_some_and(|id| !id.is_empty());
+    rich::said(message, program)
+}
+
+/// Where something was said.
+pub(super) fn source(team: &Team, channel: &str, user: &str, dm: bool) -> Source {
+    let mut source = Source {
+        platform: super::NAME.to_owned(),
+        chat_id: channel.to_owned(),
+        chat_type: if dm { "dm" } else { "group" }.to_owned(),
+        user_id: Some(user.to_owned()).filter(|user| !user.is_empty()),
+        scope_id: Some(team.id.clone()),
+        ..Source::default()
+    };
+    source.mirror_scope();
+    source
+}
+
+#[derive(Default)]
+struct Details {
+    names: HashMap<String, String>,
+    channel: Option<String>,
+    context: Option<String>,
+}

@@ -1,0 +1,569 @@
+//! The way out: one request per call.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hermes_core::BoxFuture;
+use hermes_store::db::delivery::Target;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::Parts;
+use super::api::{Api, CallError};
+use super::groups::GENERAL;
+use super::polling::CALL;
+use super::wire::Sent;
+use crate::http::HttpError;
+use crate::markup::render;
+use crate::platform::{
+    Button, Capabilities, Incoming, Limits, Markup, MediaRef, Offer, Outbound, Outgoing, Recourse,
+    SendError, Unit,
+};
+
+/// For a message without a file.
+const SEND: Duration = Duration::from_secs(30);
+/// After typing was refused it is not shown for a while.
+const TYPING_PAUSE: Duration = Duration::from_secs(30);
+const TYPING: Duration = Duration::from_secs(5);
+/// The longest text of a message.
+const TEXT: usize = 4096;
+/// The largest data of a button, in bytes.
+const DATA: usize = 64;
+/// What a person who pressed can be told.
+const NOTE: usize = 200;
+/// The largest file that the public service takes; one of one's own takes more.
+const FILE: u64 = 50 * 1024 * 1024;
+const LOCAL_FILE: u64 = 2000 * 1024 * 1024;
+
+pub(super) struct Sender {
+    pub(super) parts: Arc<Parts>,
+    capabilities: Capabilities,
+    api: Mutex<Api>,
+}
+
+impl Sender {
+    pub(super) fn new(parts: Arc<Parts>) -> Result<Self, HttpError> {
+        let api = Api::new(parts.http.client()?, &parts.settings.base);
+        let local = parts.settings.local;
+        Ok(Self {
+            capabilities: Capabilities {
+                edit: true,
+                typing: true,
+                threads: true,
+                buttons: true,
+                reactions: parts.settings.reactions,
+                drafts: true,
+                markup: Markup::TelegramV2,
+                limits: Limits {
+                    text: TEXT,
+                    unit: Unit::Utf16,
+                    file_bytes: if local { LOCAL_FILE } else { FILE },
+                },
+                // A bot cannot look at what it wrote, and there is no key for attempts.
+                recourse: Recourse::Mark,
+            },
+            api: Mutex::new(api),
+            parts,
+        })
+    }
+
+    pub(super) fn api(&self) -> Api {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Api> {
+        self.api.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// After a connection broke, the others that were open with it are not trusted either.
+    pub(super) fn look_at<T>(&self, result: &Result<T, CallError>) {
+        if let Err(CallError::Lost(_)) = result
+            && let Ok(client) = self.parts.http.client()
+        {
+            *self.lock() = Api::new(client, &self.parts.settings.base);
+        }
+    }
+
+    async fn call<T: serde::de::DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &Value,
+        deadline: Duration,
+    ) -> Result<T, CallError> {
+        let result = self.api().call(method, params, deadline).await;
+        self.look_at(&result);
+        result
+    }
+
+    /// What every message has: where it goes, what it answers, what can be pressed.
+    pub(super) fn envelope(&self, message: &Outgoing) -> Result<Value, SendError> {
+        let mut params = self.place(&message.target)?;
+        if let Some(reply) = message.reply_to.as_deref().and_then(number) {
+            // The message answered may be gone meanwhile: then it is no reply.
+            params["reply_parameters"] =
+                json!({"message_id": reply, "allow_sending_without_reply": true});
+        }
+        if !message.buttons.is_empty() {
+            params["reply_markup"] = keyboard(&message.buttons)?;
+        }
+        Ok(params)
+    }
+
+    fn place(&self, target: &Target) -> Result<Value, SendError> {
+        let mut params = json!({"chat_id": self.chat(target)?});
+        let thread = target.thread_id.as_deref();
+        // The general topic is where messages go that name none.
+        let thread = thread.filter(|thread| *thread != GENERAL);
+        if let Some(thread) = thread
+            && let Some(id) = number(thread)
+            && !self.parts.memory.is_gone(&target.chat_id, thread)
+        {
+            params["message_thread_id"] = json!(id);
+        }
+        Ok(params)
+    }
+
+    fn chat(&self, target: &Target) -> Result<Value, SendError> {
+        let chat = target.chat_id.trim();
+        match number(chat) {
+            Some(id) => Ok(json!(self.parts.memory.now_at(id))),
+            None if chat.starts_with('@') => Ok(json!(chat)),
+            None => Err(SendError::Refused(format!(
+                "{chat:?} is not a chat of Telegram (a number, or @name of a channel)"
+            ))),
+        }
+    }
+
+    /// What a refusal teaches is remembered, and the message goes another way next time.
+    pub(super) fn learn(&self, error: CallError, message: &Outgoing) -> SendError {
+        const UNFIT: [&str; 5] = [
+            "image_process_failed",
+            "photo_invalid_dimensions",
+            "photo_ext_invalid",
+            "photo_save_file_invalid",
+            "voice_messages_forbidden",
+        ];
+        let memory = &self.parts.memory;
+        let target = &message.target;
+        let again = if let CallError::Refused {
+            migrate_to: Some(to),
+            ..
+        } = error
+        {
+            number(&target.chat_id).map(|from| memory.moved(from, to))
+        } else if error.says("message thread not found") {
+            let thread = target.thread_id.as_deref();
+            thread.map(|thread| memory.gone(&target.chat_id, thread))
+        } else if UNFIT.iter().any(|word| error.says(word)) && !memory.is_plain(&message.key) {
+            memory.plain(&message.key);
+            Some(())
+        } else {
+            None
+        };
+        match again {
+            Some(()) => SendError::NotSent {
+                error: error.to_string(),
+                retry_after: Some(Duration::ZERO),
+            },
+            None => error.of_send(),
+        }
+    }
+
+    fn text(&self, message: &Outgoing, params: &mut Value) {
+        params["text"] = json!(message.text);
+        if let Some(mode) = parse_mode(message.markup) {
+            params["parse_mode"] = json!(mode);
+        }
+        if !self.parts.settings.link_previews {
+            params["link_preview_options"] = json!({"is_disabled": true});
+        }
+    }
+
+    async fn send_text(&self, message: &Outgoing) -> Result<Option<String>, SendError> {
+        let mut params = self.envelope(message)?;
+        self.text(message, &mut params);
+        match self.call::<Sent>("sendMessage", &params, SEND).await {
+            Ok(sent) => Ok(Some(sent.message_id.to_string())),
+            Err(error) => Err(self.learn(error, message)),
+        }
+    }
+
+    async fn edit_text(&self, id: &str, message: &Outgoing) -> Result<(), SendError> {
+        let id = number(id)
+            .ok_or_else(|| SendError::Refused(format!("{id:?} is not a message of Telegram")))?;
+        let mut params = json!({"chat_id": self.chat(&message.target)?, "message_id": id});
+        self.text(message, &mut params);
+        if !message.buttons.is_empty() {
+            params["reply_markup"] = keyboard(&message.buttons)?;
+        }
+        match self.call::<Value>("editMessageText", &params, SEND).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.says("message is not modified") => Ok(()),
+            Err(error) => Err(self.learn(error, message)),
+        }
+    }
+
+    async fn show_draft(&self, target: &Target, id: u64, text: &str) -> Result<(), SendError> {
+        let private = number(&target.chat_id).is_some_and(|chat| chat > 0);
+        if !private {
+            let why = "drafts are shown in private chats only";
+            return Err(SendError::Refused(why.to_owned()));
+        }
+        let mut params = self.place(target)?;
+        // Any number but zero.
+        params["draft_id"] = json!((id & 0x7fff_ffff).max(1));
+        let marked = render(Markup::TelegramV2, text);
+        if Unit::Utf16.len(&marked) <= TEXT {
+            params["text"] = json!(marked);
+            params["parse_mode"] = json!("MarkdownV2");
+        } else {
+            params["text"] = json!(tail(text, TEXT));
+        }
+        let sent = self.call::<Value>("sendMessageDraft", &params, CALL).await;
+        sent.map(drop).map_err(CallError::of_send)
+    }
+}
+
+/// The end of a text, in UTF-16: of an answer in the making that is what is new.
+fn tail(text: &str, most: usize) -> &str {
+    let mut left = most;
+    for (at, ch) in text.char_indices().rev() {
+        match left.checked_sub(ch.len_utf16()) {
+            Some(rest) => left = rest,
+            None => return &text[at + ch.len_utf8()..],
+        }
+    }
+    text
+}
+
+fn number(text: &str) -> Option<i64> {
+    text.trim().parse().ok()
+}
+
+pub(super) fn parse_mode(markup: Markup) -> Option<&'static str> {
+    match markup {
+        Markup::TelegramV2 => Some("MarkdownV2"),
+        Markup::TelegramHtml => Some("HTML"),
+        Markup::Plain | Markup::Discord | Markup::SlackMrkdwn => None,
+    }
+}
+
+fn keyboard(rows: &[Vec<Button>]) -> Result<Value, SendError> {
+    let long = rows.iter().flatten().find(|key| key.data.len() > DATA);
+    if let Some(key) = long {
+        return Err(SendError::Refused(format!(
+            "the button {:?} carries {} bytes; Telegram takes {DATA}",
+            key.label,
+            key.data.len()
+        )));
+    }
+    let row = |row: &Vec<Button>| {
+        let keys = row.iter();
+        keys.map(|key| json!({"text": key.label, "callback_data": key.data}))
+            .collect::<Vec<Value>>()
+    };
+    Ok(json!({"inline_keyboard": rows.iter().map(row).collect::<Vec<_>>()}))
+}
+
+impl Outbound for Sender {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn send<'a>(
+        &'a self,
+        message: &'a Outgoing,
+    ) -> BoxFuture<'a, Result<Option<String>, SendError>> {
+        Box::pin(async move {
+            match &message.media {
+                Some(media) => self.send_file(message, media).await,
+                None => self.send_text(message).await,
+            }
+        })
+    }
+
+    fn edit<'a>(
+        &'a self,
+        id: &'a str,
+        message: &'a Outgoing,
+    ) -> BoxFuture<'a, Result<(), SendError>> {
+        Box::pin(self.edit_text(id, message))
+    }
+
+    fn typing<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let memory = &self.parts.memory;
+            let Ok(chat) = self.chat(target) else { return };
+            if memory.is_resting(&target.chat_id) {
+                return;
+            }
+            let mut params = json!({"chat_id": chat, "action": "typing"});
+            // Unlike messages, this one wants the number of the general topic.
+            if let Some(thread) = target.thread_id.as_deref().and_then(number) {
+                params["message_thread_id"] = json!(thread);
+            }
+            let shown = self.call::<Value>("sendChatAction", &params, TYPING).await;
+            if let Err(error) = shown {
+                tracing::debug!("typing: {error}");
+                let pause = error.retry_after().unwrap_or(TYPING_PAUSE);
+                memory.rest(&target.chat_id, Instant::now() + pause);
+            }
+        })
+    }
+
+    fn delete<'a>(
+        &'a self,
+        target: &'a Target,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<(), SendError>> {
+        Box::pin(async move {
+            let params = json!({"chat_id": self.chat(target)?, "message_id": number(id)});
+            match self.call::<Value>("deleteMessage", &params, CALL).await {
+                Ok(_) => Ok(()),
+                Err(error) if error.says("message to delete not found") => Ok(()),
+                Err(error) => Err(error.of_send()),
+            }
+        })
+    }
+
+    fn react<'a>(
+        &'a self,
+        target: &'a Target,
+        id: &'a str,
+        emoji: Option<&'a str>,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let (Ok(chat), Some(id)) = (self.chat(target), number(id)) else {
+                return;
+            };
+            let signs: Vec<Value> = emoji
+                .iter()
+                .map(|emoji| json!({"type": "emoji", "emoji": sign(emoji)}))
+                .collect();
+            let params = json!({"chat_id": chat, "message_id": id, "reaction": signs});
+            let done = self.call::<Value>("setMessageReaction", &params, CALL);
+            if let Err(error) = done.await {
+                tracing::debug!("reaction: {error}");
+            }
+        })
+    }
+
+    fn draft<'a>(
+        &'a self,
+        target: &'a Target,
+        draft: u64,
+        text: &'a str,
+    ) -> BoxFuture<'a, Result<(), SendError>> {
+        Box::pin(self.show_draft(target, draft, text))
+    }
+
+    fn pressed<'a>(&'a self, press: &'a Incoming, note: Option<&'a str>) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let Some(id) = press.native["callback_query_id"].as_str() else {
+                return;
+            };
+            let mut params = json!({"callback_query_id": id});
+            if let Some(note) = note {
+                params["text"] = json!(note.chars().take(NOTE).collect::<String>());
+            }
+            let done = self.call::<Value>("answerCallbackQuery", &params, CALL);
+            if let Err(error) = done.await {
+                tracing::debug!("the press was not answered: {error}");
+            }
+        })
+    }
+
+    fn offer<'a>(&'a self, commands: &'a [Offer]) -> BoxFuture<'a, Result<(), SendError>> {
+        Box::pin(async move {
+            let list = menu(commands, self.parts.settings.menu);
+            // A narrower scope hides a wider one, so that each is set.
+            for scope in ["default", "all_private_chats", "all_group_chats"] {
+                let params = json!({"commands": list, "scope": {"type": scope}});
+                let set = self.call::<Value>("setMyCommands", &params, CALL).await;
+                set.map_err(CallError::of_send)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn fetch_media<'a>(
+        &'a self,
+        media: &'a MediaRef,
+        into: &'a std::path::Path,
+        max_bytes: u64,
+    ) -> BoxFuture<'a, Result<std::path::PathBuf, SendError>> {
+        Box::pin(self.fetch(media, into, max_bytes))
+    }
+}
+
+/// A sign as Telegram takes it. Bots have a fixed list there, without the marks of done and failed
+/// of other platforms, and without the selector that makes a sign coloured.
+fn sign(emoji: &str) -> String {
+    match emoji {
+        "✅" => "👍".to_owned(),
+        "❌" => "👎".to_owned(),
+        other => other.replace('\u{fe0f}', ""),
+    }
+}
+
+/// Commands as Telegram takes them: small letters, digits and underscores.
+fn menu(commands: &[Offer], most: usize) -> Vec<Value> {
+    let mut names: Vec<String> = Vec::new();
+    let mut list = Vec::new();
+    for command in commands {
+        let name: String = command
+            .name
+            .to_ascii_lowercase()
+            .chars()
+            .map(|ch| if ch == '-' { '_' } else { ch })
+            .filter(|ch| ch.is_ascii_lowercase() || ch.is_ascii_digit() || *ch == '_')
+            .take(32)
+            .collect();
+        let about: String = command.about.chars().take(256).collect();
+        if name.is_empty() || about.trim().is_empty() || names.contains(&name) {
+            continue;
+        }
+        list.push(json!({"command": name, "description": about}));
+        names.push(name);
+    }
+    list.truncate(most);
+    list
+}
+
+/// What refusals taught. Small: what falls out is learnt again.
+#[derive(Default)]
+pub(super) struct Memory(Mutex<Learnt>);
+
+#[derive(Default)]
+struct Learnt {
+    /// Groups that became supergroups.
+    moved: Recent<i64, i64>,
+    /// Topics that are no more.
+    gone: Recent<(String, String), ()>,
+    /// Messages whose file goes as a plain document.
+    plain: Recent<String, ()>,
+    /// Chats in which typing is not shown for a while.
+    resting: Recent<String, Instant>,
+}
+
+/// The last few things, newest last.
+struct Recent<K, V>(VecDeque<(K, V)>);
+
+impl<K, V> Default for Recent<K, V> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<K: PartialEq, V> Recent<K, V> {
+    const MOST: usize = 128;
+
+    fn put(&mut self, key: K, value: V) {
+        self.0.retain(|(one, _)| *one != key);
+        if self.0.len() >= Self::MOST {
+            self.0.pop_front();
+        }
+        self.0.push_back((key, value));
+    }
+
+    fn get(&self, key: &K) -> Option<&V> {
+        let found = self.0.iter().find(|(one, _)| one == key);
+        found.map(|(_, value)| value)
+    }
+}
+
+impl Memory {
+    fn learnt(&self) -> MutexGuard<'_, Learnt> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn moved(&self, from: i64, to: i64) {
+        tracing::info!(from, to, "telegram: a group became a supergroup");
+        self.learnt().moved.put(from, to);
+    }
+
+    /// Where a chat is now.
+    fn now_at(&self, chat: i64) -> i64 {
+        self.learnt().moved.get(&chat).copied().unwrap_or(chat)
+    }
+
+    fn gone(&self, chat: &str, thread: &str) {
+        let key = (chat.to_owned(), thread.to_owned());
+        self.learnt().gone.put(key, ());
+    }
+
+    fn is_gone(&self, chat: &str, thread: &str) -> bool {
+        let key = (chat.to_owned(), thread.to_owned());
+        self.learnt().gone.get(&key).is_some()
+    }
+
+    fn plain(&self, message: &str) {
+        self.learnt().plain.put(message.to_owned(), ());
+    }
+
+    pub(super) fn is_plain(&self, message: &str) -> bool {
+        self.learnt().plain.get(&message.to_owned()).is_some()
+    }
+
+    fn rest(&self, chat: &str, until: Instant) {
+        self.learnt().resting.put(chat.to_owned(), until);
+    }
+
+    fn is_resting(&self, chat: &str) -> bool {
+        let learnt = self.learnt();
+        let until = learnt.resting.get(&chat.to_owned());
+        until.is_some_and(|until| *until > Instant::now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_text_counts_utf16() {
+        assert_eq!(tail("a😀b", 3), "😀b");
+        assert_eq!(tail("a😀b", 2), "b");
+        assert_eq!(tail("ab", 5), "ab");
+    }
+
+    #[test]
+    fn signs_are_those_that_bots_may_put_up() {
+        for (wanted, put) in [("👀", "👀"), ("✅", "👍"), ("❌", "👎"), ("❤\u{fe0f}", "❤")]
+        {
+            assert_eq!(sign(wanted), put);
+        }
+    }
+
+    #[test]
+    fn the_menu_takes_what_telegram_takes() {
+        let offer = |name: &str, about: &str| Offer {
+            name: name.to_owned(),
+            about: about.to_owned(),
+            args: None,
+        };
+        let list = menu(
+            &[
+                offer("reload-mcp", "Connect anew"),
+                offer("reload_mcp", "again"),
+                offer("Neu", ""),
+                offer("new", "Begin"),
+                offer("late", "too many"),
+            ],
+            2,
+        );
+        let names: Vec<&Value> = list.iter().map(|one| &one["command"]).collect();
+        assert_eq!(names, ["reload_mcp", "new"]);
+    }
+
+    #[test]
+    fn what_is_remembered_is_little() {
+        let mut recent = Recent::default();
+        for number in 0..200 {
+            recent.put(number, ());
+        }
+        assert_eq!(recent.0.len(), 128);
+        assert!(recent.get(&199).is_some() && recent.get(&0).is_none());
+    }
+}

@@ -1,0 +1,331 @@
+//! An update becomes a message.
+
+use std::collections::{HashMap, VecDeque};
+
+use serde_json::{Value, json};
+
+use super::groups::{Meant, without_name};
+use super::settings::GroupRules;
+use super::wire::{CallbackQuery, FileInfo, Message, Update, User};
+use crate::platform::{Incoming, MediaKind, MediaRef, Pressed, ReplyTo};
+use crate::source::Source;
+
+/// A text this long was cut by the person's client, and its rest follows in another message.
+const CUT_BY_CLIENT: usize = 4000;
+/// What is remembered of what others say: lines per chat, chats, characters per line.
+const LINES: usize = 30;
+const CHATS: usize = 64;
+const LINE: usize = 500;
+
+/// What an update is to us.
+#[derive(Debug)]
+pub(super) enum Read {
+    Message(Box<Incoming>),
+    /// A group became a supergroup.
+    Moved {
+        from: i64,
+        to: i64,
+    },
+    Nothing,
+}
+
+/// Reads updates for one bot.
+pub(super) struct Reader {
+    rules: GroupRules,
+    bot: User,
+    overheard: Overheard,
+}
+
+impl Reader {
+    pub(super) fn new(rules: &GroupRules, bot: User) -> Self {
+        Self {
+            rules: rules.clone(),
+            bot,
+            overheard: Overheard::default(),
+        }
+    }
+
+    /// An update as it came. One that cannot be read is reported and passed over: it would come
+    /// again for ever, and nothing after it.
+    pub(super) fn read(&mut self, update: &Value) -> Read {
+        match serde_json::from_value::<Update>(update.clone()) {
+            Ok(update) => self.update(update),
+            Err(error) => {
+                let id = &update["update_id"];
+                tracing::error!(update = %id, "an update cannot be read and is passed over: {error}");
+                Read::Nothing
+            }
+        }
+    }
+
+    fn update(&mut self, update: Update) -> Read {
+        if let Some(query) = update.callback_query {
+            return press(update.update_id, query);
+        }
+        let Some(message) = update.message.or(update.channel_post) else {
+            return Read::Nothing;
+        };
+        if let Some(to) = message.migrate_to_chat_id {
+            return Read::Moved {
+                from: message.chat.id,
+                to,
+            };
+        }
+        let Some(content) = content(&message) else {
+            return Read::Nothing;
+        };
+        match self.rules.meant(&message, &self.bot) {
+            Meant::No => Read::Nothing,
+            Meant::Overheard => {
+                if self.rules.observe {
+                    self.overheard.hear(&message, &content.text);
+                }
+                Read::Nothing
+            }
+            Meant::ForUs => {
+                Read::Message(Box::new(self.message(update.update_id, &message, content)))
+            }
+        }
+    }
+
+    fn message(&mut self, update_id: i64, message: &Message, content: Content) -> Incoming {
+        let source = source(message, message.from.as_ref());
+        let text = without_name(&content.text, &self.bot);
+        let mut native = json!({"update_id": update_id});
+        if let Some(album) = &message.media_group_id {
+            native["media_group_id"] = json!(album);
+        }
+        if content.text.chars().count() >= CUT_BY_CLIENT {
+            native["cut_by_client"] = json!(true);
+        }
+        if message.is_from_bot() {
+            native["is_bot"] = json!(true);
+        }
+        Incoming {
+            account: String::new(),
+            message_id: message.message_id.to_string(),
+            context: self.overheard.tell(&source),
+            source,
+            text,
+            media: content.media,
+            reply_to: self.reply(message),
+            pressed: None,
+            sent_at: message.date as f64,
+            native,
+        }
+    }
+
+    fn reply(&self, message: &Message) -> Option<ReplyTo> {
+        let to = message.reply_to_message.as_ref()?;
+        // Every message in a topic "replies" to the one that made it.
+        if to.forum_topic_created.is_some() {
+            return None;
+        }
+        let quoted = message.quote.as_ref().map(|quote| quote.text.clone());
+        let whole = || to.text.clone().or_else(|| to.caption.clone());
+        Some(ReplyTo {
+            message_id: to.message_id.to_string(),
+            text: quoted.or_else(whole),
+            own: to.from.as_ref().is_some_and(|from| from.id == self.bot.id),
+        })
+    }
+}
+
+fn press(update_id: i64, query: CallbackQuery) -> Read {
+    let (Some(data), Some(message)) = (query.data, query.message) else {
+        return Read::Nothing;
+    };
+    let keys = message.reply_markup.iter();
+    let label = keys
+        .flat_map(|keyboard| keyboard.inline_keyboard.iter().flatten())
+        .find(|key| key.callback_data.as_deref() == Some(data.as_str()))
+        .map_or_else(|| data.clone(), |key| key.text.clone());
+    let mut source = source(&message, Some(&query.from));
+    source.message_id = Some(message.message_id.to_string());
+    Read::Message(Box::new(Incoming {
+        account: String::new(),
+        message_id: format!("press:{}", query.id),
+        source,
+        text: label,
+        media: Vec::new(),
+        reply_to: None,
+        pressed: Some(Pressed {
+            data,
+            message_id: Some(message.message_id.to_string()),
+        }),
+        context: None,
+        // A press has no time of its own.
+        sent_at: message.date as f64,
+        native: json!({"update_id": update_id, "callback_query_id": query.id}),
+    }))
+}
+
+fn source(message: &Message, from: Option<&User>) -> Source {
+    let chat = &message.chat;
+    let kind = match chat.kind.as_str() {
+        "group" | "supergroup" => "group",
+        "channel" => "channel",
+        _ => "dm",
+    };
+    let own_chat = kind != "group";
+    let topic = message.reply_to_message.as_ref();
+    let topic = topic.and_then(|to| to.forum_topic_created.as_ref());
+    Source {
+        platform: super::NAME.to_owned(),
+        chat_id: chat.id.to_string(),
+        chat_name: chat.name(),
+        chat_type: kind.to_owned(),
+        user_id: from
+            .map(|from| from.id.to_string())
+            .or_else(|| own_chat.then(|| chat.id.to_string())),
+        user_name: from
+            .map(User::full_name)
+            .or_else(|| chat.name().filter(|_| own_chat)),
+        thread_id: message.thread(),
+        chat_topic: topic.map(|topic| topic.name.clone()),
+        message_id: Some(message.message_id.to_string()),
+        ..Source::default()
+    }
+}
+
+struct Content {
+    text: String,
+    media: Vec<MediaRef>,
+}
+
+/// `None`: nothing that a person said (somebody joined, a title changed).
+fn content(message: &Message) -> Option<Content> {
+    let media = media(message);
+    let said = message.text.clone().or_else(|| message.caption.clone());
+    let text = said.or_else(|| described(message));
+    if text.is_none() && media.is_empty() {
+        return None;
+    }
+    Some(Content {
+        text: text.unwrap_or_default(),
+        media,
+    })
+}
+
+fn media(message: &Message) -> Vec<MediaRef> {
+    let mut media = Vec::new();
+    let mut put = |kind: MediaKind, file: &FileInfo, mime: Option<&str>| {
+        media.push(MediaRef {
+            kind,
+            id: file.file_id.clone(),
+            name: file.file_name.clone(),
+            mime: file.mime_type.clone().or_else(|| mime.map(str::to_owned)),
+            bytes: file.file_size,
+        });
+    };
+    // The sizes of one photo, the largest last.
+    if let Some(photo) = message.photo.last() {
+        put(MediaKind::Image, photo, Some("image/jpeg"));
+    }
+    if let Some(voice) = &message.voice {
+        put(MediaKind::Voice, voice, Some("audio/ogg"));
+    }
+    if let Some(audio) = &message.audio {
+        put(MediaKind::Audio, audio, Some("audio/mpeg"));
+    }
+    if let Some(video) = message.video.as_ref().or(message.video_note.as_ref()) {
+        put(MediaKind::Video, video, Some("video/mp4"));
+    }
+    if let Some(sticker) = &message.sticker {
+        let mime = match (sticker.is_animated, sticker.is_video) {
+            (true, _) => "application/x-tgsticker",
+            (_, true) => "video/webm",
+            _ => "image/webp",
+        };
+        put(MediaKind::Sticker, sticker, Some(mime));
+    }
+    // An animation is also there as a document.
+    if let Some(animation) = &message.animation {
+        put(MediaKind::Video, animation, Some("video/mp4"));
+    } else if let Some(document) = &message.document {
+        let mime = document.mime_type.as_deref().unwrap_or_default();
+        put(MediaKind::of_mime(mime), document, None);
+    }
+    media
+}
+
+/// Words for what is said without any.
+fn described(message: &Message) -> Option<String> {
+    if let Some(venue) = &message.venue {
+        return Some(format!(
+            "[Place: {}, {} ({}, {})]",
+            venue.title, venue.address, venue.location.latitude, venue.location.longitude
+        ));
+    }
+    if let Some(place) = &message.location {
+        return Some(format!(
+            "[Location: {}, {}]",
+            place.latitude, place.longitude
+        ));
+    }
+    if let Some(contact) = &message.contact {
+        let last = contact.last_name.as_deref().unwrap_or_default();
+        let name = format!("{} {last}", contact.first_name);
+        return Some(format!(
+            "[Contact: {}, {}]",
+            name.trim_end(),
+            contact.phone_number
+        ));
+    }
+    if let Some(poll) = &message.poll {
+        let options: Vec<&str> = poll.options.iter().map(|one| one.text.as_str()).collect();
+        return Some(format!(
+            "[Poll: {} — {}]",
+            poll.question,
+            options.join(" / ")
+        ));
+    }
+    let sticker = message.sticker.as_ref()?;
+    sticker
+        .emoji
+        .as_ref()
+        .map(|emoji| format!("[Sticker: {emoji}]"))
+}
+
+/// What others said between, by chat and topic, for the next message that is for us.
+#[derive(Default)]
+struct Overheard {
+    chats: HashMap<(String, Option<String>), VecDeque<String>>,
+    /// Oldest first.
+    order: VecDeque<(String, Option<String>)>,
+}
+
+impl Overheard {
+    fn hear(&mut self, message: &Message, text: &str) {
+        let key = (message.chat.id.to_string(), message.thread());
+        if !self.chats.contains_key(&key) {
+            if self.order.len() >= CHATS
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.chats.remove(&oldest);
+            }
+            self.order.push_back(key.clone());
+        }
+        let lines = self.chats.entry(key).or_default();
+        if lines.len() >= LINES {
+            lines.pop_front();
+        }
+        let who = message.from.as_ref().map(User::full_name);
+        let short: String = text.chars().take(LINE).collect();
+        lines.push_back(format!(
+            "{}: {short}",
+            who.unwrap_or_else(|| "someone".to_owned())
+        ));
+    }
+
+    fn tell(&mut self, source: &Source) -> Option<String> {
+        let key = (source.chat_id.clone(), source.thread_id.clone());
+        let lines = self.chats.remove(&key)?;
+        self.order.retain(|one| *one != key);
+        Some(Vec::from(lines).join("\n"))
+    }
+}
+
+#[cfg(test)]
+#[path = "read_tests.rs"]
+mod tests;

@@ -1,0 +1,159 @@
+//! Updates that Telegram brings. Each is stored before it is answered; whatever is not answered
+//! with 200 comes again.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use super::Parts;
+use super::api::Api;
+use super::polling::{CALL, Patience, Trouble, UPDATES, fresh};
+use super::read::{Read, Reader};
+use super::settings::WebhookSettings;
+use super::wire::{User, WebhookInfo};
+use crate::platform::{Hopeless, Link, LinkState};
+use hermes_core::bytes::same;
+
+const SECRET: &str = "x-telegram-bot-api-secret-token";
+/// An update is far smaller.
+const MAX_BODY: usize = 1024 * 1024;
+/// How often Telegram is asked how it goes.
+const WATCH: Duration = Duration::from_mins(1);
+
+pub(super) async fn run(
+    parts: &Arc<Parts>,
+    hook: &WebhookSettings,
+    link: &Link,
+) -> Result<(), Hopeless> {
+    let mut patience = Patience::new();
+    loop {
+        let ended = tokio::select! {
+            () = link.cancel.cancelled() => return Ok(()),
+            ended = serve(parts, hook, link, &mut patience) => ended,
+        };
+        let trouble = ended
+            .err()
+            .unwrap_or_else(|| Trouble::Other("the server for the webhook ended".to_owned(), CALL));
+        if !patience.wait(parts, link, trouble).await? {
+            return Ok(());
+        }
+    }
+}
+
+async fn serve(
+    parts: &Arc<Parts>,
+    hook: &WebhookSettings,
+    link: &Link,
+    patience: &mut Patience,
+) -> Result<(), Trouble> {
+    let api = fresh(parts)?;
+    let bot: User = api.call("getMe", &json!({}), CALL).await?;
+    let address = (hook.host.as_str(), hook.port);
+    let listener = TcpListener::bind(address).await.map_err(|error| {
+        let why = format!("cannot listen on {}:{}: {error}", hook.host, hook.port);
+        Trouble::Other(why, Duration::from_secs(5))
+    })?;
+    let door = Arc::new(Door {
+        parts: Arc::clone(parts),
+        link: link.clone(),
+        secret: hook.secret.clone(),
+        reader: Mutex::new(Reader::new(&parts.settings.groups, bot)),
+    });
+    let router = Router::new()
+        .route(&hook.path, post(arrived))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(door);
+    let stop = link.cancel.child_token();
+    let _stop_when_dropped = stop.clone().drop_guard();
+    tokio::select! {
+        served = crate::serve::serve(listener, router, stop) => {
+            served.map_err(|error| Trouble::Other(error.to_string(), CALL))
+        }
+        trouble = watch(parts, hook, link, &api, patience) => Err(trouble),
+    }
+}
+
+/// Tells Telegram where we are, and asks now and then whether it gets through.
+async fn watch(
+    parts: &Parts,
+    hook: &WebhookSettings,
+    link: &Link,
+    api: &Api,
+    patience: &mut Patience,
+) -> Trouble {
+    let params = json!({
+        "url": hook.url, "secret_token": hook.secret, "allowed_updates": UPDATES,
+        // One after the other, so that they arrive in order.
+        "max_connections": 1,
+        "drop_pending_updates": false,
+    });
+    if let Err(error) = api.call::<Value>("setWebhook", &params, CALL).await {
+        return error.into();
+    }
+    loop {
+        let info: WebhookInfo = match api.call("getWebhookInfo", &json!({}), CALL).await {
+            Ok(info) => info,
+            Err(error) => return error.into(),
+        };
+        if info.url != hook.url {
+            let why = "another program took the webhook of this bot; it is set again";
+            return Trouble::Other(why.to_owned(), WATCH);
+        }
+        match info.last_error_message {
+            Some(error) if info.pending_update_count > 0 => {
+                let why = format!(
+                    "Telegram does not reach {}: {error} ({} updates wait)",
+                    hook.url, info.pending_update_count
+                );
+                link.health.is(LinkState::Retrying, Some(why));
+            }
+            _ => {
+                link.health.received(parts.clock.epoch_seconds());
+                patience.progress();
+            }
+        }
+        tokio::time::sleep(WATCH).await;
+    }
+}
+
+struct Door {
+    parts: Arc<Parts>,
+    link: Link,
+    secret: String,
+    reader: Mutex<Reader>,
+}
+
+async fn arrived(State(door): State<Arc<Door>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let given = headers
+        .get(SECRET)
+        .map_or(&[][..], |value| value.as_bytes());
+    if !same(given, door.secret.as_bytes()) {
+        return StatusCode::UNAUTHORIZED;
+    }
+    let Ok(update) = serde_json::from_slice::<Value>(&body) else {
+        return StatusCode::BAD_REQUEST;
+    };
+    let read = {
+        let mut reader = door.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        reader.read(&update)
+    };
+    match read {
+        Read::Message(message) => {
+            if !door.link.deliver(*message).await {
+                return StatusCode::SERVICE_UNAVAILABLE;
+            }
+        }
+        Read::Moved { from, to } => door.parts.memory.moved(from, to),
+        Read::Nothing => {}
+    }
+    let now = door.parts.clock.epoch_seconds();
+    door.link.health.received(now);
+    StatusCode::OK
+}
