@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use chrono::{DateTime, Utc};
+use hermes_core::clock::{Clock, SystemClock};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -31,11 +32,27 @@ pub struct Told {
     pub name: String,
     /// A [`ServerReport`].
     pub report: Value,
-    /// The same for people, as it was at that time.
+    /// The same for people; read back with the ages of that moment.
     pub text: String,
     /// And on one line; empty where an older version wrote it.
     #[serde(default)]
     pub line: String,
+}
+
+impl Note {
+    /// With the ages of this moment in what people read. It is shown as it was written where another
+    /// version wrote it.
+    fn shown_at(mut self, now: DateTime<Utc>) -> Self {
+        let passed = (now - self.at).to_std().unwrap_or_default();
+        for told in &mut self.servers {
+            if let Ok(report) = ServerReport::deserialize(&told.report) {
+                let report = report.later(passed);
+                told.text = report::details(&report, now);
+                told.line = report::line(&report, now);
+            }
+        }
+        self
+    }
 }
 
 impl Board {
@@ -83,7 +100,9 @@ impl Board {
                 .ok()
                 .and_then(|text| serde_json::from_slice(&text).ok());
             match note {
-                Some(note) if ledger::lives(note.pid, &note.started) => notes.push(note),
+                Some(note) if ledger::lives(note.pid, &note.started) => {
+                    notes.push(note.shown_at(SystemClock.now()));
+                }
                 Some(_) => drop(std::fs::remove_file(&path)),
                 // Perhaps of a newer version: not ours to remove.
                 None => {}

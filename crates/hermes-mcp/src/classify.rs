@@ -124,6 +124,8 @@ pub struct HttpFacts<'a> {
     pub link: LinkSituation<'a>,
     /// Whether it carried an access token.
     pub token_sent: bool,
+    /// What was sent.
+    pub request: &'a [u8],
     /// For dates in `Retry-After`.
     pub now: DateTime<Utc>,
 }
@@ -226,6 +228,10 @@ pub fn http(
     failure.http_status = Some(status);
     failure.rpc_code = body.code();
     failure.retry_after = retry_after;
+    failure.own_error = body.answers(facts.request)
+        && body
+            .text()
+            .is_none_or(|text| mention(&text, &facts.link) == Mention::Nothing);
     failure
 }
 

@@ -39,7 +39,7 @@ pub struct ServerEntry {
 }
 
 /// Something wrong with one key.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Problem {
     /// Dotted path in config.yaml.
     pub key: String,

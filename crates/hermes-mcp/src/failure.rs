@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// What is known about a failure. The table is in `classify`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureClass {
     /// The caller gave up.
@@ -64,6 +64,14 @@ pub enum Certainty {
     MaybeExecuted,
 }
 
+/// A time for people, never "0 s".
+pub(crate) fn length(time: Duration) -> String {
+    match time.as_secs() {
+        0 => format!("{} ms", time.as_millis()),
+        seconds => format!("{seconds} s"),
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{text}")]
 pub struct McpFailure {
@@ -74,6 +82,9 @@ pub struct McpFailure {
     pub http_status: Option<u16>,
     pub rpc_code: Option<i64>,
     pub retry_after: Option<Duration>,
+    /// It came as a JSON-RPC error with the id of this very request and does not name the session: the
+    /// tool may have run and reported it, whatever the status.
+    pub own_error: bool,
 }
 
 impl McpFailure {
@@ -91,6 +102,30 @@ impl McpFailure {
             http_status: None,
             rpc_code: None,
             retry_after: None,
+            own_error: false,
         }
+    }
+
+    /// Whether the request was turned down for its session, as far as one can see. A rate limit or a
+    /// broken server says nothing about the session.
+    pub(crate) fn refuses_session(&self) -> bool {
+        let client_error = self
+            .http_status
+            .is_some_and(|status| (400..500).contains(&status) && status != 429);
+        self.certainty == Certainty::Rejected
+            && match self.class {
+                FailureClass::SessionLost => true,
+                FailureClass::Rpc | FailureClass::NeedsAuth => client_error,
+                _ => false,
+            }
+    }
+
+    /// Whether both are the same refusal, in every respect that can be seen.
+    pub(crate) fn is_same_refusal(&self, other: &Self) -> bool {
+        let kind = |failure: &Self| {
+            let numbers = (failure.http_status, failure.rpc_code);
+            (failure.class, failure.certainty, numbers, failure.own_error)
+        };
+        kind(self) == kind(other) && self.text == other.text
     }
 }

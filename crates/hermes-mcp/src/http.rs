@@ -15,6 +15,7 @@ mod listen;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -36,6 +37,7 @@ use crate::failure::McpFailure;
 use crate::peer::{Greeting, Shared};
 use answer_stream::AnswerStream;
 
+pub(crate) use answer::keeps_open;
 pub(crate) use body::{BodyError, bounded_body, chain, discard, watched_events, without_bom};
 pub(crate) use exchange::{Exchange, Outgoing, Refused};
 
@@ -46,6 +48,8 @@ const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-versi
 
 /// More requests at once than any server gets: the actor limits them, not the transport.
 const CONCURRENT: usize = 256;
+/// The answer to the end of a session is waited for this long.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// A failure on its way through rmcp.
 #[derive(Debug, thiserror::Error)]
@@ -405,8 +409,9 @@ impl StreamableHttpClient for Http {
             session: Some(session_id.as_ref()),
             ..Outgoing::new(Method::DELETE, headers, Kind::Other)
         };
-        // Servers may refuse (405) or have forgotten it already: gone is gone.
-        let _ = self.exchange.send(request).await;
+        // Servers may refuse (405) or have forgotten it already: gone is gone. Whether they answer does
+        // not matter either, and somebody may wait for the end of this process.
+        let _ = tokio::time::timeout(GOODBYE, self.exchange.send(request)).await;
         Ok(())
     }
 

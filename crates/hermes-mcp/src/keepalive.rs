@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::failure::{Certainty, FailureClass, McpFailure};
+use crate::failure::{Certainty, FailureClass, McpFailure, length};
 use crate::link::{Call, Era, Link, LinkFacts, TransportKind};
 use crate::op::Op;
 use crate::state::ladder::jitter;
@@ -117,7 +117,7 @@ async fn ask_once(link: &dyn Link, by: ProbeBy, timeout: Duration) -> Result<(),
         return Err(McpFailure::new(
             FailureClass::TimedOut,
             Certainty::MaybeExecuted,
-            format!("no answer to {} within {} s", op.name(), timeout.as_secs()),
+            format!("no answer to {} within {}", op.name(), length(timeout)),
         ));
     };
     let result = answer?.result;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Round trips kept for the percentiles.
 const ROUND_TRIPS: usize = 128;
@@ -21,7 +21,7 @@ struct Inner {
 }
 
 /// Labels are joined with a slash, e.g. `call_tool/ok`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// op/outcome.
     pub calls: BTreeMap<String, u64>,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use hermes_core::redact;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::catalogue::Catalogue;
 use crate::config::{Problem, ServerEntry};
@@ -20,16 +20,51 @@ pub use details::details;
 pub(crate) use now::remedy;
 pub use now::{doing, line};
 
+/// A state, a transport or the position of a breaker.
+type KnownName = &'static str;
+
+fn known<'de, D: Deserializer<'de>>(from: D) -> Result<KnownName, D::Error> {
+    const NAMES: [&str; 16] = [
+        "invalid",
+        "disabled",
+        "connecting",
+        "ready",
+        "degraded",
+        "backoff",
+        "parked",
+        "needs_auth",
+        "recycled",
+        "stopped",
+        "stdio",
+        "http",
+        "sse",
+        "closed",
+        "half_open",
+        "open",
+    ];
+    let name = String::deserialize(from)?;
+    let known = NAMES.into_iter().find(|known| *known == name);
+    known.ok_or_else(|| serde::de::Error::custom(format!("unknown: {name:?}")))
+}
+
+fn known_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<KnownName>, D::Error> {
+    #[derive(Deserialize)]
+    struct Known(#[serde(deserialize_with = "known")] KnownName);
+    Ok(Option::<Known>::deserialize(from)?.map(|Known(name)| name))
+}
+
 /// One server.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ServerReport {
     pub name: String,
-    pub transport: Option<&'static str>,
+    #[serde(deserialize_with = "known_or_none")]
+    pub transport: Option<KnownName>,
     /// The URL or command line, without secrets.
     pub target: Option<String>,
     pub enabled: bool,
     /// `invalid` when its settings cannot be used; else the state of the link.
-    pub state: &'static str,
+    #[serde(deserialize_with = "known")]
+    pub state: KnownName,
     /// Tools the model gets.
     pub tools: usize,
     /// What is wrong with its settings.
@@ -41,7 +76,7 @@ pub struct ServerReport {
 }
 
 /// The live part. Times in seconds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkReport {
     pub since: DateTime<Utc>,
     pub why: Option<String>,
@@ -59,7 +94,8 @@ pub struct LinkReport {
     pub rtt_p95_ms: Option<f64>,
     pub inflight: usize,
     pub queued: usize,
-    pub breaker: &'static str,
+    #[serde(deserialize_with = "known")]
+    pub breaker: KnownName,
     pub next_attempt_in: Option<f64>,
     pub needs_auth: bool,
     pub token_expires_in: Option<f64>,
@@ -100,6 +136,19 @@ impl ServerReport {
                 .collect(),
             link: live.map(|(status, counters)| LinkReport::new(status, counters)),
         }
+    }
+
+    /// The same after some time in which nothing new was learnt.
+    #[must_use]
+    pub(crate) fn later(mut self, passed: Duration) -> Self {
+        let passed = passed.as_secs_f64();
+        if let Some(link) = &mut self.link {
+            for left in [&mut link.next_attempt_in, &mut link.token_expires_in] {
+                *left = left.map(|left| (left - passed).max(0.0));
+            }
+            link.uptime = link.uptime.map(|uptime| uptime + passed);
+        }
+        self
     }
 
     /// With what only the state itself knows.

@@ -121,10 +121,7 @@ async fn read(
             let Some(data) = event.data.filter(|_| is_message) else {
                 continue;
             };
-            let messages = inbox
-                .read(data.as_bytes())
-                .unwrap_or_else(|| inbox.not_json(&data));
-            for message in messages {
+            for message in inbox.read_event(&data) {
                 if received.send(message).await.is_err() {
                     return "closed".to_owned();
                 }

@@ -28,6 +28,7 @@ pub mod combination;
 mod forgetting;
 mod gzip;
 mod habits;
+mod limit;
 pub mod peers;
 mod plan;
 mod protocol;
@@ -41,6 +42,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -49,6 +51,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use forgetting::{Balancer, Forgetting};
+use limit::Limiter;
 
 pub use crate::model_server::Gate;
 pub use plan::{Counts, Fault, GetStream, Loss, Ping, Seen, Wire};
@@ -90,6 +93,9 @@ struct State {
     balancer: Option<Balancer>,
     /// Sessions that were made by the second instance.
     second: HashSet<String>,
+    limiter: Option<Limiter>,
+    /// How long `ping` and `tools/list` of a session take.
+    slow_questions: Duration,
     get: GetStream,
     ping: Ping,
     /// Answers as event streams.
@@ -148,6 +154,8 @@ impl State {
             forgetting: None,
             balancer: None,
             second: HashSet::new(),
+            limiter: None,
+            slow_questions: Duration::ZERO,
             get: GetStream::default(),
             ping: Ping::default(),
             streams: false,

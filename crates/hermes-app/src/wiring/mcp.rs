@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
+use chrono::{DateTime, Utc};
 use hermes_agent::home::{FedToolset, ToolChoice};
 use hermes_config::{Config, Env, Home, Loaded, ProcessEnv};
 use hermes_core::clock::{Clock as _, SystemClock, SystemRng};
@@ -14,7 +15,7 @@ use hermes_mcp::config::{self, ServerConfig, ServerEntry};
 use hermes_mcp::known_tools::KnownTools;
 use hermes_mcp::naming;
 use hermes_mcp::oauth::AuthPrompt;
-use hermes_mcp::report;
+use hermes_mcp::report::{self, ServerReport};
 use hermes_mcp::requests::sampling::Sampler;
 use hermes_mcp::result::MediaStore;
 use hermes_mcp::state::LinkState;
@@ -36,8 +37,10 @@ const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// they cost it, slow servers delay a turn by less than 300 ms.
 pub(super) const BRIEFLY: Duration = Duration::from_millis(250);
 
-/// How often the status is written while much happens, and while nothing does.
+/// How often the status is written while much happens, and while nothing does. Successes are no
+/// events: they are looked for.
 const AT_MOST: Duration = Duration::from_millis(500);
+const LOOKED_AT: Duration = Duration::from_millis(400);
 const AT_LEAST: Duration = Duration::from_secs(10);
 
 /// The servers of this process. Nothing is started as long as none is configured.
@@ -294,13 +297,19 @@ fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
     };
     task::spawn("mcp-status", async move {
         let telling = async {
+            let mut written = None;
             while let Some(reports) = toolbox.upgrade().map(|toolbox| toolbox.report()) {
-                if let Err(error) = board.post(&reports, SystemClock.now()) {
-                    tracing::debug!("the status is not written: {error}");
+                let news: Vec<_> = reports.iter().map(news).collect();
+                let known = |(at, old): &(Instant, Vec<_>)| at.elapsed() < AT_LEAST && *old == news;
+                if !written.as_ref().is_some_and(known) {
+                    if let Err(error) = board.post(&reports, SystemClock.now()) {
+                        tracing::debug!("the status is not written: {error}");
+                    }
+                    written = Some((Instant::now(), news));
                 }
                 tokio::time::sleep(AT_MOST).await;
                 // Lagging only means that much happened.
-                let _ = tokio::time::timeout(AT_LEAST, events.recv()).await;
+                let _ = tokio::time::timeout(LOOKED_AT, events.recv()).await;
             }
         };
         tokio::select! {
@@ -309,6 +318,25 @@ fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
         }
         board.withdraw();
     });
+}
+
+/// What is worth writing at once.
+fn news(report: &ServerReport) -> (&'static str, Option<News>) {
+    let news = report.link.as_ref().map(|link| News {
+        epoch: link.epoch,
+        last_ok: link.last_ok,
+        last_error: link.last_error.as_ref().map(|error| error.at),
+        why: link.why.clone(),
+    });
+    (report.state, news)
+}
+
+#[derive(PartialEq)]
+struct News {
+    epoch: u64,
+    last_ok: Option<DateTime<Utc>>,
+    last_error: Option<DateTime<Utc>>,
+    why: Option<String>,
 }
 
 /// Starts servers for one command, chosen or not.

@@ -79,6 +79,8 @@ struct Attempt<'a> {
     offered: Option<Arc<CatalogueSnapshot>>,
     /// Of its place in the queue.
     round: u64,
+    /// It was sent and may have run, in whatever way that ended.
+    may_have_run: bool,
 }
 
 impl<'a> Attempt<'a> {
@@ -97,6 +99,7 @@ impl<'a> Attempt<'a> {
             retries: Retries::default(),
             offered: None,
             round: 0,
+            may_have_run: false,
         }
     }
 
@@ -209,10 +212,7 @@ impl<'a> Attempt<'a> {
             return Err(McpFailure::new(
                 FailureClass::ToolGone,
                 Certainty::Rejected,
-                format!(
-                    "the server was reconnected and no longer offers the tool {name:?}; the call \
-                     did not run"
-                ),
+                format!("the server was reconnected and no longer offers the tool {name:?}"),
             ));
         }
         Ok(())
@@ -266,14 +266,9 @@ impl<'a> Attempt<'a> {
         unavailable(&text)
     }
 
-    /// A failure before anything was sent.
+    /// A failure before it was sent, or sent again.
     fn refused(&self, failure: McpFailure) -> CallError {
-        CallError {
-            server: self.shared.name.to_string(),
-            failure,
-            outcome_unknown: false,
-            retried: self.retries.any(),
-        }
+        self.give_up(failure, self.is_safe())
     }
 }
 

@@ -14,7 +14,7 @@ use super::retire::close;
 use super::shared::Shared;
 use super::tries::Tries;
 use crate::classify::METHOD_NOT_FOUND;
-use crate::failure::{Certainty, FailureClass, McpFailure};
+use crate::failure::{Certainty, FailureClass, McpFailure, length};
 use crate::link::{Call, ConnectRequest, Link, LinkEvent, TransportKind};
 use crate::op::{Op, OpOutput};
 
@@ -28,6 +28,17 @@ pub(super) struct Fresh {
     pub(super) tools: Vec<Value>,
 }
 
+/// Which link an attempt makes, and for whom.
+#[derive(Clone, Copy)]
+pub(super) struct AttemptPlan {
+    pub(super) epoch: u64,
+    /// Attempts that failed so far.
+    pub(super) failures: u32,
+    /// A call waits for it, and others will: it is not given up early, so that the next ones find it
+    /// under way.
+    pub(super) woken: bool,
+}
+
 /// One attempt: handshake and discovery within the connect timeout. Cancelled, it leaves nothing
 /// behind. It waits for no other server.
 ///
@@ -35,17 +46,22 @@ pub(super) struct Fresh {
 /// questions that are open.
 pub(super) async fn attempt(
     shared: Arc<Shared>,
-    (epoch, failures): (u64, u32),
+    plan: AttemptPlan,
     cancel: CancellationToken,
 ) -> Result<Fresh, McpFailure> {
     let usual = usual(&shared);
-    let allowed = allowed(&shared, usual, failures);
+    let allowed = allowed(&shared, usual, &plan);
     let deadline = Instant::now() + allowed;
     let mut tries = Tries::default();
     loop {
         tries.begin(|cancel| {
             let shared = Arc::clone(&shared);
-            Box::pin(connect_once(shared, epoch, (deadline, allowed), cancel))
+            Box::pin(connect_once(
+                shared,
+                plan.epoch,
+                (deadline, allowed),
+                cancel,
+            ))
         });
         let again = Instant::now() + usual.unwrap_or(allowed);
         tokio::select! {
@@ -78,7 +94,7 @@ async fn connect_once(
         McpFailure::new(
             FailureClass::TimedOut,
             Certainty::NotSent,
-            format!("{what} within {} s", allowed.as_secs()),
+            format!("{what} within {}", length(allowed)),
         )
     };
     let link = tokio::select! {
@@ -146,10 +162,11 @@ fn usual(shared: &Shared) -> Option<Duration> {
 
 /// How long an attempt may take. A child may have to be fetched first; a server that was up before
 /// answers about as fast as then. It gets twice the time with each failure, for it may have become
-/// slower.
-fn allowed(shared: &Shared, usual: Option<Duration>, failures: u32) -> Duration {
+/// slower, and all of it where a call waits.
+fn allowed(shared: &Shared, usual: Option<Duration>, plan: &AttemptPlan) -> Duration {
     let longest = shared.settings().connect_timeout;
-    let usual = usual.map(|usual| usual.saturating_mul(1 << failures.min(10)));
+    let usual = usual.filter(|_| !plan.woken);
+    let usual = usual.map(|usual| usual.saturating_mul(1 << plan.failures.min(10)));
     usual.map_or(longest, |usual| usual.min(longest))
 }
 

@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use hermes_core::task;
+use futures_util::future::{Either, join_all, select};
+use hermes_core::{BoxFuture, task};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::connect::{Fresh, attempt};
+use super::connect::{AttemptPlan, Fresh, attempt};
 use super::retire::{close, drained};
-use super::shared::{LiveLink, Shared};
+use super::shared::{InFlight, LiveLink, SessionVerdict, Shared};
 use super::tries::{self, Work};
 use crate::classify::METHOD_NOT_FOUND;
-use crate::failure::{Certainty, FailureClass, McpFailure};
+use crate::failure::{Certainty, FailureClass, McpFailure, length};
 use crate::keepalive::{self, ProbeBy};
 use crate::link::TransportKind;
 use crate::retry::Doubt;
@@ -47,8 +47,12 @@ pub(super) struct Examination {
 
 /// What an examination found.
 pub(super) enum Examined {
-    /// The session works; asked like this from now on.
-    Healthy { by: ProbeBy, misrouted: bool },
+    /// The session works; asked like this from now on. `misrouted`: how instances of the server
+    /// refused it that do not know it.
+    Healthy {
+        by: ProbeBy,
+        misrouted: Option<McpFailure>,
+    },
     /// A new link works. `old_works`: the old one answers questions, but not calls.
     Replaced { fresh: Box<Fresh>, old_works: bool },
     /// Neither works. `silent`: nothing at all came back.
@@ -57,8 +61,21 @@ pub(super) enum Examined {
 
 /// How the old session did.
 enum Old {
-    Works { by: ProbeBy, misrouted: bool },
-    Fails(McpFailure),
+    Works {
+        by: ProbeBy,
+        misrouted: Option<McpFailure>,
+    },
+    /// In these ways, none of them a result.
+    Fails(Vec<McpFailure>),
+}
+
+impl Old {
+    fn verdict(&self) -> SessionVerdict {
+        match self {
+            Self::Works { .. } => SessionVerdict::Works,
+            Self::Fails(failures) => SessionVerdict::Fails(failures.clone()),
+        }
+    }
 }
 
 /// State shared by the two sides of an examination.
@@ -78,19 +95,23 @@ struct NewConnection {
 }
 
 impl Examination {
-    /// `next`: the epoch of a new link, and the attempts to make one that failed so far.
-    pub(super) async fn run(self, shared: Arc<Shared>, next: (u64, u32)) -> Examined {
+    /// `next`: how a new link is made.
+    pub(super) async fn run(self, shared: Arc<Shared>, next: AttemptPlan) -> Examined {
         if self.silent {
             // Pooled sockets may be dead without a sign; a question on a new one is answered.
             self.live.link.resumed();
         }
-        let signals = Signals::default();
+        self.live.set_verdict(SessionVerdict::Open);
+        let signals = Arc::new(Signals::default());
         if shared.settings().transport == TransportKind::Stdio {
             // There are never two children, so the old one decides alone.
             drained(&self.live, Instant::now() + BUSY_CHILD).await;
             return match self.ask_old(&shared, &signals).await {
                 Old::Works { by, misrouted } => Examined::Healthy { by, misrouted },
-                Old::Fails(failure) => down(failure),
+                Old::Fails(failures) => {
+                    let first = failures.into_iter().next();
+                    down(first.unwrap_or_else(|| no_answer(Duration::ZERO)))
+                }
             };
         }
         let cancel = CancellationToken::new();
@@ -101,18 +122,26 @@ impl Examination {
             begun: false,
             cancel,
         };
-        self.compare(&shared, &signals, attempt).await
+        let this = Arc::new(self);
+        let asking = {
+            let (this, signals) = (Arc::clone(&this), Arc::clone(&signals));
+            async move {
+                let old = this.ask_old(&shared, &signals).await;
+                this.live.set_verdict(old.verdict());
+                old
+            }
+        };
+        this.compare(Box::pin(asking), &signals, attempt).await
     }
 
     /// Asks the old session and makes a new connection at the same time.
     async fn compare(
         &self,
-        shared: &Shared,
+        mut asking: BoxFuture<'static, Old>,
         signals: &Signals,
         mut attempt: NewConnection,
     ) -> Examined {
         let at_once = self.doubt.connects_at_once();
-        let mut asking = pin!(self.ask_old(shared, signals));
         let mut old = None;
         if !at_once {
             // Most of the time the old session just works, and nothing else is needed.
@@ -124,13 +153,13 @@ impl Examination {
             }
         }
         let mut fresh = None;
-        // Whether the old session works decides whether the call may be sent again, so its verdict is
-        // waited for; but not for long when the new one is there.
+        // Where the new session is there first, it is used soon; whether the old one works decides whether
+        // the call may be sent again, so it is asked to the end.
         let mut patience = None;
         loop {
             match (old.take(), fresh.take()) {
                 (Some(Old::Works { by, misrouted }), made) => {
-                    let replace = self.doubt == Doubt::Refused && !misrouted;
+                    let replace = self.doubt == Doubt::Refused && misrouted.is_none();
                     match made {
                         Some(Ok(fresh)) if replace => return replaced(fresh, true),
                         None if replace => {
@@ -145,6 +174,7 @@ impl Examination {
                 (Some(Old::Fails(_)), Some(Ok(fresh))) => return replaced(fresh, false),
                 (Some(Old::Fails(_)), Some(Err(failure))) => return down(failure),
                 (None, Some(Ok(made))) if self.silent || is_over(patience) => {
+                    self.go_on_asking(asking);
                     return replaced(made, signals.answered.load(Ordering::Relaxed));
                 }
                 // Asked again soon, it is found sooner than by waiting.
@@ -164,6 +194,21 @@ impl Examination {
         }
     }
 
+    /// The new session is in use, and calls wait to learn whether the old one refuses them.
+    fn go_on_asking(&self, asking: BoxFuture<'static, Old>) {
+        if self.silent {
+            // What nobody answered is not sent again, whatever is found.
+            self.live.set_verdict(SessionVerdict::Fails(Vec::new()));
+            return;
+        }
+        // It is not closed meanwhile.
+        let held = InFlight::new(&self.live);
+        drop(task::spawn("mcp-old-session", async move {
+            asking.await;
+            drop(held);
+        }));
+    }
+
     /// The old session: ping, and the list of tools where ping is not answered well.
     async fn ask_old(&self, shared: &Shared, signals: &Signals) -> Old {
         let settings = shared.settings();
@@ -176,16 +221,14 @@ impl Examination {
         let mut first = pin!(self.ping(signals, longest));
         // Some servers never answer ping: they are asked in the other way meanwhile.
         let answer = timeout(HEDGE.min(longest), &mut first).await.ok();
-        let failure = match answer {
+        let failures = match answer {
             Some(Ok(works)) => return works,
-            Some(Err(failure)) => Some(failure),
-            None => None,
+            Some(Err(failures)) => failures,
+            None => Vec::new(),
         };
-        self.announce(shared, failure.as_ref());
-        if failure
-            .as_ref()
-            .is_some_and(|failure| !is_unknown_method(failure))
-        {
+        let failure = failures.first();
+        self.announce(shared, failure);
+        if failure.is_some_and(|failure| !is_unknown_method(failure)) {
             signals.failed.notify_one();
         }
         let second = async {
@@ -196,26 +239,40 @@ impl Examination {
         };
         let by_list = Old::Works {
             by: ProbeBy::List,
-            misrouted: false,
+            misrouted: None,
         };
-        match failure {
-            Some(failure) => second.await.map_or(Old::Fails(failure), |()| by_list),
-            None => {
-                tokio::select! {
-                    Ok(works) = &mut first => works,
-                    Ok(()) = second => by_list,
-                    else => Old::Fails(no_answer(longest)),
-                }
-            }
+        let fails = |mut failures: Vec<McpFailure>, last: McpFailure| {
+            failures.push(last);
+            Old::Fails(failures)
+        };
+        if !failures.is_empty() {
+            return match second.await {
+                Ok(()) => by_list,
+                Err(failure) => fails(failures, failure),
+            };
+        }
+        match select(first, pin!(second)).await {
+            Either::Left((Ok(works), _)) => works,
+            Either::Right((Ok(()), _)) => by_list,
+            Either::Left((Err(failures), second)) => match second.await {
+                Ok(()) => by_list,
+                Err(failure) => fails(failures, failure),
+            },
+            Either::Right((Err(failure), first)) => match first.await {
+                Ok(works) => works,
+                Err(failures) => fails(failures, failure),
+            },
         }
     }
 
     /// Asks once; or several times where only some instances of the server may know the session.
-    async fn ping(&self, signals: &Signals, longest: Duration) -> Result<Old, McpFailure> {
-        let several = self.misrouted || self.live.is_misrouted();
+    async fn ping(&self, signals: &Signals, longest: Duration) -> Result<Old, Vec<McpFailure>> {
+        // A call that was refused by every instance asks for a new session, whatever was found before.
+        let known = self.doubt != Doubt::Refused && self.live.is_misrouted();
+        let several = self.misrouted || known;
         let count = if several { CROSS_CHECKS } else { 1 };
         let link = &*self.live.link;
-        let mut failure = None;
+        let mut failures = Vec::new();
         let mut answered = false;
         // Chance may lead all of them to the same instance: before the session counts as known
         // everywhere, they are asked once more.
@@ -225,21 +282,23 @@ impl Examination {
             for answer in join_all(questions).await {
                 match answer {
                     Ok(()) => answered = true,
-                    Err(why) => failure = failure.or(Some(why)),
+                    Err(why) => failures.push(why),
                 }
             }
             signals.answered.store(answered, Ordering::Relaxed);
-            if failure.is_some() {
+            if !failures.is_empty() {
                 break;
             }
         }
-        match failure {
-            Some(failure) if !answered => Err(failure),
-            failure => Ok(Old::Works {
-                by: self.by,
-                misrouted: failure.is_some() || self.live.is_misrouted(),
-            }),
+        if !answered {
+            return Err(failures);
         }
+        // A rate limit refuses some questions as well, and says nothing about the session.
+        let misrouted = failures.into_iter().find(McpFailure::refuses_session);
+        Ok(Old::Works {
+            by: self.by,
+            misrouted,
+        })
     }
 
     /// From now on calls wait for the verdict, and the status says so.
@@ -248,8 +307,8 @@ impl Examination {
         if let Some(failure) = failure {
             shared.went_wrong(failure);
         }
-        let published = shared.view.borrow().live.is_some();
-        if published {
+        let published = shared.view.borrow().live.clone();
+        if published.is_some_and(|published| Arc::ptr_eq(&published, &self.live)) {
             let why = self.why.clone();
             shared.publish(LinkState::Degraded { why }, Some(Arc::clone(&self.live)));
         }
@@ -281,7 +340,7 @@ fn no_answer(longest: Duration) -> McpFailure {
     McpFailure::new(
         FailureClass::TimedOut,
         Certainty::MaybeExecuted,
-        format!("no answer within {} s", longest.as_secs()),
+        format!("no answer within {}", length(longest)),
     )
 }
 

@@ -60,6 +60,8 @@ pub(super) struct Report {
     pub(super) doubt: Doubt,
     /// What failed: the tool, or the operation.
     pub(super) operation: String,
+    /// Perhaps it went to an instance of the server that does not know the session.
+    pub(super) misrouted: bool,
 }
 
 /// Who wants a connection. Later ones are stronger.

@@ -191,19 +191,6 @@ impl Live {
     }
 }
 
-/// Whether an instance of the server that does not know the session may have answered: it refuses
-/// the request, with whatever status.
-fn may_be_misrouted(failure: &McpFailure) -> bool {
-    let client_error = failure
-        .http_status
-        .is_some_and(|status| (400..500).contains(&status));
-    match failure.class {
-        FailureClass::SessionLost => true,
-        FailureClass::Rpc => client_error,
-        _ => matches!(failure.http_status, Some(404 | 410)),
-    }
-}
-
 impl Due {
     fn next(&self) -> Option<Instant> {
         [
@@ -303,7 +290,6 @@ impl Actor {
 
     fn on_report(&mut self, live: &mut Live, report: Report) {
         let mut doubt = report.doubt;
-        let misrouted = may_be_misrouted(&report.failure);
         if doubt.connects_at_once() && live.current.is_unhelped(&report.operation) {
             // It fails like this on every session: a matter of its own.
             doubt = Doubt::Answered;
@@ -313,7 +299,7 @@ impl Actor {
         }
         let reason = Reason {
             doubt,
-            misrouted,
+            misrouted: report.misrouted,
             silent: report.doubt == Doubt::Silent || report.failure.class == FailureClass::TimedOut,
             cause: report.failure.class.name(),
             why: report.failure.text,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::connect::{Fresh, attempt};
+use super::connect::{AttemptPlan, Fresh, attempt};
 use super::inbox::{Mail, Wake};
 use super::live::Live;
 use super::retire::{DRAIN, Draining, close, drained};
@@ -178,7 +178,7 @@ impl Actor {
         let cancel = CancellationToken::new();
         let mut attempt = Box::pin(attempt(
             Arc::clone(&self.shared),
-            (self.epoch + 1, self.ladder.failures()),
+            self.next_attempt(),
             cancel.clone(),
         ));
         let mut new_tokens = false;
@@ -247,8 +247,12 @@ impl Actor {
         Phase::Live(Box::new(Live::new(&self.shared, live, fresh.events)))
     }
 
-    pub(super) fn next_epoch(&self) -> u64 {
-        self.epoch + 1
+    pub(super) fn next_attempt(&self) -> AttemptPlan {
+        AttemptPlan {
+            epoch: self.epoch + 1,
+            failures: self.ladder.failures(),
+            woken: self.woken,
+        }
     }
 
     /// The link works.
@@ -326,6 +330,7 @@ impl Actor {
     /// Takes a link out of use. Its calls may go on while the next one is made; but there are
     /// never two children, so that of stdio is gone before, and its calls get `grace`.
     pub(super) async fn retire(&mut self, live: Arc<LiveLink>, grace: Duration, next: LinkState) {
+        live.end_verdict();
         self.shared.publish(next, None);
         if self.shared.settings().transport != TransportKind::Stdio {
             self.draining.add(live, DRAIN);

@@ -1,6 +1,6 @@
 //! What the actor and the handles see together.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use hermes_core::clock::{Clock, Rng};
 use tokio::sync::{broadcast, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::inbox::{Inbox, Wake};
 use super::{CatalogueSnapshot, ServerSettings, ServerSpec};
@@ -66,12 +66,56 @@ pub(super) struct LiveLink {
     last_success: Mutex<Instant>,
     /// A call was answered, or it lasted.
     proven: AtomicBool,
-    /// Some instances of the server do not know the session: a load balancer without stickiness.
-    misrouted: AtomicBool,
-    /// Operations that were refused in a way that a new session did not change.
-    unhelped: Mutex<BTreeSet<String>>,
-    /// The link before it answered questions when it was replaced.
-    old_worked: AtomicBool,
+    /// How some instances of the server refused the session while others knew it, by the last
+    /// examination: a load balancer without stickiness.
+    misrouted: Mutex<Option<McpFailure>>,
+    /// Operations for which a new session was made and which have not worked since.
+    unhelped: Mutex<BTreeMap<String, Unhelped>>,
+    verdict: watch::Sender<SessionVerdict>,
+}
+
+/// What the last examination of a session found. Whether a refused call may be sent again depends on
+/// it, also after the link was replaced.
+#[derive(Clone, Debug, Default)]
+pub(super) enum SessionVerdict {
+    /// Not known, or not yet.
+    #[default]
+    Open,
+    /// It answers questions.
+    Works,
+    /// It failed every question, in these ways.
+    Fails(Vec<McpFailure>),
+    /// The link ended before it was asked.
+    Gone,
+}
+
+/// A new session may not have helped an operation, or may have been lost again before it worked:
+/// that cannot be told apart, so the next one is made later, and not never.
+#[derive(Clone, Copy, Debug)]
+struct Unhelped {
+    until: Instant,
+    pause: Duration,
+    /// Failures that may still be blamed on the operation, however fast they come.
+    left: u32,
+    /// Another operation has worked on the link since: one more failure is its own.
+    others_work: bool,
+}
+
+impl Unhelped {
+    const FIRST: Duration = Duration::from_secs(1);
+    const LONGEST: Duration = Duration::from_mins(1);
+    const FAILURES: u32 = 8;
+
+    /// A new session was made, maybe not for the first time.
+    fn again(before: Option<&Self>) -> Self {
+        let pause = before.map_or(Self::FIRST, |before| (before.pause * 2).min(Self::LONGEST));
+        Self {
+            until: Instant::now() + pause,
+            pause,
+            left: Self::FAILURES,
+            others_work: false,
+        }
+    }
 }
 
 impl LiveLink {
@@ -85,49 +129,92 @@ impl LiveLink {
             last_used: Mutex::new(now),
             last_success: Mutex::new(now),
             proven: AtomicBool::new(false),
-            misrouted: AtomicBool::new(false),
+            misrouted: Mutex::default(),
             unhelped: Mutex::default(),
-            old_worked: AtomicBool::new(false),
+            verdict: watch::Sender::default(),
         }
     }
 
-    /// Takes over what was learnt on the link before. `refused`: the operation that it refused
-    /// although it answered questions.
+    /// Takes over what was learnt on the link before. `refused`: the operation for which it was
+    /// replaced.
     pub(super) fn succeed(&self, old: &Self, refused: Option<&str>) {
-        self.set_misrouted(old.is_misrouted());
-        let Some(refused) = refused else { return };
-        self.old_worked.store(true, Ordering::Relaxed);
-        let mut unhelped = lock(&old.unhelped).clone();
-        unhelped.insert(refused.to_owned());
-        *lock(&self.unhelped) = unhelped;
+        lock(&self.unhelped).clone_from(&lock(&old.unhelped));
+        if let Some(refused) = refused {
+            self.set_unhelped(refused);
+        }
     }
 
-    /// Whether it took the place of `old` although that one answered questions.
-    pub(super) fn replaces_working(&self, old: &Self) -> bool {
-        self.epoch > old.epoch && self.old_worked.load(Ordering::Relaxed)
+    pub(super) fn set_verdict(&self, verdict: SessionVerdict) {
+        self.verdict.send_replace(verdict);
     }
 
-    /// This operation fails for reasons of its own: the session works.
+    /// The same for a link of which nothing else is known.
+    pub(super) fn end_verdict(&self) {
+        self.verdict.send_if_modified(|verdict| {
+            let open = matches!(verdict, SessionVerdict::Open);
+            if open {
+                *verdict = SessionVerdict::Gone;
+            }
+            open
+        });
+    }
+
+    /// What the examination found, once it is known; [`SessionVerdict::Open`] if it is not by then.
+    pub(super) async fn verdict(&self, until: Instant) -> SessionVerdict {
+        let mut verdict = self.verdict.subscribe();
+        let known = verdict.wait_for(|verdict| !matches!(verdict, SessionVerdict::Open));
+        // The sender lives as long as this link.
+        timeout_at(until, known)
+            .await
+            .map_or(SessionVerdict::Open, |known| {
+                known.map_or(SessionVerdict::Open, |known| known.clone())
+            })
+    }
+
+    /// A new session was tried for this operation.
     pub(super) fn set_unhelped(&self, operation: &str) {
-        lock(&self.unhelped).insert(operation.to_owned());
+        let mut unhelped = lock(&self.unhelped);
+        let next = Unhelped::again(unhelped.get(operation));
+        unhelped.insert(operation.to_owned(), next);
     }
 
-    /// Whether a new session was already made for this operation, in vain.
+    /// Whether a new session was made for this operation a moment ago, in vain. Counts the failure.
     pub(super) fn is_unhelped(&self, operation: &str) -> bool {
-        lock(&self.unhelped).contains(operation)
+        let mut unhelped = lock(&self.unhelped);
+        let Some(known) = unhelped.get_mut(operation) else {
+            return false;
+        };
+        if std::mem::take(&mut known.others_work) {
+            return true;
+        }
+        let counts = Instant::now() < known.until && known.left > 0;
+        known.left = known.left.saturating_sub(1);
+        counts
     }
 
     /// The operation works.
     pub(super) fn worked(&self, operation: &str) {
-        lock(&self.unhelped).remove(operation);
+        let mut unhelped = lock(&self.unhelped);
+        unhelped.remove(operation);
+        for other in unhelped.values_mut() {
+            other.others_work = true;
+        }
     }
 
     pub(super) fn is_misrouted(&self) -> bool {
-        self.misrouted.load(Ordering::Relaxed)
+        lock(&self.misrouted).is_some()
     }
 
-    pub(super) fn set_misrouted(&self, misrouted: bool) {
-        self.misrouted.store(misrouted, Ordering::Relaxed);
+    /// Whether instances that do not know the session refuse it in exactly this way.
+    pub(super) fn is_misrouted_by(&self, failure: &McpFailure) -> bool {
+        let refusal = lock(&self.misrouted);
+        refusal
+            .as_ref()
+            .is_some_and(|refusal| refusal.is_same_refusal(failure))
+    }
+
+    pub(super) fn set_misrouted(&self, refusal: Option<McpFailure>) {
+        *lock(&self.misrouted) = refusal;
     }
 
     pub(super) fn is_proven(&self) -> bool {

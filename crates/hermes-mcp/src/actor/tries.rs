@@ -18,7 +18,7 @@ use super::retire::close;
 use crate::failure::McpFailure;
 
 /// Tries that run at the same time.
-const MOST: usize = 3;
+const MOST: usize = 2;
 /// A try that is no longer needed may take this long to clean up.
 const DISCARD: Duration = Duration::from_secs(10);
 

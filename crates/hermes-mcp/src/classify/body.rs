@@ -2,7 +2,11 @@
 
 use std::borrow::Cow;
 
+use rmcp::model::RequestId;
+use serde::Deserialize;
 use serde_json::Value;
+
+use crate::peer::plain_id;
 
 /// Longer plain text is a page, not an error message.
 const SHORT: usize = 512;
@@ -10,7 +14,7 @@ const SHORT: usize = 512;
 pub(super) enum ErrorBody {
     Json(Value),
     Text(String),
-    /// HTML or nothing.
+    /// HTML, nothing, or no text.
     Bare,
 }
 
@@ -21,7 +25,9 @@ impl ErrorBody {
         if let Some(value) = json(text).or_else(|| sse_data(text).and_then(|data| json(&data))) {
             return Self::Json(value);
         }
-        if text.is_empty() || text.len() > SHORT || text.starts_with('<') {
+        // What is no text (an unknown compression, say) is for nobody to read.
+        let unreadable = text.contains(char::REPLACEMENT_CHARACTER);
+        if text.is_empty() || text.len() > SHORT || text.starts_with('<') || unreadable {
             return Self::Bare;
         }
         Self::Text(text.to_owned())
@@ -30,6 +36,20 @@ impl ErrorBody {
     /// The code of the JSON-RPC error.
     pub(super) fn code(&self) -> Option<i64> {
         self.json()?.get("error")?.get("code")?.as_i64()
+    }
+
+    /// Whether it is a JSON-RPC error with the id of this request.
+    pub(super) fn answers(&self, request: &[u8]) -> bool {
+        #[derive(Deserialize)]
+        struct Request {
+            id: RequestId,
+        }
+        let id = self.json().filter(|_| self.code().is_some());
+        let id = id.and_then(|body| RequestId::deserialize(body.get("id")?).ok());
+        let (Some(id), Ok(asked)) = (id, serde_json::from_slice::<Request>(request)) else {
+            return false;
+        };
+        plain_id(&id) == asked.id
     }
 
     /// The message: of the JSON-RPC error, or of what other frameworks put there.

@@ -18,6 +18,7 @@ fn facts(link: LinkSituation<'_>) -> HttpFacts<'_> {
     HttpFacts {
         link,
         token_sent: true,
+        request: br#"{"jsonrpc":"2.0","id":7,"method":"tools/call"}"#,
         now: DateTime::from_timestamp(1_767_323_045, 0).unwrap(),
     }
 }

@@ -118,7 +118,7 @@ fn note_stray_error(part: &Value, asked: &Asked, shared: &Shared) {
     let id = part
         .get("id")
         .and_then(|id| RequestId::deserialize(id).ok());
-    let own_id = id.is_some_and(|id| plain_id(&id) == asked.id);
+    let own_id = id.as_ref().is_some_and(|id| plain_id(id) == asked.id);
     if own_id && part.get("jsonrpc").is_some() {
         return;
     }
@@ -129,6 +129,10 @@ fn note_stray_error(part: &Value, asked: &Asked, shared: &Shared) {
     let mut failure = classify::rpc(code, message, &situation);
     if failure.class == FailureClass::Rpc && part.get("jsonrpc").is_none() {
         failure = shared.broke(Break::NotMcp, message);
+    }
+    if id.is_some() && !own_id {
+        // What was refused is another request, as far as it says.
+        failure.certainty = Certainty::MaybeExecuted;
     }
     failure.http_status = Some(OK);
     shared.fault(asked.id.clone(), failure);
@@ -237,8 +241,7 @@ pub(crate) fn read_event(event: &Sse, asked: &Asked, shared: Option<&Shared>) ->
     }
     let outline = match serde_json::from_str::<Outline>(data) {
         Ok(outline) => outline,
-        // Anything but a message: some servers keep a stream open with words of their own.
-        Err(_) if !data.starts_with(['{', '<']) => return Read::Nothing,
+        Err(_) if keeps_open(data) => return Read::Nothing,
         Err(error) => return Read::Broken(format!("an event is not JSON-RPC: {error}")),
     };
     if outline.method.is_some() {
@@ -260,6 +263,14 @@ pub(crate) fn read_event(event: &Sse, asked: &Asked, shared: Option<&Shared>) ->
         Ok(messages) => Read::Answer(to_events(&messages), outline.error.is_none()),
         Err(cause) => Read::Broken(cause),
     }
+}
+
+/// Whether an event that is no JSON only keeps its stream open: some servers send a word of their own
+/// (`keep-alive`), or a line of their log (`[INFO] …`). Other text came instead of an answer.
+pub(crate) fn keeps_open(data: &str) -> bool {
+    let data = data.trim();
+    let is_word = !data.starts_with(['{', '<']) && !data.contains(char::is_whitespace);
+    is_word || (data.starts_with('[') && serde_json::from_str::<IgnoredAny>(data).is_err())
 }
 
 fn read_batch(data: &str, asked: &Asked, shared: Option<&Shared>) -> Read {
@@ -452,7 +463,15 @@ mod tests {
             read_event(&control, &asked(3), None),
             Read::Nothing
         ));
-        for text in [r#"{"jsonrpc":"2.0","id":3,"resu"#, "{}", "<html>", "[7]"] {
+        for text in [
+            r#"{"jsonrpc":"2.0","id":3,"resu"#,
+            r#"{"jsonrpc":"2.0","id":3}"#,
+            "{}",
+            "[]",
+            "<html>",
+            "[7]",
+            "not json at all",
+        ] {
             assert!(matches!(read(text), Read::Broken(_)), "{text}");
         }
     }

@@ -187,9 +187,7 @@ impl Exchange {
                 url = self.redirect(&url, &response, request.kind)?;
                 continue;
             }
-            return Ok(self
-                .refused(response, request.kind, session, token_sent)
-                .await);
+            return Ok(self.refused(response, request, session, token_sent).await);
         }
         // Only 307 and 308 are followed, and they say that nothing was done.
         let text = format!("{} redirects without end", self.target.url);
@@ -199,7 +197,7 @@ impl Exchange {
     async fn refused(
         &self,
         response: reqwest::Response,
-        kind: Kind,
+        request: &Outgoing<'_>,
         session: bool,
         token_sent: bool,
     ) -> Attempt {
@@ -211,10 +209,11 @@ impl Exchange {
         told.extend(challenge.as_deref().map(|text| ("www-authenticate", text)));
         told.extend(retry_after.as_deref().map(|text| ("retry-after", text)));
         let mut link = self.shared.situation(session);
-        link.phase = self.phase(kind);
+        link.phase = self.phase(request.kind);
         let facts = HttpFacts {
             link,
             token_sent,
+            request: request.body.as_deref().unwrap_or_default(),
             now: SystemClock.now(),
         };
         let failure = classify::http(status, &told, &body, &facts);

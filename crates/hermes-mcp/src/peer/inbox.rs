@@ -13,9 +13,9 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::Shared;
-use crate::classify::Break;
+use crate::classify::{self, Break};
 use crate::failure::{Certainty, FailureClass, McpFailure};
-use crate::http::without_bom;
+use crate::http::{keeps_open, without_bom};
 use crate::link::LinkEvent;
 
 /// Reads messages that rmcp would drop, so that no request waits for an answer that was given.
@@ -136,6 +136,11 @@ impl Inbox {
         for part in parts {
             let answers = part.get("method").is_none() && part.get("result").is_some();
             let id = part.get("id").cloned();
+            if let Some(waiting) = self.answered_with_nothing(&part) {
+                let why = "the answer holds neither a result nor an error";
+                messages.push(self.fail(waiting, why));
+                continue;
+            }
             match self.odd(part) {
                 Some(message) if self.stray(&message).is_none() => messages.push(message),
                 _ if answers => {
@@ -150,14 +155,20 @@ impl Inbox {
         messages
     }
 
-    /// An event that is no JSON. Nobody logs to an event stream: what begins like a message or a
-    /// page came instead of an answer. Other words keep the stream open and are ignored.
-    pub(crate) fn not_json(&self, text: &str) -> Vec<ServerJsonRpcMessage> {
-        if !text.trim_start().starts_with(['{', '[', '<']) {
+    /// The messages of an event. Nobody logs to an event stream: whatever is no message came instead of
+    /// an answer.
+    pub(crate) fn read_event(&self, text: &str) -> Vec<ServerJsonRpcMessage> {
+        if text.trim().is_empty() {
             return Vec::new();
         }
-        let start: String = text.chars().take(200).collect();
-        self.unreadable(&format!("the server sent something else than MCP: {start}"))
+        match self.read(text.as_bytes()) {
+            Some(messages) if !messages.is_empty() => messages,
+            None if keeps_open(text) && !text.trim_start().starts_with('[') => Vec::new(),
+            _ => {
+                let start: String = text.chars().take(200).collect();
+                self.unreadable(&format!("the server sent something else than MCP: {start}"))
+            }
+        }
     }
 
     /// The answer to the request `id`, where a server gives it in reply to the POST instead of on
@@ -204,7 +215,15 @@ impl Inbox {
     /// waits, like an error without an id.
     fn refused_under_another_id(&self, error: ErrorData) -> Vec<ServerJsonRpcMessage> {
         match self.only_waiting() {
-            Some(id) => vec![ServerJsonRpcMessage::error(error, Some(id))],
+            Some(id) => {
+                let situation = self.shared.situation(self.shared.has_session());
+                let mut failure =
+                    classify::rpc(i64::from(error.code.0), &error.message, &situation);
+                // What was refused is another request, as far as it says.
+                failure.certainty = Certainty::MaybeExecuted;
+                self.shared.fault(id.clone(), failure);
+                vec![ServerJsonRpcMessage::error(error, Some(id))]
+            }
             None => self.unreadable(&format!("the server refused something: {}", error.message)),
         }
     }
@@ -220,11 +239,27 @@ impl Inbox {
             }
             return Vec::new();
         };
+        vec![self.fail(id, why)]
+    }
+
+    /// A request whose answer cannot be read. It may have run.
+    fn fail(&self, id: RequestId, why: &str) -> ServerJsonRpcMessage {
         self.not_sent(&id);
         let failure = self.shared.broke(Break::AfterSend, why);
         let error = ErrorData::internal_error(failure.text.clone(), None);
         self.shared.fault(id.clone(), failure);
-        vec![ServerJsonRpcMessage::error(error, Some(id))]
+        ServerJsonRpcMessage::error(error, Some(id))
+    }
+
+    /// The request that waits and that this message answers without a result or an error.
+    fn answered_with_nothing(&self, part: &Value) -> Option<RequestId> {
+        let has = |member: &str| part.get(member).is_some();
+        let is_empty = has("jsonrpc") && !has("method") && !has("result");
+        let is_error = part.get("error").is_some_and(|error| !error.is_null());
+        let id = part.get("id").filter(|_| is_empty && !is_error)?;
+        let id = plain_id(&RequestId::deserialize(id).ok()?);
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.iter().any(|one| one.id == id).then_some(id)
     }
 
     /// The usual case: the result of a tool, which is kept as it came and read only once.

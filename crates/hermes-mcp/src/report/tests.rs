@@ -270,3 +270,30 @@ fn one_line_has_the_present_and_the_past() {
         "invalid: mcp_servers.broken.url: ftp:// is not supported; use http:// or https://"
     );
 }
+
+/// What another process wrote is shown with the ages of the moment of reading.
+#[test]
+fn a_report_is_read_back_and_grows_older() {
+    let mut all = reports();
+    for state in [
+        "connecting",
+        "ready",
+        "degraded",
+        "backoff",
+        "parked",
+        "needs_auth",
+    ] {
+        all.push(in_state(state, Some(2)));
+    }
+    for report in all {
+        let written = serde_json::to_value(&report).unwrap();
+        let read: ServerReport = serde_json::from_value(written).unwrap();
+        assert_eq!(read, report);
+    }
+    let seconds = 30;
+    let later = in_state("ready", Some(60)).later(Duration::from_secs(seconds));
+    assert_eq!(
+        line(&later, now() + TimeDelta::seconds(30)),
+        "connected: healthy; last success 42s ago"
+    );
+}

@@ -3,7 +3,7 @@
 use hermes_core::redact;
 use hermes_core::tool::{ToolErrorKind, ToolOutcome};
 
-use crate::failure::{FailureClass, McpFailure};
+use crate::failure::{Certainty, FailureClass, McpFailure};
 
 /// JSON-RPC: the arguments do not fit.
 const INVALID_PARAMS: i64 = -32602;
@@ -44,7 +44,10 @@ pub fn refusal(server: &str, failure: &McpFailure, outcome_unknown: bool) -> Too
         FailureClass::Rpc => (ToolErrorKind::Failed, String::new()),
         FailureClass::ToolGone => (
             ToolErrorKind::Failed,
-            " Use one of the tools that are offered now, or go on without it.".to_owned(),
+            format!(
+                " {} Use one of the tools that are offered now, or go on without it.",
+                effect(failure)
+            ),
         ),
         FailureClass::Throttled => (
             ToolErrorKind::Failed,
@@ -63,8 +66,16 @@ pub fn refusal(server: &str, failure: &McpFailure, outcome_unknown: bool) -> Too
         | FailureClass::Ambiguous
         | FailureClass::Unavailable => (
             ToolErrorKind::Failed,
-            " The call did not run. Try again later, or go on without it.".to_owned(),
+            format!(" {} Try again later, or go on without it.", effect(failure)),
         ),
     };
     ToolOutcome::error(kind, format!("{server}: {cause}.{advice}"))
+}
+
+/// Whether it ran, of a call that may safely be repeated if it did.
+fn effect(failure: &McpFailure) -> &'static str {
+    match failure.certainty {
+        Certainty::NotSent | Certainty::Rejected => "The call did not run.",
+        Certainty::MaybeExecuted => "The call may have run.",
+    }
 }

@@ -212,6 +212,27 @@ fn every_failure_says_what_to_do() {
     }
 }
 
+/// Also of a call that may safely run twice.
+#[test]
+fn what_may_have_run_is_never_said_not_to_have_run() {
+    use FailureClass as C;
+    for class in [
+        C::NotSent,
+        C::SessionLost,
+        C::AuthExpired,
+        C::Ambiguous,
+        C::Unavailable,
+        C::ToolGone,
+    ] {
+        let failure = McpFailure::new(class, Certainty::MaybeExecuted, "it broke");
+        let ToolOutcome::Error { text, .. } = refusal("srv", &failure, false) else {
+            panic!("an error expected");
+        };
+        assert!(text.contains("may have run"), "{class:?}: {text}");
+        assert!(!text.contains("did not run"), "{class:?}: {text}");
+    }
+}
+
 #[test]
 fn an_unknown_outcome_is_to_be_checked_by_reading() {
     let failure = McpFailure::new(FailureClass::Ambiguous, Certainty::MaybeExecuted, "reset");

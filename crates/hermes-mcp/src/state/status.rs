@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::failure::{FailureClass, McpFailure};
 use crate::link::{Era, TransportKind};
@@ -48,7 +48,7 @@ pub struct ServerStatus {
     pub requests: BTreeMap<String, u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LastError {
     pub at: DateTime<Utc>,
     pub class: FailureClass,

@@ -180,6 +180,32 @@ async fn a_call_does_not_wait_for_questions_that_got_lost() {
     }
 }
 
+/// After a restart the handshake takes much longer than before: calls wait for one attempt instead of
+/// beginning new ones that end too early.
+#[tokio::test(start_paused = true)]
+async fn calls_do_not_delay_a_slow_handshake() {
+    for latency in [4, 8, 12, 20, 40] {
+        let mut settings = settings("fake");
+        settings.timeout = seconds(60);
+        settings.connect_timeout = seconds(60);
+        let world = World::with(FakeServer::new(), settings).up().await;
+        world.server.expire();
+        world.server.state().connect_latency = seconds(latency);
+        let (begin, before) = (Instant::now(), world.server.connects());
+        while world.call(call_tool("write")).await.is_err() {
+            assert!(begin.elapsed() < seconds(latency + 10), "{latency} s");
+        }
+        let seen = world.server.seen();
+        let begun = seen.connects.len() - before;
+        assert!(
+            begun as u64 <= 3 + latency / 3,
+            "{latency} s: {begun} attempts"
+        );
+        assert!(seen.most_connecting <= 3, "{latency} s");
+        assert_eq!(seen.effects, ["write"]);
+    }
+}
+
 /// Nobody calls: it is found all the same, within a minute.
 #[tokio::test(start_paused = true)]
 async fn no_pause_is_longer_than_a_minute() {

@@ -138,9 +138,10 @@ impl Combination {
         }
     }
 
-    /// Whether a balancer's refusal is so plain that nearly all of a series must succeed.
+    /// Whether a balancer's refusal is so plain that nearly all of a series must succeed. An error with
+    /// the id of the request that does not name the session may be the tool's own.
     pub fn is_plain_refusal(&self) -> bool {
-        self.shape.refuses() && self.shape.status != 429
+        self.shape.refuses() && self.shape.status != 429 && !self.shape.may_be_a_tools_own_error()
     }
 }
 

@@ -206,6 +206,9 @@ async fn post(mut connection: Connection, shared: &Arc<Shared>, seen: &Seen) -> 
         _ => {}
     }
     let wire = shared.state().wire;
+    if let Some(answer) = held_up(shared, wire, seen).await {
+        return send(connection, &answer).await;
+    }
     if let Some(forgetting) = forgotten(shared, seen, session_of(wire, seen)) {
         if forgetting.runs_first(seen) {
             execute(shared, &seen.body).await;
@@ -246,6 +249,26 @@ async fn post(mut connection: Connection, shared: &Arc<Shared>, seen: &Seen) -> 
             play(connection, answer, &messages, fault).await
         }
     }
+}
+
+/// What stands in front of a session: the refusal of a rate limit, or slowness.
+async fn held_up(shared: &Shared, wire: Wire, seen: &Seen) -> Option<Answer> {
+    if session_of(wire, seen).is_empty() {
+        return None;
+    }
+    let limited = {
+        let mut state = shared.state();
+        state
+            .limiter
+            .as_mut()
+            .and_then(super::limit::Limiter::refuses)
+    };
+    let slow = shared.state().slow_questions;
+    // Even a sleep of no length lets others go first.
+    if limited.is_none() && super::limit::is_question(seen) && !slow.is_zero() {
+        tokio::time::sleep(slow).await;
+    }
+    limited
 }
 
 /// The session that a message names; empty without one.

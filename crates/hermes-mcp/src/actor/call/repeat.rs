@@ -1,12 +1,13 @@
 //! A call that failed: what is reported about its link, and whether it is sent again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
 use super::super::CallError;
 use super::super::inbox::Report;
-use super::super::shared::LiveLink;
+use super::super::shared::{LiveLink, SessionVerdict};
 use super::{Attempt, cancelled};
 use crate::classify::METHOD_NOT_FOUND;
 use crate::failure::{Certainty, FailureClass, McpFailure};
@@ -14,8 +15,10 @@ use crate::op::Op;
 use crate::retry::{self, Doubt, THROTTLE_PAUSE};
 
 /// How often a call may be refused by instances of the server that do not know the session. Behind a balancer
-/// that chooses by chance among four of them, one call in ten thousand meets none that does.
-const MISROUTED: u8 = 32;
+/// that chooses by chance between two of them, one call in five hundred meets none that does.
+const MISROUTED: u8 = 8;
+/// The verdict on a session is waited for this long at most: longer than any question to it lasts.
+const VERDICT: Duration = Duration::from_secs(25);
 
 /// What a call was already sent again for: each cause counts once.
 #[derive(Default)]
@@ -42,6 +45,7 @@ impl Attempt<'_> {
         failure: McpFailure,
     ) -> Result<(), CallError> {
         let safe = self.is_safe();
+        self.may_have_run |= failure.certainty == Certainty::MaybeExecuted;
         let policy = &self.shared.settings().retry;
         let repeats = policy.may_repeat(&failure, &self.op, safe);
         if failure.class != FailureClass::Cancelled {
@@ -66,6 +70,11 @@ impl Attempt<'_> {
         let reported_by_tool = is_rpc_error(&failure) && may_have_run;
         let late = failure.class == FailureClass::TimedOut;
         if !repeats || reported_by_tool || late || doubt.is_none() {
+            let by_status = failure.http_status.is_some();
+            let failure = match failure.class {
+                FailureClass::SessionLost if by_status => unproven(failure),
+                _ => failure,
+            };
             return Err(self.give_up(failure, safe));
         }
         self.after_examination(live, failure, safe).await
@@ -93,20 +102,10 @@ impl Attempt<'_> {
     ) -> Result<(), CallError> {
         let failed_at = Instant::now();
         match self.link().await {
-            // The old session answered questions, so it is not proven to be the problem: the tool itself
-            // may have run and reported this.
-            Ok(next) if next.replaces_working(live) && !Self::is_harmless(&failure, safe) => {
-                Err(self.give_up(own_error(failure), safe))
-            }
-            Ok(next) if next.epoch > live.epoch && !self.retries.session => {
-                self.retries.session = true;
-                self.count(&failure);
-                Ok(())
-            }
             Ok(next) if next.epoch == live.epoch => {
                 self.same_session(&next, failure, failed_at, safe).await
             }
-            Ok(_) => Err(self.give_up(failure, safe)),
+            Ok(_) => self.other_session(live, failure, safe).await,
             Err(left) if left.class == FailureClass::Cancelled => {
                 Err(self.give_up(cancelled(failure.certainty), safe))
             }
@@ -114,9 +113,50 @@ impl Attempt<'_> {
                 if !unreachable.text.contains(&failure.text) {
                     failure.text = format!("{} ({})", failure.text, unreachable.text);
                 }
+                if !proves(&live.verdict(failed_at).await, &failure) {
+                    failure = unproven(failure);
+                }
                 Err(self.give_up(failure, safe))
             }
         }
+    }
+
+    /// The link was replaced. A call that was refused is sent again only if the old session is proven
+    /// to be the reason.
+    async fn other_session(
+        &mut self,
+        old: &LiveLink,
+        failure: McpFailure,
+        safe: bool,
+    ) -> Result<(), CallError> {
+        if !Self::is_harmless(&failure, safe) {
+            let until = self.frame.end().min(Instant::now() + VERDICT);
+            let verdict = tokio::select! {
+                biased;
+                () = self.options.cancel.cancelled() => {
+                    return Err(self.give_up(cancelled(failure.certainty), safe));
+                }
+                verdict = old.verdict(until) => verdict,
+            };
+            match verdict {
+                // The tool itself may have run and reported this.
+                SessionVerdict::Works => return Err(self.give_up(own_error(failure), safe)),
+                verdict if !proves(&verdict, &failure) => {
+                    return Err(self.give_up(unproven(failure), safe));
+                }
+                _ => {}
+            }
+        }
+        if self.retries.session {
+            return Err(self.give_up(failure, safe));
+        }
+        if failure.certainty == Certainty::Rejected {
+            let proven = proves(&old.verdict(Instant::now()).await, &failure);
+            self.may_have_run |= failure.own_error || !proven;
+        }
+        self.retries.session = true;
+        self.count(&failure);
+        Ok(())
     }
 
     /// Whether sending it again does no harm, whatever the server did with it.
@@ -125,7 +165,7 @@ impl Attempt<'_> {
     }
 
     /// Causes that need no examination: another token is there, or an instance of the server was
-    /// asked that is known not to know the session.
+    /// asked that does not know the session, by the examination that this call has waited for.
     fn repeats_at_once(&mut self, live: &LiveLink, failure: &McpFailure) -> bool {
         if self.options.cancel.is_cancelled() || Instant::now() >= self.frame.end() {
             return false;
@@ -134,17 +174,21 @@ impl Attempt<'_> {
             self.retries.token = true;
             return true;
         }
-        live.is_misrouted() && self.was_misrouted(failure)
+        self.retries.misrouted > 0 && self.was_misrouted(live, failure)
     }
 
-    fn was_misrouted(&mut self, failure: &McpFailure) -> bool {
-        let refused = failure.certainty == Certainty::Rejected
-            && (failure.class == FailureClass::SessionLost || failure.http_status.is_some());
-        if !refused || self.retries.misrouted >= MISROUTED {
-            return false;
-        }
-        self.retries.misrouted += 1;
-        true
+    /// Whether another instance of the server may know the session. Half of the time is left for a new
+    /// one.
+    fn was_misrouted(&mut self, live: &LiveLink, failure: &McpFailure) -> bool {
+        let in_time = Instant::now() + self.frame.budget / 2 < self.frame.end();
+        let may = self.may_be_misrouted(failure) && in_time && live.is_misrouted_by(failure);
+        self.retries.misrouted += u8::from(may);
+        may
+    }
+
+    /// Never what the tool may have said itself.
+    fn may_be_misrouted(&self, failure: &McpFailure) -> bool {
+        failure.refuses_session() && !failure.own_error && self.retries.misrouted < MISROUTED
     }
 
     /// The session proved itself, so it was not the cause.
@@ -163,7 +207,7 @@ impl Attempt<'_> {
             FailureClass::Throttled => safe && failure.retry_after.is_none(),
             _ => false,
         };
-        let at = if live.is_misrouted() && self.was_misrouted(&failure) {
+        let at = if self.was_misrouted(live, &failure) {
             failed_at
         } else if throttled && failed_at + pause < self.frame.end() {
             self.retries.throttled = true;
@@ -190,7 +234,11 @@ impl Attempt<'_> {
         self.shared.metrics.retry(failure.class.name());
     }
 
-    fn give_up(&self, failure: McpFailure, safe: bool) -> CallError {
+    /// What became of the last attempt says nothing about an earlier one that may have run.
+    pub(super) fn give_up(&self, mut failure: McpFailure, safe: bool) -> CallError {
+        if self.may_have_run {
+            failure.certainty = Certainty::MaybeExecuted;
+        }
         CallError {
             server: self.shared.name.to_string(),
             outcome_unknown: retry::outcome_unknown(&failure, &self.op, safe),
@@ -205,6 +253,7 @@ impl Attempt<'_> {
             failure: failure.clone(),
             doubt,
             operation: self.operation(),
+            misrouted: self.may_be_misrouted(failure),
         });
         if !first {
             self.shared.metrics.joined();
@@ -216,6 +265,31 @@ impl Attempt<'_> {
 fn is_rpc_error(failure: &McpFailure) -> bool {
     let class = matches!(failure.class, FailureClass::Rpc | FailureClass::SessionLost);
     class && failure.http_status.is_none()
+}
+
+/// Whether the old session refused questions just as it refused the call, so that the call did not
+/// run. That it did not answer, or not yet, proves nothing.
+fn proves(verdict: &SessionVerdict, failure: &McpFailure) -> bool {
+    let lost = |failure: &McpFailure| {
+        failure.class == FailureClass::SessionLost && failure.certainty == Certainty::Rejected
+    };
+    match verdict {
+        SessionVerdict::Fails(failures) => failures.iter().any(|refusal| {
+            let both_lost = lost(refusal) && lost(failure) && !failure.own_error;
+            both_lost || refusal.is_same_refusal(failure)
+        }),
+        SessionVerdict::Gone => lost(failure) && !failure.own_error,
+        SessionVerdict::Open | SessionVerdict::Works => false,
+    }
+}
+
+/// A refusal that may have been the tool's own: nothing shows that the session was the reason.
+fn unproven(mut failure: McpFailure) -> McpFailure {
+    let by_status = failure.class == FailureClass::Rpc && failure.http_status.is_some();
+    if failure.class == FailureClass::SessionLost || by_status {
+        failure.certainty = Certainty::MaybeExecuted;
+    }
+    failure
 }
 
 /// The session works, so an error that mentions it is the tool's own.

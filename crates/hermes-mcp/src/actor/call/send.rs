@@ -15,7 +15,7 @@ use super::super::shared::{InFlight, LiveLink};
 use super::{Attempt, cancelled};
 use crate::behalf::Slot;
 use crate::call_queue::CallPermit;
-use crate::failure::{Certainty, FailureClass, McpFailure};
+use crate::failure::{Certainty, FailureClass, McpFailure, length};
 use crate::link::Call;
 use crate::op::OpOutput;
 
@@ -43,7 +43,7 @@ impl Attempt<'_> {
             return Err(McpFailure::new(
                 FailureClass::Unavailable,
                 Certainty::NotSent,
-                "its turn came when no time was left; the call did not run",
+                "its turn came when no time was left",
             ));
         }
         let cancel = CancellationToken::new();
@@ -129,9 +129,9 @@ impl Attempt<'_> {
             FailureClass::TimedOut,
             Certainty::MaybeExecuted,
             format!(
-                "no answer to {} within {} s",
+                "no answer to {} within {}",
                 self.op.name(),
-                sent.elapsed().as_secs()
+                length(sent.elapsed())
             ),
         )
     }

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::super::examine::{Examination, Examined};
 use super::super::retire::{DRAIN, DRAIN_DEAD, DRAIN_WORKING};
 use super::super::run::{Actor, Phase};
+use super::super::shared::SessionVerdict;
 use super::{Done, Live, Reason};
 use crate::failure::{FailureClass, McpFailure};
 use crate::link::TransportKind;
@@ -51,7 +52,7 @@ impl Actor {
             by: self.probe_by,
         };
         let failures = self.shared.inbox.failures(live.current.epoch);
-        let next = (self.next_epoch(), self.ladder.failures());
+        let next = self.next_attempt();
         let work = examination.run(Arc::clone(&self.shared), next);
         live.examining = Some(reason);
         live.background.push(Box::pin(async move {
@@ -78,13 +79,12 @@ impl Actor {
                     tracing::info!(server = %self.shared.name, "ping gets no proper answer; the tool list is asked for instead");
                     self.probe_by = by;
                 }
-                live.current.set_misrouted(misrouted);
-                if let Some(operation) = &reason.operation
-                    && reason.doubt.connects_at_once()
-                    && !misrouted
-                {
+                // It was tried to make a new session, which did not work.
+                let tried = reason.doubt == Doubt::Refused && misrouted.is_none();
+                if let Some(operation) = reason.operation.as_ref().filter(|_| tried) {
                     live.current.set_unhelped(operation);
                 }
+                live.current.set_misrouted(misrouted);
                 self.healthy(live, ended.failures);
                 None
             }
@@ -94,8 +94,7 @@ impl Actor {
                 self.shared.metrics.reconnect(reason.cause);
                 let old = Arc::clone(&live.current);
                 let phase = self.commit(*fresh, |new| {
-                    let refused = reason.operation.as_deref().filter(|_| old_works);
-                    new.succeed(&old, refused);
+                    new.succeed(&old, reason.operation.as_deref());
                 });
                 let sse = self.shared.settings().transport == TransportKind::Sse;
                 let longest = match (old_works, sse) {
@@ -123,6 +122,8 @@ impl Actor {
 
     fn healthy(&mut self, live: &mut Live, failures: u64) {
         live.current.succeeded();
+        // It counts for the calls that wait now, and not for what comes later.
+        live.current.set_verdict(SessionVerdict::Open);
         self.proven();
         self.shared.went_well();
         if live.down {

@@ -8,9 +8,11 @@
 //! of each kind.
 
 mod certified;
+mod chains;
 mod healthy;
 mod invariants;
 mod neighbours;
+mod noise;
 mod stage;
 mod time;
 

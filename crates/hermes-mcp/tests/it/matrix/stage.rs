@@ -85,13 +85,22 @@ pub(super) fn spec(
 impl Stage {
     /// Connected, and with one call made. An error says why that did not work.
     pub(super) async fn set(transport: Transport, seed: u64) -> Result<Self, String> {
+        Self::set_with(transport, seed, |_| {}).await
+    }
+
+    /// The same with other settings.
+    pub(super) async fn set_with(
+        transport: Transport,
+        seed: u64,
+        change: impl FnOnce(&mut ServerSettings),
+    ) -> Result<Self, String> {
         let wire = match transport {
             Transport::Http => Wire::Legacy,
             Transport::Sse | Transport::SseEnds => Wire::Sse,
         };
         let server = FaultyServer::start_here(wire).await;
         server.forget_requests();
-        let specs = vec![spec("peer", &server, |_| {})];
+        let specs = vec![spec("peer", &server, change)];
         let stage = Self::with(server, specs, seed);
         if !stage.is_ready_within(PATIENCE).await {
             return Err(format!("never up: {:?}", stage.status()));
