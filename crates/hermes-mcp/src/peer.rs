@@ -241,7 +241,7 @@ impl Shared {
         self.outcomes.fail(id, why);
     }
 
-    /// Keeps the result of an operation for whoever waits for it; says whether it did.
+    /// Keeps the result of an operation for its caller; returns whether it was kept.
     pub(crate) fn keep_result(&self, id: RequestId, result: Value) -> bool {
         self.state.ready.load(Ordering::Relaxed) && self.outcomes.keep_result(id, result)
     }

@@ -3,7 +3,7 @@
 
 use crate::{discord, email, slack, telegram, webhook};
 
-/// A platform as data. It has no default: whoever adds a platform must fill in every field.
+/// A platform as data. It has no default, so a new platform must define every field.
 #[derive(Debug)]
 pub struct PlatformDef {
     /// The word of settings, sessions and files.

@@ -1,7 +1,7 @@
 //! HTTP clients for platforms: proxies and trusted roots as the home's environment says.
 //!
-//! A client is made anew for every connection that replaces a broken one, so that nothing of the
-//! broken one is used again; the trusted roots are read once.
+//! Every connection that replaces a broken one gets a new client, so that nothing of the broken
+//! one is reused; the trusted roots are read once.
 
 use std::collections::HashMap;
 use std::time::Duration;

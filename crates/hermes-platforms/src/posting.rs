@@ -6,7 +6,7 @@ use hermes_store::db::delivery::Target;
 /// A message to a chat.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Posting {
-    /// Unique for ever: the same one again is refused, so that nothing is said twice.
+    /// Unique: a second posting with the same id is refused, so that nothing is posted twice.
     pub id: String,
     pub target: Target,
     /// Markdown.

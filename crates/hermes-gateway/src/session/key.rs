@@ -29,7 +29,7 @@ impl Sharing {
         if source.chat_type == "dm" {
             return false;
         }
-        // A thread is told apart per person only where groups are as well.
+        // Threads are separated by user only where groups are, too.
         if given(source.thread_id.as_ref()).is_some() && !self.thread_per_user {
             return true;
         }

@@ -55,7 +55,7 @@ impl DeliveryHook for Counted {
     }
 
     fn after(&self, _: DeliveryAccess) -> BoxFuture<'_, ()> {
-        // Which one does not matter: time goes on when none is left.
+        // Any of them will do: the clock advances when none is left.
         drop(self.holds.lock().unwrap().pop());
         Box::pin(std::future::ready(()))
     }

@@ -29,8 +29,8 @@ impl CallsUnderWay {
         Calling(Arc::clone(self), key)
     }
 
-    /// Who is asked by a server that does not say about which call: whoever has calls under way,
-    /// where that is one conversation. The slot is that of the latest call.
+    /// The conversation that receives a server's question that names no call: the one with calls in
+    /// progress, if there is exactly one. The slot is that of the latest call.
     pub(super) fn only_one(&self) -> Result<(Behalf, Option<Slot>), String> {
         let calls = self.calls();
         let Some((_, last, slot)) = calls.under_way.last() else {

@@ -364,7 +364,7 @@ impl Answer {
         (answer.method.is_none() && answer.error.is_none()).then_some(answer)
     }
 
-    /// Keeps the result for whoever asked and gives rmcp the notice that it is there. `None`:
+    /// Keeps the result for its caller and gives rmcp the notice that it is there. `None`:
     /// nobody takes it.
     pub(crate) fn hand_over(self, shared: &Shared) -> Option<ServerJsonRpcMessage> {
         let notice = ServerJsonRpcMessage::response(ServerResult::empty(()), self.id.clone());

@@ -39,7 +39,7 @@ impl RequestOutcomes {
         self.known().faults.remove(id)
     }
 
-    /// Keeps the result for whoever waits for it; says whether it did.
+    /// Keeps the result for its caller; returns whether it was kept.
     pub(super) fn keep_result(&self, id: RequestId, result: Value) -> bool {
         let mut known = self.known();
         let kept = !known.unwanted.remove(&id) && known.results.len() < KEPT;

@@ -7,11 +7,11 @@ use tokio::time::Instant;
 
 #[derive(Default)]
 pub(crate) struct PersonWait {
-    questions: Mutex<Questions>,
+    questions: Mutex<ServerQuestions>,
 }
 
 #[derive(Default)]
-struct Questions {
+struct ServerQuestions {
     open: usize,
     /// When the first of the open ones was asked.
     since: Option<Instant>,
@@ -39,7 +39,7 @@ impl PersonWait {
         questions.before + now.unwrap_or_default()
     }
 
-    fn questions(&self) -> MutexGuard<'_, Questions> {
+    fn questions(&self) -> MutexGuard<'_, ServerQuestions> {
         self.questions
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -12,7 +12,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::news::Turn;
-use super::state::{Activity, InboxPosition, OpenConversation};
+use super::state::{ChatActivity, InboxPosition, OpenConversation};
 use super::{Chat, How, Job};
 use crate::program::Opening;
 use crate::seats::{Next, Seat};
@@ -109,7 +109,7 @@ impl Chat {
                 taken,
             }
         };
-        self.activity = Activity::Preparing(Preparing {
+        self.activity = ChatActivity::Preparing(Preparing {
             job,
             work: Mutex::new(work.boxed()),
         });

@@ -42,7 +42,7 @@ pub(super) use earlier::{kept_for_operator, put};
 use news::Turn;
 pub(super) use quick::offers as quick_offers;
 use slash::Slash;
-use state::{Activity, ChatCommands, ChatQueue, CutTurns, InboxPosition, OpenConversation};
+use state::{ChatActivity, ChatCommands, ChatQueue, CutTurns, InboxPosition, OpenConversation};
 
 /// Messages that wait in memory; the database has the others.
 const QUEUE: usize = 256;
@@ -82,7 +82,7 @@ pub(super) struct Chat {
     retry_at: Option<Instant>,
     cut: CutTurns,
     queue: ChatQueue,
-    activity: Activity,
+    activity: ChatActivity,
     conversation: Option<OpenConversation>,
     commands: ChatCommands,
     /// Notified when an answer to a question of this chat was stored.
@@ -109,7 +109,7 @@ impl Chat {
             retry_at: None,
             cut: CutTurns::default(),
             queue: ChatQueue::default(),
-            activity: Activity::Idle,
+            activity: ChatActivity::Idle,
             conversation: None,
             commands: ChatCommands::default(),
             answered: Arc::default(),

@@ -21,7 +21,7 @@ use crate::turn::message::Msg;
 
 /// Whether a turn runs.
 #[derive(Default)]
-pub(super) enum Activity {
+pub(super) enum ChatActivity {
     #[default]
     Idle,
     /// The next turn, or the conversation for a command, is being made ready.
@@ -33,7 +33,7 @@ pub(super) enum Activity {
     },
 }
 
-impl Activity {
+impl ChatActivity {
     pub(super) fn is_idle(&self) -> bool {
         matches!(self, Self::Idle)
     }

@@ -296,8 +296,8 @@ fn chains_of_troubles() {
     assert!(failed == 0, "{failed} chains fail\n{report}");
 }
 
-/// A session that only `tools/call` looks at is lost again before the tool has worked: the tool is
-/// not to blame for ever.
+/// A session that only `tools/call` looks at is lost again before the tool has worked: the tool
+/// does not stay marked as failing.
 #[test]
 fn a_session_lost_again_before_the_tool_worked_is_replaced_again() {
     with_virtual_time(|| async {
