@@ -7,10 +7,10 @@ use agent_client_protocol::v1::schema::{
     ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate,
     ToolCallUpdateFields, ToolKind,
 };
+use hermes_core::front_end::TranscriptEntry;
 use serde_json::{Map, Value};
 
 use crate::edits::{self, Change};
-use hermes_agent::front::Past;
 
 /// Longest title, in characters.
 const TITLE: usize = 120;
@@ -91,8 +91,8 @@ pub(crate) fn cut(id: &str) -> ToolCallUpdate {
 }
 
 /// A call of long ago, whole.
-pub(crate) fn past(id: &str, call: &Past, cwd: &Path) -> Option<ToolCall> {
-    let Past::Tool {
+pub(crate) fn past(id: &str, call: &TranscriptEntry, cwd: &Path) -> Option<ToolCall> {
+    let TranscriptEntry::Tool {
         name,
         arguments,
         result,
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_past_edit_shows_what_it_wrote() {
-        let past = Past::Tool {
+        let past = TranscriptEntry::Tool {
             name: "patch".into(),
             arguments: json!({"path": "a", "old_string": "x", "new_string": "y"}).to_string(),
             result: "{\"success\":true}".into(),

@@ -1,13 +1,12 @@
 //! Serves editors: the Agent Client Protocol over a pair of byte streams, mapped to conversations.
 //!
-//! What a conversation is belongs to the [`Program`]; this crate turns its events into updates and
+//! What a conversation is belongs to the [`ConversationHost`](hermes_app::host::ConversationHost); this crate turns its events into updates and
 //! the editor's requests into wishes. One task per conversation; nothing but JSON-RPC is written.
 
 mod calls;
 mod edits;
 mod mode;
 mod permission;
-mod program;
 mod prompt;
 mod question;
 mod server;
@@ -18,5 +17,4 @@ mod wire;
 
 pub use edits::{Change, Edits};
 pub use mode::Mode;
-pub use program::{CommandInfo, Listed, Opening, Program, Reach, Server, Wanted};
 pub use server::serve;

@@ -20,7 +20,9 @@ use agent_client_protocol::v1::schema::{
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Agent, Client, Error, ErrorCode, JsonRpcResponse};
 use futures_util::future::join_all;
+use hermes_app::host::{ConversationHost, ListQuery, Opening, OwnServer, ServerAddress};
 use hermes_core::event::NoticeLevel;
+use hermes_core::front_end::TranscriptEntry;
 use hermes_core::task;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
@@ -30,14 +32,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::edits::Edits;
 use crate::mode::Mode;
-use crate::program::{Opening, Program, Reach, Server, Wanted};
 use crate::session::{
     self, ORDERS, Order, Outlet, Parts, Prompt, Replies, Session, SetModelRequest, SetModelResponse,
 };
 use crate::texts::EditorTexts;
 use crate::updates;
 use crate::wire::{self, Gauge};
-use hermes_agent::front::Past;
 
 /// Conversations that may be open at once.
 const SESSIONS: usize = 64;
@@ -55,7 +55,7 @@ const OPENING: Duration = Duration::from_secs(10);
 /// Serves one editor until it closes its end, or `stop` is cancelled. When this returns, every
 /// conversation has ended.
 pub async fn serve<R, W>(
-    program: Arc<dyn Program>,
+    host: Arc<dyn ConversationHost>,
     (name, version): (&'static str, &'static str),
     (input, output): (R, W),
     stop: CancellationToken,
@@ -65,7 +65,7 @@ where
     W: AsyncWrite + Send + Unpin + 'static,
 {
     let shared = Arc::new(Shared {
-        program,
+        host,
         about: (name, version),
         gauge: Arc::default(),
         client: Mutex::default(),
@@ -177,7 +177,7 @@ async fn serve_lines(
 }
 
 struct Shared {
-    program: Arc<dyn Program>,
+    host: Arc<dyn ConversationHost>,
     about: (&'static str, &'static str),
     gauge: Arc<Gauge>,
     client: Mutex<Arc<ClientCapabilities>>,
@@ -202,7 +202,7 @@ struct Begun {
     id: String,
     mode: Mode,
     outlet: Outlet,
-    past: Vec<Past>,
+    past: Vec<TranscriptEntry>,
     title: Option<String>,
     remarks: Vec<String>,
 }
@@ -255,7 +255,7 @@ impl Shared {
             );
             return Err(session::invalid(text));
         }
-        self.program.ready().map_err(|why| session::error(&why))?;
+        self.host.ready().map_err(|why| session::error(&why))?;
         Ok(AuthenticateResponse::new())
     }
 
@@ -333,7 +333,7 @@ impl Shared {
         resume: Option<String>,
         servers: Vec<McpServer>,
     ) -> Result<Opening, Error> {
-        self.program.ready().map_err(|why| session::error(&why))?;
+        self.host.ready().map_err(|why| session::error(&why))?;
         if !cwd.is_absolute() || !cwd.is_dir() {
             let text = format!(
                 "cwd is not an absolute path of a directory: {}",
@@ -342,10 +342,10 @@ impl Shared {
             return Err(session::invalid(text));
         }
         Ok(Opening {
-            cwd,
+            cwd: Some(cwd),
             resume,
             servers: servers.into_iter().map(server).collect::<Result<_, _>>()?,
-            edits: Edits::default(),
+            ..Opening::default()
         })
     }
 
@@ -355,7 +355,7 @@ impl Shared {
         opening: Result<Opening, Error>,
         connection: ConnectionTo<Client>,
     ) -> Result<Begun, Error> {
-        let opening = opening?;
+        let mut opening = opening?;
         if let Some(id) = &opening.resume {
             // An editor that opens it once more has forgotten that it is open.
             self.end(id).await;
@@ -364,16 +364,22 @@ impl Shared {
             let text = format!("{SESSIONS} conversations are open; close some first");
             return Err(Error::new(ErrorCode::INVALID_REQUEST, text));
         }
-        let (cwd, edits) = (opening.cwd.clone(), opening.edits.clone());
+        let (cwd, edits) = (opening.cwd.clone().unwrap_or_default(), Edits::default());
         let client = Arc::clone(&self.client());
         let side = (connection.clone(), Arc::clone(&self.gauge));
         let texts = EditorTexts::new(side, &client, &cwd);
         if let Some(texts) = &texts {
             edits.share(Arc::clone(texts));
         }
+        opening.open_texts = edits.open_texts();
+        let guarding = edits.clone();
+        opening.guard = Some(Arc::new(move |tool, local| guarding.guard(tool, local)));
         let asked_for = opening.resume.clone();
-        let opened = self.program.open(opening).await;
+        let opened = self.host.open(opening).await;
         let opened = opened.map_err(|why| session::error(&why))?;
+        if opened.approvals_off {
+            edits.set_mode(Mode::DontAsk);
+        }
         // The editor goes on to use the id that it knows.
         let id = asked_for.unwrap_or(opened.id);
         if let Some(texts) = &texts {
@@ -419,7 +425,7 @@ impl Shared {
     /// What an editor is told of a conversation once it knows its id.
     async fn greet(&self, begun: &Begun) {
         let outlet = &begun.outlet;
-        let commands = self.program.commands();
+        let commands = self.host.commands();
         outlet.update(updates::commands(commands)).await;
         if let Some(title) = &begun.title {
             outlet.update(updates::title(title)).await;
@@ -447,13 +453,13 @@ impl Shared {
                 .parse()
                 .map_err(|_| session::invalid("the cursor is none of ours"))?,
         };
-        let wanted = Wanted {
+        let query = ListQuery {
             cwd: request.cwd,
             offset,
             // One more, to know whether there are more.
             limit: PAGE + 1,
         };
-        let listed = self.program.list(wanted).await;
+        let listed = self.host.list(query).await;
         let mut listed = listed.map_err(|why| session::error(&why))?;
         let more = listed.len() > PAGE;
         listed.truncate(PAGE);
@@ -615,32 +621,32 @@ fn respond<T: JsonRpcResponse>(responder: Responder<T>, response: Result<T, Erro
 }
 
 /// A server as the editor names it.
-fn server(server: McpServer) -> Result<Server, Error> {
-    let (name, reach) = match server {
+fn server(server: McpServer) -> Result<OwnServer, Error> {
+    let (name, address) = match server {
         McpServer::Stdio(server) => {
             let env = server.env.into_iter().map(|v| (v.name, v.value)).collect();
-            let reach = Reach::Stdio {
+            let address = ServerAddress::Stdio {
                 command: server.command,
                 args: server.args,
                 env,
             };
-            (server.name, reach)
+            (server.name, address)
         }
         McpServer::Http(server) => {
             let headers = server.headers.into_iter().map(|h| (h.name, h.value));
-            let reach = Reach::Http {
+            let address = ServerAddress::Http {
                 url: server.url,
                 headers: headers.collect(),
             };
-            (server.name, reach)
+            (server.name, address)
         }
         McpServer::Sse(server) => {
             let headers = server.headers.into_iter().map(|h| (h.name, h.value));
-            let reach = Reach::Sse {
+            let address = ServerAddress::Sse {
                 url: server.url,
                 headers: headers.collect(),
             };
-            (server.name, reach)
+            (server.name, address)
         }
         _ => {
             return Err(session::invalid(
@@ -648,5 +654,5 @@ fn server(server: McpServer) -> Result<Server, Error> {
             ));
         }
     };
-    Ok(Server { name, reach })
+    Ok(OwnServer { name, address })
 }

@@ -14,6 +14,7 @@ use agent_client_protocol::v1::schema::{
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Client, Error, ErrorCode, JsonRpcRequest, JsonRpcResponse};
+use hermes_app::front::{Follows, News, Refusal, RefusalKind, Wish};
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, UserInput};
 use hermes_core::model::Route;
 use hermes_core::slash::{self, Parsed};
@@ -25,7 +26,6 @@ use crate::edits::Edits;
 use crate::mode::Mode;
 use crate::wire::Gauge;
 use crate::{calls, prompt, updates};
-use hermes_agent::front::{Follows, News, Refusal, RefusalKind, Wish};
 
 /// Orders of the editor that may wait.
 pub(crate) const ORDERS: usize = 64;

@@ -7,12 +7,12 @@ use agent_client_protocol::v1::schema::{
     ContentBlock, ContentChunk, Cost, CurrentModeUpdate, InitializeRequest, Notice, NoticeSeverity,
     SessionInfoUpdate, SessionUpdate, TextContent, UnstructuredCommandInput, UsageUpdate,
 };
+use hermes_app::host::CommandInfo;
 use hermes_core::event::NoticeLevel;
+use hermes_core::front_end::TranscriptEntry;
 
 use crate::calls;
 use crate::mode::Mode;
-use crate::program::CommandInfo;
-use hermes_agent::front::Past;
 
 /// Editors whose versions in use know every kind of update, whatever they announce.
 const KNOWN: [&str; 1] = ["zed"];
@@ -104,17 +104,17 @@ pub(crate) fn commands(commands: Vec<CommandInfo>) -> SessionUpdate {
 }
 
 /// A stored conversation, told again.
-pub(crate) fn past(entries: &[Past], cwd: &Path) -> Vec<SessionUpdate> {
+pub(crate) fn past(entries: &[TranscriptEntry], cwd: &Path) -> Vec<SessionUpdate> {
     let mut updates = Vec::new();
     for (at, entry) in entries.iter().enumerate() {
         let update = match entry {
-            Past::User(text) => user(text.clone()),
-            Past::Assistant(text) => self::text(text.clone()),
-            Past::Reasoning(text) => thought(text.clone()),
-            Past::Omitted(count) => {
+            TranscriptEntry::User(text) => user(text.clone()),
+            TranscriptEntry::Assistant(text) => self::text(text.clone()),
+            TranscriptEntry::Reasoning(text) => thought(text.clone()),
+            TranscriptEntry::Omitted(count) => {
                 self::text(format!("({count} earlier entries are not shown)\n\n"))
             }
-            Past::Tool { name, result, .. } => {
+            TranscriptEntry::Tool { name, result, .. } => {
                 let Some(call) = calls::past(&format!("past-{at}"), entry, cwd) else {
                     continue;
                 };
@@ -158,16 +158,16 @@ mod tests {
     #[test]
     fn the_past_is_told_in_its_order() {
         let entries = [
-            Past::Omitted(3),
-            Past::User("q".into()),
-            Past::Reasoning("hm".into()),
-            Past::Tool {
+            TranscriptEntry::Omitted(3),
+            TranscriptEntry::User("q".into()),
+            TranscriptEntry::Reasoning("hm".into()),
+            TranscriptEntry::Tool {
                 name: "todo".into(),
                 arguments: "{}".into(),
                 result: r#"{"todos":[{"content":"x","status":"pending"}]}"#.into(),
                 failed: false,
             },
-            Past::Assistant("a".into()),
+            TranscriptEntry::Assistant("a".into()),
         ];
         let kinds: Vec<&str> = past(&entries, Path::new("/w"))
             .iter()

@@ -8,7 +8,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`session`], [`turn`] | the session actor; one turn from message to answer |
-//! | [`events`], [`front`] | events of a session; what front ends ask of a conversation |
+//! | [`events`] | events of a session |
 //! | [`log`], [`project`] | the append-only log; what the model sees of it |
 //! | [`prompt`], [`context_files`] | the system prompt; AGENTS.md and other instruction files |
 //! | [`plan`], [`repair`] | which calls run in parallel; repair of tool names and arguments |
@@ -24,7 +24,6 @@ pub mod compress;
 pub mod context_files;
 pub mod events;
 pub mod fence;
-pub mod front;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod guard;

@@ -1,7 +1,7 @@
 //! One turn for a client: said, followed, and interrupted when the client goes away.
 
 use futures_util::FutureExt as _;
-use hermes_agent::front::{News, Refusal, Wish};
+use hermes_app::front::{News, Refusal, Wish};
 use hermes_core::approval::ApprovalRequest;
 use hermes_core::ask::Answer;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};
@@ -287,7 +287,7 @@ async fn catch_up(seat: &mut Seat) -> Result<(), Refusal> {
 
 fn ended() -> Refusal {
     Refusal::new(
-        hermes_agent::front::RefusalKind::Failed,
+        hermes_app::front::RefusalKind::Failed,
         "the conversation ended before it answered",
     )
 }

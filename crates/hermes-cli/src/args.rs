@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
+use hermes_app::TurnOptions;
+
 use crate::commands;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
@@ -133,9 +135,31 @@ pub(crate) struct TurnArgs {
     /// The full interface (which a terminal gets anyway)
     #[arg(long, hide = true)]
     pub(crate) tui: bool,
-    /// Where tools run, for front ends that name it; else where the process is.
-    #[arg(skip)]
-    pub(crate) cwd: Option<PathBuf>,
+}
+
+impl From<&TurnArgs> for TurnOptions {
+    fn from(args: &TurnArgs) -> Self {
+        Self {
+            model: args.model.clone(),
+            provider: args.provider.clone(),
+            toolsets: args.toolsets.clone(),
+            skills: args.skills.clone(),
+            resume: args.resume.clone(),
+            resume_latest: args.continue_.clone(),
+            no_restore_cwd: args.no_restore_cwd,
+            yolo: args.yolo,
+            checkpoints: args.checkpoints,
+            pass_session_id: args.pass_session_id,
+            ignore_user_config: args.ignore_user_config,
+            ignore_rules: args.ignore_rules,
+            safe_mode: args.safe_mode,
+            max_turns: args.max_turns,
+            source: args.source.clone(),
+            images: args.image.clone(),
+            verbose: args.verbose,
+            cwd: None,
+        }
+    }
 }
 
 impl TurnArgs {
@@ -181,7 +205,6 @@ impl TurnArgs {
             quiet: self.quiet || outer.quiet,
             verbose: self.verbose || outer.verbose,
             tui: self.tui || outer.tui,
-            cwd: self.cwd.or(outer.cwd),
         }
     }
 }

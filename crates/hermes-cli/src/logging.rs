@@ -17,6 +17,15 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
+/// Modules whose entries also go to gateway.log.
+const GATEWAY_TARGETS: [&str; 5] = [
+    "hermes_gateway",
+    "hermes_platforms",
+    "hermes_api",
+    "hermes_app::hooks",
+    "hermes::commands::gateway",
+];
+
 /// `logging`, as it is used here.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
@@ -110,13 +119,10 @@ impl<S: Subscriber> Layer<S> for FileLayer {
         }
         if let Some(gateway) = &self.gateway {
             let about = meta.target();
-            let parts = [
-                "hermes_gateway",
-                "hermes_platforms",
-                "hermes_api",
-                "hermes::commands::gateway",
-            ];
-            if parts.iter().any(|part| about.starts_with(part)) {
+            if GATEWAY_TARGETS
+                .iter()
+                .any(|target| about.starts_with(target))
+            {
                 gateway.write(&line);
             }
         }

@@ -11,13 +11,13 @@ mod heap;
 mod logging;
 mod output;
 mod prompt;
-mod wiring;
 
 use std::process::ExitCode;
 
 use args::{Cli, Command};
 use commands::Context;
 use exit::{Exit, Failure, Outcome};
+use hermes_app::wiring;
 use hermes_exec::sandbox;
 use output::Output;
 
@@ -38,7 +38,8 @@ fn main() -> ExitCode {
         let out = Output::detect(args::ColorChoice::Never, false, true);
         return finish(
             out,
-            out.line(commands::version::line()).map_err(Failure::from),
+            out.line(hermes_app::text::version_line())
+                .map_err(Failure::from),
         );
     }
     match commands::completion::answer() {

@@ -8,11 +8,17 @@ use std::collections::hash_map::RandomState;
 use std::fmt::Write as _;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use hermes_app::context::{Audience, HostProcess};
+use hermes_app::text::reorders;
+use hermes_config::schema::Logging;
 use serde::Serialize;
 
 use crate::args::ColorChoice;
+
+pub(crate) use hermes_app::text::harmless;
 
 /// The streams of the process and how to write to them.
 #[derive(Clone, Copy, Debug)]
@@ -175,6 +181,38 @@ impl Output {
     }
 }
 
+impl HostProcess for Output {
+    fn remark(&self, text: &str) {
+        Output::remark(*self, text);
+    }
+
+    fn audience(&self) -> Audience {
+        if self.quiet {
+            Audience::Nobody
+        } else if self.stderr_tty {
+            Audience::Person
+        } else {
+            Audience::Program
+        }
+    }
+
+    fn replaces_lines(&self) -> bool {
+        Output::replaces_lines(*self)
+    }
+
+    fn transient(&self, text: &str) {
+        Output::transient(*self, text);
+    }
+
+    fn start_logging(&self, dir: &Path, logging: &Logging) {
+        crate::logging::start_as(dir, logging);
+    }
+
+    fn settings_read(&self) {
+        crate::footprint::give_back();
+    }
+}
+
 /// stderr for whoever writes piece by piece. Like everything here it lets no sequence through; the few
 /// that are ours go through [`Self::own`].
 pub(crate) struct SafeStderr;
@@ -282,39 +320,6 @@ fn ascii_controls(json: &str) -> Cow<'_, str> {
             let _ = write!(out, "\\u{:04x}", u32::from(ch));
         } else {
             out.push(ch);
-        }
-    }
-    out.into()
-}
-
-/// Changes the order in which what follows is shown.
-fn reorders(ch: char) -> bool {
-    matches!(ch,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// Text of a model, a tool or a provider as a terminal may show it: a sequence that would move
-/// the cursor, rename the window or fill the clipboard, or a mark that would turn the line around, is
-/// seen and does nothing.
-pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
-    let drives = |ch: char| (ch.is_control() && !matches!(ch, '\n' | '\t')) || reorders(ch);
-    if !text.contains(drives) {
-        return text.into();
-    }
-    let mut out = String::with_capacity(text.len());
-    for ch in text.chars() {
-        match ch {
-            '\r' => {}
-            '\u{7f}' => out.push('␡'),
-            // The pictures of control characters: ␛ for escape.
-            '\0'..='\u{1f}' if drives(ch) => {
-                out.extend(char::from_u32(0x2400 + u32::from(ch)));
-            }
-            ch if reorders(ch) => {
-                let _ = write!(out, "<U+{:04X}>", u32::from(ch));
-            }
-            ch if drives(ch) => out.push(char::REPLACEMENT_CHARACTER),
-            ch => out.push(ch),
         }
     }
     out.into()

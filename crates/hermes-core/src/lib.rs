@@ -12,6 +12,8 @@
 //! | [`edit`] | finding and replacing text that was written from memory |
 //! | [`approval`] | questions that only a person may answer |
 //! | [`event`] | what leaves a session ([`event::AgentEvent`]) and what enters ([`event::AgentCommand`]) |
+//! | [`front_end`] | what a conversation shows beside its events |
+//! | [`figures`] | amounts as people read them |
 //! | [`store`] | the persistence a session needs ([`store::SessionStore`]) |
 //! | [`slash`] | commands that begin with a slash |
 //! | [`clock`] | injected time and randomness |
@@ -30,6 +32,8 @@ pub mod clock;
 pub mod edit;
 pub mod event;
 pub mod fence;
+pub mod figures;
+pub mod front_end;
 pub mod ids;
 pub mod image;
 pub mod message;

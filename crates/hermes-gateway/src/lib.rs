@@ -6,25 +6,22 @@
 //! | [`gateway`] | all of it, running |
 //! | [`spine`] | the durable middle: nothing accepted is lost, nothing is sent twice without a mark |
 //! | [`turn`] | messages become turns, turns become replies: commands, approvals, streaming, recovery |
-//! | [`program`], [`seats`] | the program that holds the conversations; those that are open |
+//! | [`seats`] | the conversations that are open |
 //! | [`session`] | which conversation a message belongs to, and when a new one begins |
 //! | [`render`] | text for a platform: markup, splitting, silence |
 //! | [`authorize`] | who may talk to the agent: allow-lists, pairing |
 //! | [`control`] | how other programs of the home reach a running gateway |
 //! | [`cron`] | the scheduler of jobs |
-//! | [`voice`], [`hooks`] | speech; programs of the person that run when something happens |
+//! | [`voice`] | speech |
 //! | [`settings`] | what the home says about all that |
 //! | [`process`] | the gateway as a process |
 
 pub mod authorize;
-mod child;
 pub mod control;
 pub mod cron;
 pub mod gateway;
-pub mod hooks;
 pub mod platforms;
 pub mod process;
-pub mod program;
 pub mod render;
 pub mod seats;
 pub mod session;
@@ -32,3 +29,6 @@ pub mod settings;
 pub mod spine;
 pub mod turn;
 pub mod voice;
+
+/// What opens conversations.
+pub use hermes_app::host as program;

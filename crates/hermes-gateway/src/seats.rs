@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use hermes_agent::front::{News, Opened, Refusal, RefusalKind, Wish};
 use hermes_agent::weight::Weight;
+use hermes_app::front::{News, OpenedConversation, Refusal, RefusalKind, Wish};
 use hermes_core::task;
 use serde_json::Value;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::program::{Opening, Program};
+use crate::program::{ConversationHost, Opening};
 use crate::settings::GatewaySettings;
 
 /// How many conversations are kept, and for how long.
@@ -63,7 +63,7 @@ pub struct Seats {
 }
 
 struct Inner {
-    program: Arc<dyn Program>,
+    program: Arc<dyn ConversationHost>,
     bounds: Bounds,
     rows: Mutex<HashMap<String, Row>>,
     changed: Notify,
@@ -122,7 +122,11 @@ struct Line {
 
 impl Seats {
     /// Idle conversations are closed until `cancel`.
-    pub fn new(program: Arc<dyn Program>, bounds: Bounds, cancel: CancellationToken) -> Self {
+    pub fn new(
+        program: Arc<dyn ConversationHost>,
+        bounds: Bounds,
+        cancel: CancellationToken,
+    ) -> Self {
         let inner = Arc::new(Inner {
             program,
             bounds,
@@ -134,7 +138,7 @@ impl Seats {
         Self { inner }
     }
 
-    pub fn program(&self) -> &Arc<dyn Program> {
+    pub fn program(&self) -> &Arc<dyn ConversationHost> {
         &self.inner.program
     }
 
@@ -469,7 +473,7 @@ impl Seat {
             old.line.close().await;
             self.inner.closed(&self.id);
         }
-        let Opened {
+        let OpenedConversation {
             wishes,
             news,
             weight,

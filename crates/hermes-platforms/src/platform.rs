@@ -14,6 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::source::Source;
 
+/// A command for a platform's menu.
+pub use hermes_core::front_end::CommandInfo as Offer;
+
 /// One account on one platform, ready to run: what `platforms::all` makes from the settings.
 pub struct Platform {
     /// `telegram`, `slack`, …: the original's word.
@@ -334,15 +337,6 @@ pub enum Tone {
     Neutral,
     Good,
     Danger,
-}
-
-/// A command for a platform's menu.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offer {
-    pub name: String,
-    pub about: String,
-    /// What may follow, for people.
-    pub args: Option<String>,
 }
 
 /// A file to send.

@@ -8,11 +8,12 @@ use hermes_config::schema::Tui;
 use hermes_core::approval::{ApprovalRequest, Rule};
 use hermes_core::ask::{Choice, Question, Want};
 use hermes_core::event::{AgentCommand, AgentEvent, SequencedEvent, TurnExit, TurnSummary};
+use hermes_core::front_end::{Effect, ShownText, TextKind};
 use hermes_core::ids::{SessionId, TurnId};
 use hermes_core::model::{Route, WireFormat};
 use hermes_core::usage::{Cost, PriceSource, Usage};
 use hermes_tui::app::{self, AppOptions, ExitReason};
-use hermes_tui::port::{self, Ask, Effect, HostPort, McpCount, News, Said, Saying, Status};
+use hermes_tui::port::{self, Ask, HostPort, McpCount, News, Status};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -84,8 +85,8 @@ async fn program(host: HostPort) {
             Ask::Slash(line) if line == "/quit" => program.tell(News::Effect(Effect::Leave)).await,
             Ask::Slash(line) => {
                 program
-                    .tell(News::Effect(Effect::Say(Said {
-                        kind: Saying::Info,
+                    .tell(News::Effect(Effect::Say(ShownText {
+                        kind: TextKind::Info,
                         text: format!("{line}: nothing is behind this"),
                     })))
                     .await;

@@ -13,14 +13,12 @@
 //! | [`prompt`] | approvals and questions |
 //! | [`panel`], [`picker`], [`palette`], [`pager`] | lists; lists of commands outside the chat; the command palette; long texts |
 //! | [`screen`], [`row`], [`width`], [`theme`] | the terminal; rows; text width; colours |
-//! | [`figures`] | formatting of tokens, times and money |
 
 pub mod ansi;
 pub mod app;
 pub mod cells;
 pub mod composer;
 pub mod diff;
-pub mod figures;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod highlight;

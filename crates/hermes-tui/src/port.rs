@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hermes_core::event::{AgentCommand, SequencedEvent};
+use hermes_core::front_end::Effect;
 use tokio::sync::mpsc;
 
 /// Wishes that may wait for the program.
@@ -90,110 +91,14 @@ pub enum News {
     /// A command ended, also when it said nothing; the prompt is free again.
     Done,
     Effect(Effect),
-    Candidates {
-        ticket: u64,
-        candidates: Vec<Candidate>,
-    },
-}
-
-/// What a command does to the screen.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
-    /// Something to read, in the transcript.
-    Say(Said),
     /// Opens a panel, or replaces the open one of the same id.
     Panel(Box<Panel>),
     /// Closes the open panel.
     ClosePanel,
-    /// Something long to read, in an overlay.
-    Page(Page),
-    /// Text for the composer; what stands there is kept in the history.
-    Draft(String),
-    /// The same, and `$EDITOR` opens with it. Without a text it has what stands in the composer.
-    Edit(String),
-    /// The person's words went to the session (`/retry`, a prompt of a skill): shown as theirs.
-    Asked(String),
-    /// Another conversation is open, or the same one from its rows: the transcript begins anew below.
-    Opened {
-        banner: String,
-        entries: Vec<Entry>,
+    Candidates {
+        ticket: u64,
+        candidates: Vec<Candidate>,
     },
-    /// How things are shown from now on.
-    Show(Show),
-    /// The screen is drawn again from the transcript.
-    Redraw,
-    /// The screen is empty from here on; what was printed stays in the scrollback.
-    Clear,
-    /// To the person's clipboard.
-    Copy(String),
-    Leave,
-}
-
-/// A finished thing of a conversation, from its stored rows.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Entry {
-    User(String),
-    Assistant(String),
-    Reasoning(String),
-    Tool {
-        name: String,
-        arguments: String,
-        result: String,
-        failed: bool,
-    },
-    /// Earlier rows are not shown: how many.
-    Omitted(usize),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
-    pub kind: Saying,
-    pub text: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Saying {
-    /// As it is: columns stay columns.
-    Plain,
-    Markdown,
-    /// A unified diff.
-    Diff,
-    Info,
-    Warning,
-    /// One card: the text is the cause.
-    Error {
-        fix: Option<String>,
-    },
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    pub title: String,
-    /// How `text` is read.
-    pub kind: Saying,
-    pub text: String,
-}
-
-/// A way of showing that a command changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Show {
-    Theme(String),
-    /// Reasoning in the transcript.
-    Reasoning(bool),
-    /// Results of tools, whole.
-    Verbose(bool),
-    Timestamps(bool),
-    StatusLine(bool),
-    /// What Enter does while a turn runs.
-    Busy(Busy),
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Busy {
-    #[default]
-    Steer,
-    Queue,
-    Interrupt,
 }
 
 /// What the program knows and the status line and banner show. Tokens and cost of running turns come

@@ -40,6 +40,21 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["hermes-core", "hermes-config", "hermes-store"],
     ),
     (
+        "hermes-app",
+        &[
+            "hermes-core",
+            "hermes-config",
+            "hermes-http",
+            "hermes-store",
+            "hermes-models",
+            "hermes-mcp",
+            "hermes-agent",
+            "hermes-exec",
+            "hermes-policy",
+            "hermes-tools",
+        ],
+    ),
+    (
         "hermes-platforms",
         &[
             "hermes-core",
@@ -55,6 +70,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "hermes-config",
             "hermes-store",
             "hermes-agent",
+            "hermes-app",
             "hermes-platforms",
         ],
     ),
@@ -64,7 +80,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "hermes-core",
             "hermes-config",
             "hermes-store",
-            "hermes-agent",
+            "hermes-app",
             "hermes-gateway",
             "hermes-platforms",
         ],
@@ -72,7 +88,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("hermes-tui", &["hermes-core", "hermes-config"]),
     (
         "hermes-acp",
-        &["hermes-core", "hermes-config", "hermes-agent"],
+        &["hermes-core", "hermes-config", "hermes-agent", "hermes-app"],
     ),
     // A program of its own; the binary `hermes` must not carry it.
     ("hermes-local", &["hermes-core"]),

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::Session;
 use crate::permission;
 use crate::question::{self, Asking};
-use hermes_agent::front::Wish;
+use hermes_app::front::Wish;
 
 impl Session {
     pub(super) fn ask_permission(&mut self, request: ApprovalRequest) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_agent::front::Wish;
+use hermes_app::front::Wish;
 use hermes_core::approval::{ApprovalRequest, Verdict as Given};
 use hermes_core::event::{AgentCommand, TurnExit};
 use hermes_core::redact;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use axum::body::Bytes;
-use hermes_agent::front::Wish;
+use hermes_app::front::Wish;
 use hermes_core::approval::ApprovalRequest;
 use hermes_store::db::StoredRun;
 use serde_json::{Map, Value, json};

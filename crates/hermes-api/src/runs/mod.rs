@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::extract::{Path, Query, State as Extract};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use hermes_agent::front::Wish;
+use hermes_app::front::Wish;
 use hermes_core::approval::{ApprovalRequest, Verdict};
 use hermes_core::event::AgentCommand;
 use hermes_core::task;

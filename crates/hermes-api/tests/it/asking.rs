@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use hermes_agent::front::{NEWS, News, Opened, Refusal, RefusalKind, WISHES, Wish};
 use hermes_agent::weight::Weight;
 use hermes_api::{ApiDeps, ApiServer, Facts};
+use hermes_app::front::{NEWS, News, OpenedConversation, Refusal, RefusalKind, WISHES, Wish};
+use hermes_app::wiring::unattended::CommandOutput;
 use hermes_config::{Config, Home};
 use hermes_core::approval::ApprovalRequest;
 use hermes_core::clock::SystemClock;
@@ -15,7 +16,7 @@ use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary};
 use hermes_core::model::{Route, WireFormat};
 use hermes_core::usage::{Cost, Usage};
 use hermes_core::{BoxFuture, task};
-use hermes_gateway::program::{Opening, Program, Ran, Script};
+use hermes_gateway::program::{ConversationHost, Opening, Script};
 use hermes_gateway::seats::{Bounds, Seats};
 use hermes_platforms::{Offer, PlatformSettings};
 use hermes_store::Store;
@@ -36,29 +37,30 @@ const TIMEOUT: u64 = 60;
 /// ends with the first answer.
 struct Asks;
 
-impl Program for Asks {
+impl ConversationHost for Asks {
     fn ready(&self) -> Result<(), Refusal> {
         Ok(())
     }
 
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened, Refusal>> {
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
         let (wishes, orders) = mpsc::channel(WISHES);
         let (news, heard) = mpsc::channel(NEWS);
         let id = opening.id.clone();
         drop(task::spawn("asks", talk(id, orders, news)));
-        Box::pin(std::future::ready(Ok(Opened {
+        Box::pin(std::future::ready(Ok(OpenedConversation {
             id: opening.id,
             title: None,
             cost: None,
             past: Vec::new(),
             remarks: Vec::new(),
+            approvals_off: false,
             weight: Weight::default(),
             wishes,
             news: heard,
         })))
     }
 
-    fn script(&self, _: Script) -> BoxFuture<'_, Result<Ran, Refusal>> {
+    fn script(&self, _: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
         let refusal = Refusal::new(RefusalKind::Invalid, "no scripts here");
         Box::pin(std::future::ready(Err(refusal)))
     }

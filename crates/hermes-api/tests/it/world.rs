@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use hermes_agent::front::{NEWS, News, Opened, Refusal, RefusalKind, WISHES, Wish};
 use hermes_agent::weight::Weight;
 use hermes_api::{ApiDeps, ApiServer, Facts, Work};
+use hermes_app::front::{NEWS, News, OpenedConversation, Refusal, RefusalKind, WISHES, Wish};
+use hermes_app::wiring::unattended::CommandOutput;
 use hermes_config::{Config, Home};
 use hermes_core::approval::{ApprovalRequest, Rule, Verdict};
 use hermes_core::ask::{Answer, Question, Want};
@@ -18,7 +19,7 @@ use hermes_core::model::{ErrorClass, Route, WireFormat};
 use hermes_core::store::{NewItem, NewSession, SessionStore as _};
 use hermes_core::usage::{Cost, Usage};
 use hermes_core::{BoxFuture, task};
-use hermes_gateway::program::{Opening, Program, Ran, Script};
+use hermes_gateway::program::{ConversationHost, Opening, Script};
 use hermes_gateway::seats::{Bounds, Seats};
 use hermes_platforms::{Offer, PlatformSettings};
 use hermes_store::Store;
@@ -56,12 +57,12 @@ struct Talker {
     seen: Arc<Seen>,
 }
 
-impl Program for Talker {
+impl ConversationHost for Talker {
     fn ready(&self) -> Result<(), Refusal> {
         Ok(())
     }
 
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened, Refusal>> {
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
         Box::pin(async move {
             self.seen.openings.lock().unwrap().push(opening.clone());
             if opening.id.starts_with("refused") {
@@ -93,12 +94,13 @@ impl Program for Talker {
                 seen: Arc::clone(&self.seen),
             };
             task::spawn("talk", talk.run());
-            Ok(Opened {
+            Ok(OpenedConversation {
                 id: opening.id,
                 title: None,
                 cost: None,
                 past: Vec::new(),
                 remarks: Vec::new(),
+                approvals_off: false,
                 weight: Weight::default(),
                 wishes,
                 news,
@@ -106,7 +108,7 @@ impl Program for Talker {
         })
     }
 
-    fn script(&self, _: Script) -> BoxFuture<'_, Result<Ran, Refusal>> {
+    fn script(&self, _: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
         Box::pin(async { Err(Refusal::new(RefusalKind::Failed, "no scripts")) })
     }
 

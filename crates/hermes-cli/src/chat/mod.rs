@@ -2,26 +2,21 @@
 
 mod approve;
 mod ask;
-mod background;
-pub(crate) mod conversation;
 pub(crate) mod host;
-mod images;
-pub(crate) mod lease;
 mod lines;
 mod oneshot;
 mod render;
 mod repl;
-pub(crate) mod replay;
-pub(crate) mod seat;
 mod stdin;
 mod usage_file;
-pub(crate) mod verbs;
 
-use render::shorten;
+use hermes_app::conversation::lease::LeaseHolder;
+use hermes_app::conversation::{ConflictChoice, WindowConflict};
 
 use crate::args::{ChatArgs, OutputFormat, TurnArgs};
 use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
+use crate::prompt;
 
 /// What the person asked for.
 pub(crate) struct Request {
@@ -75,7 +70,7 @@ pub(crate) fn run(mut request: Request, cx: &Context) -> Outcome {
     // `echo question | hermes` asks once.
     if request.prompt.is_none() && !cx.out.stdin_tty {
         // Without a model there is something more important to say than that nothing was asked.
-        crate::wiring::require_model(&request.turn, cx)?;
+        crate::wiring::require_model(&(&request.turn).into(), cx)?;
         request.prompt = Some("-".to_owned());
         request.kind = Kind::Oneshot;
     }
@@ -100,6 +95,35 @@ pub(crate) fn run(mut request: Request, cx: &Context) -> Outcome {
     }
 }
 
+/// Asks at the terminal.
+struct TerminalConflict;
+
+impl WindowConflict for TerminalConflict {
+    fn choose(&self, holder: &LeaseHolder) -> Result<ConflictChoice, Failure> {
+        let busy = if holder.busy {
+            ", a turn is running there"
+        } else {
+            ""
+        };
+        let question = format!(
+            "This conversation is open in another window (pid {}{busy}).\n  [w] watch it  [t] take it over  \
+             [b] branch: continue in a copy  [q] quit ",
+            holder.pid,
+        );
+        let key = tokio::task::block_in_place(|| prompt::key(&question, &['w', 't', 'b', 'q']))?;
+        Ok(match key {
+            Some('w') => ConflictChoice::Watch,
+            Some('t') => ConflictChoice::TakeOver,
+            Some('b') => ConflictChoice::Branch,
+            Some(_) | None => ConflictChoice::Quit,
+        })
+    }
+
+    fn still_busy(&self) -> Outcome {
+        prompt::say("a turn is running there: wait until it ends, or stop it there")
+    }
+}
+
 /// Whether this terminal can show the full interface, and nobody asked for plain lines.
 fn draws(cx: &Context) -> bool {
     cx.out.stdin_tty && cx.out.stdout_tty && !cx.out.plain
@@ -108,7 +132,7 @@ fn draws(cx: &Context) -> bool {
 fn ask(request: &Request, cx: &Context, text: &str, context: Option<String>) -> Outcome {
     if text.trim().is_empty() {
         // That the session is not there is the more important news.
-        crate::wiring::require_session(&request.turn, cx)?;
+        crate::wiring::require_session(&(&request.turn).into(), cx)?;
         return Err(Failure::usage(
             "the prompt is empty: hermes -z \"your question\"",
         ));

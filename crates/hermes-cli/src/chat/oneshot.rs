@@ -1,18 +1,20 @@
 //! One question, one answer.
 
 use hermes_agent::events::EventReceiver;
+use hermes_app::TurnOptions;
+use hermes_app::conversation::images;
+use hermes_app::conversation::lease::WindowLease;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};
 use hermes_core::store::SessionUpdate;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::lease::WindowLease;
 use super::render::Renderer;
-use super::{images, usage_file};
+use super::usage_file;
 use crate::args::TurnArgs;
 use crate::commands::Context;
 use crate::exit::{self, Exit, Failure, Outcome};
 use crate::footprint;
-use crate::wiring::{Chat, Mode};
+use crate::wiring::{ConversationMode, OpenRequest, OpenSession};
 
 pub(super) struct Question {
     pub(super) text: String,
@@ -24,12 +26,13 @@ pub(super) struct Question {
 
 pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Outcome {
     let mode = if question.closes {
-        Mode::Oneshot
+        ConversationMode::Oneshot
     } else {
-        Mode::Query
+        ConversationMode::Query
     };
-    let images = images::load(&args.image)?;
-    let (chat, mut events) = Chat::open(args, cx, mode).await?;
+    let options = TurnOptions::from(args);
+    let images = images::load(&options.images)?;
+    let (chat, mut events) = OpenSession::open(OpenRequest::new(&options, cx, mode)).await?;
     images::warn_if_unseen(&images, &chat, cx);
     // A window that has it open reads it again before its next message.
     let lease = chat
@@ -97,7 +100,12 @@ pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Ou
     Err(Failure::new(exit, message))
 }
 
-fn report(args: &TurnArgs, renderer: &Renderer, summary: &TurnSummary, chat: &Chat) -> Outcome {
+fn report(
+    args: &TurnArgs,
+    renderer: &Renderer,
+    summary: &TurnSummary,
+    chat: &OpenSession,
+) -> Outcome {
     let shown = renderer.result(summary);
     if let Some(path) = &args.usage_file {
         usage_file::write(path, summary, &chat.id, renderer.route())?;
@@ -122,7 +130,7 @@ impl Signals {
 /// Shows a turn until it ends. Ctrl+C and SIGTERM interrupt it; a second Ctrl+C leaves at once.
 /// Also says whether SIGTERM did it.
 async fn follow(
-    chat: &Chat,
+    chat: &OpenSession,
     events: &mut EventReceiver,
     renderer: &mut Renderer,
     mut signals: Signals,

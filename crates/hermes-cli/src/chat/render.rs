@@ -4,14 +4,15 @@ use std::collections::HashMap;
 use std::io;
 
 use hermes_agent::turn::explain;
+use hermes_app::text::{harmless, shorten};
 use hermes_core::event::{AgentEvent, NoticeLevel, SequencedEvent, TurnExit, TurnSummary};
+use hermes_core::figures;
 use hermes_core::ids::SessionId;
 use hermes_core::model::Route;
-use hermes_tui::figures;
 use serde_json::{Value, json};
 
 use crate::args::OutputFormat;
-use crate::output::{Output, harmless};
+use crate::output::Output;
 
 /// The version of the JSON that `--output-format json|stream-json` prints.
 const SCHEMA: u32 = 1;
@@ -390,16 +391,6 @@ fn news<'a>(before: &str, text: &'a str) -> &'a str {
         .map(|(at, _)| &before[at..])
         .find(|known| text.starts_with(known));
     &text[known.map_or(0, str::len)..]
-}
-
-/// The first line of `text`, at most `max` characters.
-pub(crate) fn shorten(text: &str, max: usize) -> String {
-    let first = text.lines().next().unwrap_or_default();
-    let mut short: String = first.chars().take(max).collect();
-    if short.len() < text.trim_end().len() {
-        short.push('…');
-    }
-    harmless(&short).into_owned()
 }
 
 #[cfg(test)]

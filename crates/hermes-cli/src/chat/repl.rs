@@ -1,16 +1,19 @@
 //! The line chat: a prompt, streaming answers, Ctrl+C to interrupt; no sequence for the terminal.
 
 use hermes_agent::events::EventReceiver;
+use hermes_app::conversation::{Conversation, Surface};
+use hermes_app::conversation::{images, replay};
+use hermes_app::front::Follows;
+use hermes_app::slash_commands;
 use hermes_core::event::{AgentCommand, AgentEvent, SequencedEvent, TurnExit};
-use hermes_tui::port::{Effect, Entry, Said, Saying, Show};
+use hermes_core::front_end::{DisplaySetting, Effect, ShownText, TextKind, TranscriptEntry};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
+use super::TerminalConflict;
 use super::ask::Questions;
-use super::conversation::{Conversation, Surface, Then};
 use super::lines::{TypedLine, TypedLines};
 use super::render::Renderer;
-use super::{images, replay, verbs};
 use crate::args::TurnArgs;
 use crate::commands::{Context, counted};
 use crate::exit::{Exit, Failure, Outcome};
@@ -40,13 +43,14 @@ enum Next {
 }
 
 pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
-    let (mut conversation, later) = Conversation::open(args, cx, Surface::Line).await?;
+    let (mut conversation, later) =
+        Conversation::open((&args).into(), cx, Surface::Line, &TerminalConflict).await?;
     let Some(events) = conversation.opened.take() else {
         return Err(ended());
     };
     let chat = &conversation.chat;
     let limit = cx.approval_limit();
-    let renderer = Renderer::live(cx.out, conversation.args.verbose, chat.id.clone());
+    let renderer = Renderer::live(cx.out, conversation.options.verbose, chat.id.clone());
     cx.out.line(cx.out.dim(&chat.banner()))?;
     images::warn_if_unseen(&conversation.images, chat, cx);
     if let Some(why) = &chat.missing {
@@ -104,7 +108,7 @@ impl Repl<'_> {
         self.cx.out.line(self.cx.out.dim(&line))?;
         let last = entries
             .iter()
-            .rposition(|entry| matches!(entry, Entry::User(_)))
+            .rposition(|entry| matches!(entry, TranscriptEntry::User(_)))
             .unwrap_or(0);
         for line in replay::lines(entries.get(last..).unwrap_or_default()) {
             self.cx.out.foreign_line(&line)?;
@@ -157,7 +161,7 @@ impl Repl<'_> {
         if matches!(event.event, AgentEvent::TurnStarted { .. }) {
             let why = "background work has reported; continuing with it";
             self.cx.out.remark(self.cx.out.dim(why));
-            self.follow(Then::Turn).await?;
+            self.follow(Follows::Turn).await?;
         }
         Ok(())
     }
@@ -177,7 +181,7 @@ impl Repl<'_> {
         }
         let done = {
             let work = async {
-                match verbs::line(&mut self.conversation, text).await {
+                match slash_commands::line(&mut self.conversation, text).await {
                     Some(done) => done,
                     None => self.conversation.ask(text.trim_end()).await,
                 }
@@ -220,13 +224,13 @@ impl Repl<'_> {
         if leaves {
             return Ok(Next::Leave);
         }
-        if told.then != Then::Nothing {
+        if told.then != Follows::Nothing {
             self.follow(told.then).await?;
         }
-        if told.then == Then::Turn {
+        if told.then == Follows::Turn {
             self.draft = None;
         }
-        if told.then == Then::Turn
+        if told.then == Follows::Turn
             && let Some(effect) = self.conversation.settle_title().await
         {
             self.show(effect)?;
@@ -251,9 +255,9 @@ impl Repl<'_> {
     fn show(&mut self, effect: Effect) -> Outcome {
         let out = self.cx.out;
         match effect {
-            Effect::Say(Said { kind, text }) => match kind {
-                Saying::Warning => out.error(text),
-                Saying::Error { fix } => {
+            Effect::Say(ShownText { kind, text }) => match kind {
+                TextKind::Warning => out.error(text),
+                TextKind::Error { fix } => {
                     out.error(&text);
                     if let Some(fix) = fix {
                         out.error(format!("  {fix}"));
@@ -269,13 +273,13 @@ impl Repl<'_> {
                 }
             }
             Effect::Draft(text) if !text.trim().is_empty() => {
-                let shown = super::shorten(&text, DRAFT);
+                let shown = hermes_app::text::shorten(&text, DRAFT);
                 out.remark(format!(
                     "not sent: {shown} (Enter on an empty line sends it)"
                 ));
                 self.draft = Some(text);
             }
-            Effect::Show(Show::Verbose(_)) => self.restart_renderer(),
+            Effect::Show(DisplaySetting::Verbose(_)) => self.restart_renderer(),
             // What a line chat has no place for.
             _ => {}
         }
@@ -284,9 +288,9 @@ impl Repl<'_> {
 
     /// Shows events until what was begun has ended. Ctrl+C interrupts the turn, a second one
     /// leaves.
-    async fn follow(&mut self, then: Then) -> Outcome {
+    async fn follow(&mut self, then: Follows) -> Outcome {
         let ends = |event: &AgentEvent| match then {
-            Then::Turn => matches!(event, AgentEvent::TurnFinished { .. }),
+            Follows::Turn => matches!(event, AgentEvent::TurnFinished { .. }),
             _ => matches!(
                 event,
                 AgentEvent::Compacted { .. }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use hermes_store::skills::{SkillBundle, SkillBundles, SkillLibrary};
 
-use crate::commands::{Context, counted, skills};
-use crate::exit::{Failure, Outcome};
+use crate::commands::{Context, counted};
+use crate::exit::{Failure, Outcome, skill_failure};
 
 #[derive(Debug, Args)]
 pub(crate) struct BundlesArgs {
@@ -64,7 +64,7 @@ pub(crate) fn run(args: BundlesArgs, cx: &Context) -> Outcome {
         Action::Delete { name } => {
             let gone = bundles
                 .delete(&name)
-                .map_err(|error| skills::failure(&error))?;
+                .map_err(|error| skill_failure(&error))?;
             let gone = gone.ok_or_else(|| missing(&name))?;
             Ok(cx.out.line(format!("deleted {}", gone.path.display()))?)
         }
@@ -129,7 +129,7 @@ fn create(cx: &Context, bundles: &SkillBundles, args: CreateArgs) -> Outcome {
         path: PathBuf::new(),
     };
     let made = bundles.create(&wish, args.force).map_err(|error| {
-        let mut failure = skills::failure(&error);
+        let mut failure = skill_failure(&error);
         if let hermes_store::skills::SkillError::Exists { name, path } = &error {
             failure.message = format!(
                 "there is a bundle {name:?} already ({}); --force replaces it",

@@ -1,19 +1,16 @@
 //! `hermes checkpoints`: the state of a project before the agent changed it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use hermes_config::Config;
+use hermes_app::checkpoints::{changed, failure, listed, open, told};
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_tools::files::Checkpoints;
-use hermes_tools::files::checkpoints::{
-    Checkpoint, CheckpointError, CheckpointUsage, PruneBounds, RestoreReport,
-};
+use hermes_tools::files::checkpoints::{CheckpointUsage, PruneBounds};
 
 use crate::commands::sessions::{ago, confirm, size};
 use crate::commands::{Context, counted};
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{Failure, Outcome};
 use crate::wiring;
 
 #[derive(Debug, Args)]
@@ -116,11 +113,6 @@ impl Place {
                 .map_err(|error| Failure::failed(format!("the working directory: {error}"))),
         }
     }
-}
-
-/// The snapshots of this home.
-pub(crate) fn open(cx: &Context, config: &Config) -> Checkpoints {
-    Checkpoints::from_config(&cx.home, config, Arc::new(SystemClock))
 }
 
 pub(crate) fn run(args: CheckpointsArgs, cx: &Context) -> Outcome {
@@ -259,76 +251,4 @@ fn described(usage: &CheckpointUsage, limit: usize) -> String {
         ));
     }
     lines.join("\n")
-}
-
-pub(crate) fn listed(all: &[Checkpoint], enabled: bool) -> String {
-    if all.is_empty() {
-        return if enabled {
-            "no checkpoints of this project yet".to_owned()
-        } else {
-            "no checkpoints: they are off (hermes config set checkpoints.enabled true)".to_owned()
-        };
-    }
-    let lines: Vec<String> = all
-        .iter()
-        .map(|entry| {
-            let at = entry.timestamp.replacen('T', " ", 1);
-            let at = at.get(..19).unwrap_or(&at);
-            format!(
-                "{:>3}  {at}  {}  {} (+{} -{} in {})",
-                entry.number,
-                entry.short_hash,
-                entry.reason,
-                entry.insertions,
-                entry.deletions,
-                counted(
-                    usize::try_from(entry.files_changed).unwrap_or(usize::MAX),
-                    "file"
-                )
-            )
-        })
-        .collect();
-    lines.join("\n")
-}
-
-pub(crate) fn changed(diff: &str) -> String {
-    if diff.is_empty() {
-        "nothing changed since".to_owned()
-    } else {
-        diff.to_owned()
-    }
-}
-
-pub(crate) fn told(restored: &RestoreReport) -> String {
-    let dir = restored.directory.display();
-    let to = format!(
-        "checkpoint {} ({})",
-        restored.checkpoint.short_hash, restored.checkpoint.reason
-    );
-    let mut text = match &restored.file {
-        Some(file) => format!("{file} of {dir} is as in {to}"),
-        None => format!("{dir} is as in {to}"),
-    };
-    if !restored.removed.is_empty() {
-        let removed = restored.removed.join(", ");
-        text = format!("{text}; files that came later are gone: {removed}");
-    }
-    if !restored.untouched.is_empty() {
-        let names = restored.untouched.join(", ");
-        text = format!("{text}\nnot in that checkpoint, so left as they are: {names}");
-    }
-    if restored.saved {
-        text.push_str("\nthe state before is checkpoint 1 now");
-    }
-    text
-}
-
-pub(crate) fn failure(error: &CheckpointError) -> Failure {
-    let exit = match error {
-        CheckpointError::None(_) | CheckpointError::Unknown { .. } => Exit::NotFound,
-        CheckpointError::BadPath(_) => Exit::Usage,
-        CheckpointError::Busy => Exit::Busy,
-        _ => Exit::Failed,
-    };
-    Failure::new(exit, error.to_string())
 }

@@ -90,7 +90,10 @@ fn first() -> String {
         .get_subcommands()
         .map(|command| command.get_name().to_owned())
         .collect();
-    let mut page = format!("{}: a personal AI agent\n", super::version::line());
+    let mut page = format!(
+        "{}: a personal AI agent\n",
+        hermes_app::text::version_line()
+    );
     for (group, commands) in FIRST {
         let _ = writeln!(page, "\n{group}");
         for (name, what) in *commands {

@@ -1,8 +1,8 @@
 //! `hermes hooks`: programs of the person that run when something happens.
 
 use clap::{Args, Subcommand};
-use hermes_gateway::hooks::consent::Consent;
-use hermes_gateway::hooks::{Action as Does, Happening, Hook, Hooks};
+use hermes_app::hooks::consent::Consent;
+use hermes_app::hooks::{Action as Does, Happening, Hook, Hooks};
 use serde_json::{Value, json};
 
 use super::{Context, counted};
@@ -61,7 +61,7 @@ pub(crate) fn run(args: HooksArgs, cx: &Context) -> Outcome {
 }
 
 fn load(cx: &Context) -> Result<(Vec<Hook>, Vec<String>), Failure> {
-    Ok(wiring::hooks::load(cx, &cx.config()?))
+    Ok(wiring::tool_hooks::load(cx, &cx.config()?))
 }
 
 fn list(cx: &Context, json: bool) -> Outcome {

@@ -9,6 +9,7 @@ mod remove;
 mod serve;
 mod show;
 
+use hermes_app::AppContext;
 use hermes_mcp::config::ServerEntry;
 use serde_json::{Map, Value};
 
@@ -19,7 +20,7 @@ use crate::wiring::mcp as servers;
 pub(crate) use edit::apply as change;
 pub(crate) use login::{client as login_client, open as open_browser};
 pub(crate) use probe::why;
-pub(crate) use show::{Patience, page, reports, table};
+pub(crate) use show::{Patience, reports};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct McpArgs {
@@ -67,13 +68,13 @@ pub(crate) fn run(args: McpArgs, cx: &Context) -> Outcome {
 }
 
 /// All servers of the config.
-fn entries(cx: &Context) -> Result<Vec<ServerEntry>, Failure> {
+fn entries(cx: &AppContext) -> Result<Vec<ServerEntry>, Failure> {
     let config = cx.load_config()?.config;
     Ok(servers::entries(&config, &cx.env, &cx.home))
 }
 
 /// One server of the config; 4 when there is none of this name.
-pub(crate) fn entry(cx: &Context, name: &str) -> Result<ServerEntry, Failure> {
+pub(crate) fn entry(cx: &AppContext, name: &str) -> Result<ServerEntry, Failure> {
     let entries = entries(cx)?;
     let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
     let found = entries.into_iter().find(|entry| entry.name == name);

@@ -91,7 +91,7 @@ pub(crate) fn router(
 
 /// `1000000` → `1M`, `131072` → `131k`: as everywhere.
 pub(crate) fn tokens(count: u32) -> String {
-    hermes_tui::figures::window(count.into())
+    hermes_core::figures::window(count.into())
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 mod browse;
 mod bulk;
 mod filter;
-pub(crate) mod html;
 mod show;
 mod transfer;
 
@@ -21,6 +20,7 @@ use super::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::wiring;
 pub(crate) use bulk::remove_transcripts;
+use hermes_app::text::date;
 pub(crate) use show::{ago, fit, size};
 
 #[derive(Debug, clap::Args)]
@@ -276,7 +276,7 @@ async fn search(args: SearchArgs, cx: &Context) -> Outcome {
     for hit in hits {
         let place = format!(
             "{}  {}  {} #{}",
-            show::date(hit.timestamp),
+            date(hit.timestamp),
             hit.session_id,
             hit.role,
             hit.id

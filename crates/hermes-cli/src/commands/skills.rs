@@ -1,16 +1,15 @@
 //! `hermes skills`: what the agent has learnt to do, for people.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use clap::{Args, Subcommand, ValueEnum};
 use hermes_agent::tools::apply_pending_skill;
 use hermes_store::pending::Subsystem;
-use hermes_store::skills::{Skill, SkillError, SkillLibrary, View, manifest};
+use hermes_store::skills::{Skill, SkillLibrary, View, manifest};
 use serde_json::{Value, json};
 
 use crate::commands::{Context, waiting};
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{Failure, Outcome, skill_failure};
 
 #[derive(Debug, Args)]
 pub(crate) struct SkillsArgs {
@@ -180,7 +179,7 @@ fn view(
 ) -> Outcome {
     let view = library
         .view(name, file, None)
-        .map_err(|error| failure(&error))?;
+        .map_err(|error| skill_failure(&error))?;
     if as_json {
         return Ok(cx.out.json(&view.to_json())?);
     }
@@ -231,22 +230,4 @@ impl Origins {
             Source::Local
         }
     }
-}
-
-pub(crate) fn failure(error: &SkillError) -> Failure {
-    let exit = match error {
-        SkillError::NotFound { .. } | SkillError::NoFile { .. } => Exit::NotFound,
-        SkillError::Invalid(_) | SkillError::Ambiguous { .. } => Exit::Usage,
-        _ => Exit::Failed,
-    };
-    let mut text = match error {
-        SkillError::NotFound { name, .. } => format!("no skill {name:?}; see: hermes skills list"),
-        other => other.to_string(),
-    };
-    if let SkillError::Ambiguous { matches, .. } = error {
-        for path in matches {
-            let _ = write!(text, "\n  {}", path.display());
-        }
-    }
-    Failure::new(exit, text)
 }

@@ -256,7 +256,7 @@ fn keys(router: &Router) -> Value {
 /// `on`: something of it is offered; `empty`: switched on, and nothing of it can be offered here.
 fn toolsets_of(cx: &Context, config: &Arc<Config>) -> Result<Value, Failure> {
     let enabled = toolsets::enabled(config, "cli");
-    let offer = wiring::hands::offer(cx, config)?;
+    let offer = wiring::action_tools::offer(cx, config)?;
     let (mut on, mut empty, mut off) = (Vec::new(), Vec::new(), Vec::new());
     for set in toolsets::switchable("cli") {
         let usable = super::tools::is_usable(set, &offer);

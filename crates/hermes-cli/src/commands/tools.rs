@@ -87,7 +87,7 @@ fn tick(cx: &Context, platform: &str) -> Outcome {
     let rows = || -> Result<Vec<PanelRow>, Failure> {
         let config = Arc::new(cx.config()?);
         let enabled = toolsets::enabled(&config, platform);
-        let offer = wiring::hands::offer(cx, &config)?;
+        let offer = wiring::action_tools::offer(cx, &config)?;
         let row = |set: &Toolset| {
             choose::switched(set.name, &labelled(set, &offer), enabled.contains(set.name))
         };
@@ -125,7 +125,7 @@ fn list(cx: &Context, platform: &str, as_json: bool) -> Outcome {
     known_platform(platform)?;
     let config = Arc::new(cx.config()?);
     let enabled = toolsets::enabled(&config, platform);
-    let offer = wiring::hands::offer(cx, &config)?;
+    let offer = wiring::action_tools::offer(cx, &config)?;
     let standing = |tool: &str| {
         if offer.names.contains(tool) {
             return Standing::Here;
@@ -227,21 +227,21 @@ fn line(set: &Toolset, on: bool, tools: &[(&str, Standing)]) -> String {
 
 /// Whether a set has something to offer here. Sets share tools: one that has only a tool of another
 /// has nothing of its own.
-pub(crate) fn is_usable(set: &Toolset, offer: &wiring::hands::Offer) -> bool {
+pub(crate) fn is_usable(set: &Toolset, offer: &wiring::action_tools::AvailableTools) -> bool {
     let here = set.tools.iter().filter(|tool| offer.names.contains(**tool));
     let here = here.count();
     here > 0 && here * 2 >= set.tools.len()
 }
 
 /// Whether there is something to switch: tools of its own, or some that only lack something.
-pub(crate) fn is_built(set: &Toolset, offer: &wiring::hands::Offer) -> bool {
+pub(crate) fn is_built(set: &Toolset, offer: &wiring::action_tools::AvailableTools) -> bool {
     is_usable(set, offer) || lacks(set, offer).next().is_some()
 }
 
 /// Why tools of a set cannot be offered here.
 fn lacks<'a>(
     set: &'a Toolset,
-    offer: &'a wiring::hands::Offer,
+    offer: &'a wiring::action_tools::AvailableTools,
 ) -> impl Iterator<Item = &'a str> + 'a {
     let missing = offer.missing.iter();
     missing
@@ -250,7 +250,7 @@ fn lacks<'a>(
 }
 
 /// What a set is, and why nothing of it can be offered where that is so.
-pub(crate) fn labelled(set: &Toolset, offer: &wiring::hands::Offer) -> String {
+pub(crate) fn labelled(set: &Toolset, offer: &wiring::action_tools::AvailableTools) -> String {
     match lacks(set, offer).next() {
         Some(why) if !is_usable(set, offer) => {
             format!("{} (cannot be offered: {why})", set.label)
@@ -271,7 +271,7 @@ pub(crate) fn is_on(config: &Config, platform: &str, tool: &str) -> bool {
 pub(crate) fn offered(
     config: &Config,
     platform: &str,
-    offer: &wiring::hands::Offer,
+    offer: &wiring::action_tools::AvailableTools,
 ) -> BTreeSet<String> {
     let enabled = toolsets::enabled(config, platform);
     toolsets::switchable(platform)
@@ -319,7 +319,7 @@ fn switch(cx: &Context, change: &Change, on: bool) -> Outcome {
 
 /// Switches one set for a platform; it takes effect in the next conversation.
 pub(crate) fn switch_set(
-    cx: &Context,
+    cx: &hermes_app::AppContext,
     config: &Config,
     platform: &str,
     name: &str,

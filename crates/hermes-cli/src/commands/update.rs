@@ -59,7 +59,7 @@ pub(crate) fn run(args: &UpdateArgs, cx: &Context) -> Outcome {
     };
     let fetched = fetch::fetch(&source, expected, &dir, cx)?;
     let offered = install::version_of(&fetched.path)?;
-    let current = super::version::line();
+    let current = hermes_app::text::version_line();
     let same = installed.is_same(&fetched.sha256);
     if args.check || same {
         return tell(args, cx, &current, &offered, &fetched.sha256, same);
@@ -88,7 +88,7 @@ fn rollback(args: &UpdateArgs, installed: &Installed, cx: &Context) -> Outcome {
     let previous = installed.previous()?;
     installed.writable()?;
     let offered = install::version_of(&previous)?;
-    let current = super::version::line();
+    let current = hermes_app::text::version_line();
     if !args.yes {
         confirm(cx, &format!("go back from {current} to {offered}?"))?;
     }

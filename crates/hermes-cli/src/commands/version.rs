@@ -1,5 +1,6 @@
 //! `hermes version`.
 
+use hermes_app::text::version_line;
 use serde_json::json;
 
 use crate::exit::Outcome;
@@ -12,11 +13,6 @@ pub(crate) struct VersionArgs {
     json: bool,
 }
 
-/// What `hermes --version` prints.
-pub(crate) fn line() -> String {
-    format!("hermes {}", env!("CARGO_PKG_VERSION"))
-}
-
 pub(crate) fn run(args: &VersionArgs, out: Output) -> Outcome {
     if args.json {
         out.json(&json!({
@@ -26,7 +22,7 @@ pub(crate) fn run(args: &VersionArgs, out: Output) -> Outcome {
             "state_schema": hermes_store::db::SCHEMA_VERSION,
         }))?;
     } else {
-        out.line(line())?;
+        out.line(version_line())?;
         out.line(format!(
             "{}-{}, state.db schema {}",
             std::env::consts::OS,

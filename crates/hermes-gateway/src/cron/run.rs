@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chrono::{DateTime, FixedOffset};
-use hermes_agent::front::{News, Wish};
+use hermes_app::front::{News, Wish};
 use hermes_core::approval::Verdict;
 use hermes_core::ask::Answer;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};

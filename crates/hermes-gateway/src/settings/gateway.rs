@@ -10,7 +10,7 @@ use hermes_platforms::{PLATFORMS, PlatformSettings, Writers, setting_text};
 use serde_json::{Map, Value};
 
 use super::blocks::{Sources, open};
-use super::{FOREIGN, Quick, quick};
+use super::{FOREIGN, Quick, read_quick_commands};
 use crate::authorize::Stranger;
 use crate::session::{ResetMode, ResetPolicies, ResetPolicy, Sharing};
 
@@ -126,7 +126,7 @@ impl GatewaySettings {
                 problems.push(format!("{name} is configured, but cannot be run yet"));
             }
         }
-        let quick = quick::read_quick_commands(&written.map("quick_commands"), &mut problems);
+        let quick = read_quick_commands(&written.map("quick_commands"), &mut problems);
         let (resets, quiet_resets) = resets(&written, &mut problems);
         let drain = loaded.tree.pointer("/agent/restart_drain_timeout");
         let drain = drain.and_then(Value::as_f64).unwrap_or_default();

@@ -6,7 +6,6 @@
 mod blocks;
 mod door;
 mod gateway;
-mod quick;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +16,7 @@ use hermes_config::Config;
 pub(crate) use blocks::home_var;
 pub use door::Door;
 pub use gateway::{BusyMode, GatewaySettings, SettingsError, Streaming, Transport};
-pub use quick::{Quick, QuickKind, read_quick_commands};
+pub use hermes_app::quick_commands::{Quick, QuickKind, read_quick_commands};
 
 /// Platforms of the original that this program cannot run.
 pub(crate) const FOREIGN: [&str; 22] = [

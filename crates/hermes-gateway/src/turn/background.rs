@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use hermes_agent::front::{News, Wish};
+use hermes_app::front::{News, Wish};
 use hermes_core::event::{AgentCommand, AgentEvent, UserInput};
 use hermes_core::task;
 use hermes_store::db::delivery::{Final, NewChunk, Reply, Target};

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::block::Block;
 use super::{Transcriber, template};
-use crate::child;
+use hermes_app::child;
 
 /// The largest recording that services take.
 const LARGEST: u64 = 25 * 1024 * 1024;

@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt as _;
 use super::block::Block;
 use super::hear::scratch;
 use super::{Speaker, template};
-use crate::child;
+use hermes_app::child;
 
 /// More than this is not read out.
 const LONGEST: usize = 4096;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hermes_agent::front::{Opened, Refusal, RefusalKind};
+use hermes_app::front::{OpenedConversation, Refusal, RefusalKind};
+use hermes_app::wiring::unattended::CommandOutput;
 use hermes_config::env::ProcessEnv;
 use hermes_config::{Config, Env, Home};
 use hermes_core::BoxFuture;
@@ -13,7 +14,7 @@ use hermes_core::store::StoreError;
 use hermes_core::task;
 use hermes_gateway::authorize::pairing::Pairing;
 use hermes_gateway::gateway::{Calls, Deps, Gateway};
-use hermes_gateway::program::{Opening, Program, Ran, Script};
+use hermes_gateway::program::{ConversationHost, Opening, Script};
 use hermes_gateway::seats::{Bounds, Seats};
 use hermes_gateway::settings::GatewaySettings;
 use hermes_platforms::{Hopeless, Inbound, Link, Offer, Platform, Recourse};
@@ -71,17 +72,17 @@ impl Processes for NobodyElse {
 
 struct NobodyTalks;
 
-impl Program for NobodyTalks {
+impl ConversationHost for NobodyTalks {
     fn ready(&self) -> Result<(), Refusal> {
         Ok(())
     }
 
-    fn open(&self, _: Opening) -> BoxFuture<'_, Result<Opened, Refusal>> {
+    fn open(&self, _: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
         let refusal = Refusal::new(RefusalKind::Failed, "nobody wrote");
         Box::pin(std::future::ready(Err(refusal)))
     }
 
-    fn script(&self, _: Script) -> BoxFuture<'_, Result<Ran, Refusal>> {
+    fn script(&self, _: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
         let refusal = Refusal::new(RefusalKind::Failed, "there are no scripts");
         Box::pin(std::future::ready(Err(refusal)))
     }

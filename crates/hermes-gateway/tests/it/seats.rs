@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hermes_agent::front::{NEWS, News, Opened, Refusal, RefusalKind, WISHES};
 use hermes_agent::weight::Weight;
+use hermes_app::front::{NEWS, News, OpenedConversation, Refusal, RefusalKind, WISHES};
+use hermes_app::wiring::unattended::CommandOutput;
 use hermes_core::{BoxFuture, task};
-use hermes_gateway::program::{Opening, Program, Ran, Script};
+use hermes_gateway::program::{ConversationHost, Opening, Script};
 use hermes_gateway::seats::{Bounds, Next, Seat, Seats};
 use hermes_platforms::Offer;
 use pretty_assertions::assert_eq;
@@ -31,12 +32,12 @@ struct Heavy {
     shared: Mutex<Option<Weight>>,
 }
 
-impl Program for Heavy {
+impl ConversationHost for Heavy {
     fn ready(&self) -> Result<(), Refusal> {
         Ok(())
     }
 
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened, Refusal>> {
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
         let (wishes, mut orders) = mpsc::channel(WISHES);
         let (news, heard) = mpsc::channel::<News>(NEWS);
         let (id, closed) = (opening.id.clone(), Arc::clone(&self.closed));
@@ -57,19 +58,20 @@ impl Program for Heavy {
             weight
         });
         self.opened.lock().unwrap().push(opening.id.clone());
-        Box::pin(std::future::ready(Ok(Opened {
+        Box::pin(std::future::ready(Ok(OpenedConversation {
             id: opening.id,
             title: None,
             cost: None,
             past: Vec::new(),
             remarks: Vec::new(),
+            approvals_off: false,
             weight,
             wishes,
             news: heard,
         })))
     }
 
-    fn script(&self, _: Script) -> BoxFuture<'_, Result<Ran, Refusal>> {
+    fn script(&self, _: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
         let refusal = Refusal::new(RefusalKind::Invalid, "no scripts here");
         Box::pin(std::future::ready(Err(refusal)))
     }
@@ -103,7 +105,7 @@ impl Room {
             bytes,
             age: Duration::from_hours(1),
         };
-        let shared = Arc::clone(&program) as Arc<dyn Program>;
+        let shared = Arc::clone(&program) as Arc<dyn ConversationHost>;
         let seats = Seats::new(shared, bounds, CancellationToken::new());
         Self { program, seats }
     }

@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use hermes_core::event::{AgentEvent, TurnExit, TurnSummary};
+use hermes_core::front_end::{DisplaySetting, Effect, TranscriptEntry};
 
 use super::overlay::AppOverlay;
 use super::state::{App, LONG_TURN, RunningTurn, TurnPause, UiRequest};
 use crate::cells::{AssistantCell, CommandOutputCell, FooterCell, NoticeCell, from_event};
 use crate::keys::KeyAction;
 use crate::panel::PanelView;
-use crate::port::{Effect, News, Panel, Show};
+use crate::port::{News, Panel};
 use crate::prompt::{self, PromptRequest};
 use crate::theme::Theme;
 
@@ -23,6 +24,12 @@ impl App {
                 self.send_next_queued(now);
             }
             News::Effect(effect) => self.apply_effect(effect, now),
+            News::Panel(panel) => self.panel(*panel, now),
+            News::ClosePanel => {
+                if matches!(self.overlay, Some(AppOverlay::Panel(_))) {
+                    self.close_overlay();
+                }
+            }
             News::Candidates { ticket, candidates } => {
                 self.dirty |= self.composer.candidates(ticket, candidates);
                 return;
@@ -265,12 +272,6 @@ impl App {
     fn apply_effect(&mut self, effect: Effect, now: Instant) {
         match effect {
             Effect::Say(said) => self.transcript.push(CommandOutputCell::new(said)),
-            Effect::Panel(panel) => self.panel(*panel, now),
-            Effect::ClosePanel => {
-                if matches!(self.overlay, Some(AppOverlay::Panel(_))) {
-                    self.close_overlay();
-                }
-            }
             Effect::Page(page) => {
                 if let Some(AppOverlay::Panel(view)) = self.overlay.replace(AppOverlay::page(page))
                 {
@@ -323,7 +324,7 @@ impl App {
     fn on_conversation_opened(
         &mut self,
         banner: &str,
-        entries: Vec<crate::port::Entry>,
+        entries: Vec<TranscriptEntry>,
         now: Instant,
     ) {
         self.transcript.end(now);
@@ -340,9 +341,9 @@ impl App {
         self.title();
     }
 
-    fn show(&mut self, show: Show) {
+    fn show(&mut self, show: DisplaySetting) {
         match show {
-            Show::Theme(name) => match Theme::named(match name.as_str() {
+            DisplaySetting::Theme(name) => match Theme::named(match name.as_str() {
                 "auto" => self.auto_theme,
                 name => name,
             }) {
@@ -355,11 +356,11 @@ impl App {
                     "there is no theme {name:?}; /theme shows all"
                 ))),
             },
-            Show::Reasoning(on) => self.display.reasoning = on,
-            Show::Verbose(on) => self.display.verbose = on,
-            Show::Timestamps(on) => self.display.timestamps = on,
-            Show::StatusLine(on) => self.display.status_line = on,
-            Show::Busy(busy) => self.busy = busy,
+            DisplaySetting::Reasoning(on) => self.display.reasoning = on,
+            DisplaySetting::Verbose(on) => self.display.verbose = on,
+            DisplaySetting::Timestamps(on) => self.display.timestamps = on,
+            DisplaySetting::StatusLine(on) => self.display.status_line = on,
+            DisplaySetting::Busy(busy) => self.busy = busy,
         }
     }
 }

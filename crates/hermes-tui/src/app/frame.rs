@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use hermes_core::figures::clock;
 use ratatui_core::text::{Line, Span};
 
 use super::state::{App, TurnPause};
 use super::transcript::Activity;
 use crate::composer::SubmissionKind;
-use crate::figures::clock;
 use crate::keys::KeyAction;
 use crate::row::{RowFlow, ScreenFrame, StyledRow};
 use crate::theme::StyleRole;

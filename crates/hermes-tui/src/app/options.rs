@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use hermes_config::schema::Tui;
 use hermes_core::event::TurnExit;
+use hermes_core::front_end::TranscriptEntry;
 use hermes_core::message::Part;
 use hermes_core::model::Route;
 
 use crate::composer::Command;
-use crate::port::{Entry, Status};
+use crate::port::Status;
 use crate::prompt::approval::CheckRule;
 
 /// Everything [`super::run`] needs to start.
@@ -31,7 +32,7 @@ pub struct AppOptions {
     pub colour: bool,
     pub status: Status,
     /// A conversation that is resumed.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TranscriptEntry>,
     /// Initial text of the composer; otherwise the saved draft is restored.
     pub draft: Option<String>,
     /// Sent with the first message.

@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use hermes_core::front_end::{PagedText, TextKind};
+
 use super::state::App;
 use crate::cells::body;
 use crate::keys::{KeyAction, KeyArea, KeyPress};
 use crate::pager::{Pager, PagerOutcome};
 use crate::palette::{CommandPalette, PaletteOutcome};
 use crate::panel::{PanelOutcome, PanelView};
-use crate::port::{Ask, CLOSED, Page, PanelAsk, Saying};
+use crate::port::{Ask, CLOSED, PanelAsk};
 use crate::row::ScreenFrame;
 
 /// A growing transcript is rebuilt at most this often while it is read.
@@ -24,11 +26,11 @@ pub(super) enum AppOverlay {
         /// When its rows were built, and for which revision.
         made: Option<(Instant, u64)>,
     },
-    Page(Box<Pager>, Page),
+    Page(Box<Pager>, PagedText),
 }
 
 impl AppOverlay {
-    pub(super) fn page(page: Page) -> Self {
+    pub(super) fn page(page: PagedText) -> Self {
         Self::Page(Box::new(Pager::new(page.title.clone())), page)
     }
 }
@@ -74,9 +76,9 @@ impl App {
             "\n`^X` is Ctrl and X. Keys are changed in config.yaml, in `tui.keys`: `action: key`, \
              with keys written like `ctrl+x`.\n",
         );
-        self.overlay = Some(AppOverlay::page(Page {
+        self.overlay = Some(AppOverlay::page(PagedText {
             title: "Keys".to_owned(),
-            kind: Saying::Markdown,
+            kind: TextKind::Markdown,
             text,
         }));
     }

@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use hermes_core::event::{AgentCommand, TurnExit};
+use hermes_core::front_end::BusyInput;
 
 use super::state::App;
 use crate::cells::UserCell;
 use crate::composer::{Submission, SubmissionKind};
-use crate::port::{Ask, Busy};
+use crate::port::Ask;
 
 /// Maximum number of queued messages.
 const MAX_WAITING: usize = 64;
@@ -41,15 +42,15 @@ impl App {
             SubmissionKind::Message if !self.is_busy() => self.send(submission),
             SubmissionKind::Message => match self.busy {
                 // A steering text cannot carry images.
-                Busy::Steer if submission.images.is_empty() && self.images.is_empty() => {
+                BusyInput::Steer if submission.images.is_empty() && self.images.is_empty() => {
                     self.steer(submission.text);
                 }
-                Busy::Steer => {
+                BusyInput::Steer => {
                     self.hint("images go with the next turn: queued", now);
                     self.enqueue(submission, now);
                 }
-                Busy::Queue => self.enqueue(submission, now),
-                Busy::Interrupt => {
+                BusyInput::Queue => self.enqueue(submission, now),
+                BusyInput::Interrupt => {
                     self.queue.held = false;
                     self.queue.waiting.push_front(submission);
                     self.interrupt();

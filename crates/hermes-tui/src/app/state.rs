@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use hermes_core::event::{AgentCommand, UserInput};
+use hermes_core::front_end::{BusyInput, TranscriptEntry};
 use hermes_core::message::Part;
 use hermes_core::model::Route;
 
@@ -16,7 +17,7 @@ use crate::cells::{BannerCell, CellContext, NoticeCell, TranscriptCell, UserCell
 use crate::composer::{Composer, ComposerResult};
 use crate::keys::Keymap;
 use crate::panel::PanelView;
-use crate::port::{Ask, Busy, Status};
+use crate::port::{Ask, Status};
 use crate::prompt::PromptQueue;
 use crate::row::StyledRow;
 use crate::theme::Theme;
@@ -105,7 +106,7 @@ pub struct App {
     /// The panel that is covered by a page.
     pub(super) covered_panel: Option<Box<PanelView>>,
     pub(super) queue: MessageQueue,
-    pub(super) busy: Busy,
+    pub(super) busy: BusyInput,
     pub(super) turn: Option<RunningTurn>,
     /// A message was sent and its turn has not begun.
     pub(super) awaiting: bool,
@@ -151,9 +152,9 @@ impl App {
             hyperlinks: look.hyperlinks,
         };
         let busy = match options.tui.busy.as_deref() {
-            Some("queue") => Busy::Queue,
-            Some("interrupt") => Busy::Interrupt,
-            _ => Busy::Steer,
+            Some("queue") => BusyInput::Queue,
+            Some("interrupt") => BusyInput::Interrupt,
+            _ => BusyInput::Steer,
         };
         let named = options.tui.theme.as_deref().filter(|name| *name != "auto");
         let found = named.and_then(Theme::named);
@@ -213,13 +214,13 @@ impl App {
         app
     }
 
-    pub(super) fn open(&mut self, banner: String, entries: Vec<crate::port::Entry>) {
+    pub(super) fn open(&mut self, banner: String, entries: Vec<TranscriptEntry>) {
         self.transcript.push(BannerCell::new(banner, "/help"));
         self.fresh = entries.is_empty();
         self.entries(entries);
     }
 
-    fn entries(&mut self, entries: Vec<crate::port::Entry>) {
+    fn entries(&mut self, entries: Vec<TranscriptEntry>) {
         self.asked |= !entries.is_empty();
         for entry in entries {
             self.transcript.push_boxed(from_entry(entry));

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::time::Instant;
 
+use hermes_core::figures::{dollars, tokens, window};
+use hermes_core::front_end::BusyInput;
 use ratatui_core::text::{Line, Span};
 
 use super::state::App;
-use crate::figures::{dollars, tokens, window};
-use crate::port::{Busy, Status};
+use crate::port::Status;
 use crate::theme::StyleRole;
 use crate::width;
 
@@ -171,9 +172,9 @@ impl App {
             return "? keys";
         }
         match self.busy {
-            Busy::Steer => "Enter steers, Tab queues",
-            Busy::Queue => "Enter queues",
-            Busy::Interrupt => "Enter interrupts, Tab queues",
+            BusyInput::Steer => "Enter steers, Tab queues",
+            BusyInput::Queue => "Enter queues",
+            BusyInput::Interrupt => "Enter interrupts, Tab queues",
         }
     }
 

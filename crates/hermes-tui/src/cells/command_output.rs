@@ -1,11 +1,11 @@
 //! Output of a command.
 
 use hermes_core::event::NoticeLevel;
+use hermes_core::front_end::{ShownText, TextKind};
 use ratatui_core::text::{Line, Span};
 
 use super::line::trim_end;
 use super::{CellContext, CellKind, NoticeCell, TranscriptCell};
-use crate::port::{Said, Saying};
 use crate::row::StyledRow;
 use crate::theme::StyleRole;
 use crate::width::{self, Indent};
@@ -13,21 +13,21 @@ use crate::{ansi, diff, markdown};
 
 #[derive(Clone, Debug)]
 pub struct CommandOutputCell {
-    said: Said,
+    said: ShownText,
 }
 
 impl CommandOutputCell {
-    pub fn new(said: Said) -> Self {
+    pub fn new(said: ShownText) -> Self {
         Self { said }
     }
 }
 
-/// The body of a [`crate::port::Page`] or of command output.
-pub fn body(kind: &Saying, text: &str, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
+/// The body of a [`hermes_core::front_end::PagedText`] or of command output.
+pub fn body(kind: &TextKind, text: &str, width: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
     match kind {
-        Saying::Plain => plain(text, width, cx),
-        Saying::Markdown => markdown::render(text, width, cx),
-        Saying::Diff => {
+        TextKind::Plain => plain(text, width, cx),
+        TextKind::Markdown => markdown::render(text, width, cx),
+        TextKind::Diff => {
             let files = diff::unified(text);
             if files.is_empty() {
                 plain(text, width, cx)
@@ -35,9 +35,9 @@ pub fn body(kind: &Saying, text: &str, width: u16, cx: &CellContext<'_>) -> Vec<
                 diff::named_rows(&files, width, 0, cx)
             }
         }
-        Saying::Info => NoticeCell::new(NoticeLevel::Info, text).rows(width, cx),
-        Saying::Warning => NoticeCell::new(NoticeLevel::Warning, text).rows(width, cx),
-        Saying::Error { fix } => NoticeCell::error(text, fix.clone()).rows(width, cx),
+        TextKind::Info => NoticeCell::new(NoticeLevel::Info, text).rows(width, cx),
+        TextKind::Warning => NoticeCell::new(NoticeLevel::Warning, text).rows(width, cx),
+        TextKind::Error { fix } => NoticeCell::error(text, fix.clone()).rows(width, cx),
     }
 }
 
@@ -69,8 +69,8 @@ fn plain(text: &str, columns: u16, cx: &CellContext<'_>) -> Vec<StyledRow> {
 impl TranscriptCell for CommandOutputCell {
     fn kind(&self) -> CellKind {
         match self.said.kind {
-            Saying::Plain | Saying::Markdown | Saying::Diff => CellKind::Assistant,
-            Saying::Info | Saying::Warning | Saying::Error { .. } => CellKind::Notice,
+            TextKind::Plain | TextKind::Markdown | TextKind::Diff => CellKind::Assistant,
+            TextKind::Info | TextKind::Warning | TextKind::Error { .. } => CellKind::Notice,
         }
     }
 
@@ -90,7 +90,7 @@ mod tests {
         let theme = Theme::default();
         let cx = CellContext::new(&theme);
         let shown = |text: &str| -> Vec<String> {
-            let rows = body(&Saying::Plain, text, 20, &cx);
+            let rows = body(&TextKind::Plain, text, 20, &cx);
             rows.iter().map(|row| row.line.to_string()).collect()
         };
         assert_eq!(

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use hermes_core::event::TurnSummary;
+use hermes_core::figures::{count, dollars, tokens, took};
 use hermes_core::usage::Cost;
 use ratatui_core::text::{Line, Span};
 
 use super::{CellContext, CellKind, TranscriptCell};
-use crate::figures::{count, dollars, tokens, took};
 use crate::row::StyledRow;
 use crate::theme::StyleRole;
 use crate::width::{self, Indent};

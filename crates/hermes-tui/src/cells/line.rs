@@ -1,10 +1,10 @@
 //! Shared parts of cells: a head with facts on its right side, a block of output.
 
+use hermes_core::figures::count;
 use ratatui_core::style::Style;
 use ratatui_core::text::{Line, Span};
 
 use super::CellContext;
-use crate::figures::count;
 use crate::row::{RowFlow, StyledRow};
 use crate::theme::StyleRole;
 use crate::width::{self, Indent};

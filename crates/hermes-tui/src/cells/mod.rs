@@ -20,8 +20,8 @@ mod user;
 use std::path::Path;
 
 use hermes_core::event::AgentEvent;
+use hermes_core::front_end::TranscriptEntry;
 
-use crate::port::Entry;
 use crate::row::StyledRow;
 use crate::theme::Theme;
 
@@ -103,18 +103,18 @@ impl CellKind {
 }
 
 /// Builds a cell from an entry of a stored conversation.
-pub fn from_entry(entry: Entry) -> Box<dyn TranscriptCell> {
+pub fn from_entry(entry: TranscriptEntry) -> Box<dyn TranscriptCell> {
     match entry {
-        Entry::User(text) => Box::new(UserCell::new(text)),
-        Entry::Assistant(text) => Box::new(AssistantCell::new(text)),
-        Entry::Reasoning(text) => Box::new(ReasoningCell::new(text)),
-        Entry::Tool {
+        TranscriptEntry::User(text) => Box::new(UserCell::new(text)),
+        TranscriptEntry::Assistant(text) => Box::new(AssistantCell::new(text)),
+        TranscriptEntry::Reasoning(text) => Box::new(ReasoningCell::new(text)),
+        TranscriptEntry::Tool {
             name,
             arguments,
             result,
             failed,
         } => Box::new(ToolCell::stored(&name, &arguments, &result, failed)),
-        Entry::Omitted(count) => Box::new(OmittedCell::new(count)),
+        TranscriptEntry::Omitted(count) => Box::new(OmittedCell::new(count)),
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use hermes_core::figures::{tokens, took};
 use ratatui_core::text::Span;
 
 use super::line::{CellHead, paragraphs};
 use super::{CellContext, CellKind, TranscriptCell};
-use crate::figures::{tokens, took};
 use crate::row::StyledRow;
 use crate::theme::StyleRole;
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use hermes_core::figures::took;
 use ratatui_core::text::{Line, Span};
 
 use super::line::{BlockPart, CellHead, block};
 use super::{CellContext, CellKind, TranscriptCell};
 use crate::ansi;
-use crate::figures::took;
 use crate::row::StyledRow;
 use crate::theme::StyleRole;
 use crate::width;

@@ -5,6 +5,7 @@ mod samples;
 use std::time::Duration;
 
 use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit, TurnSummary};
+use hermes_core::front_end::{ShownText, TextKind, TranscriptEntry};
 use hermes_core::model::{ErrorClass, Route, WireFormat};
 use hermes_core::tool::ToolErrorKind;
 use hermes_core::usage::{Cost, PriceSource, Usage};
@@ -15,7 +16,6 @@ use super::{
     AssistantStream, BannerCell, CellContext, CellKind, CommandOutputCell, NoticeCell, OmittedCell,
     ReasoningCell, ShellCell, ToolCell, TranscriptCell, UserCell, from_entry, from_event,
 };
-use crate::port::{Entry, Said, Saying};
 use crate::row::StyledRow;
 use crate::theme::Theme;
 
@@ -81,21 +81,23 @@ fn conversation() -> Vec<Box<dyn TranscriptCell>> {
                 .took(Duration::from_millis(4_210))
                 .tokens(1_240),
         ),
-        from_entry(Entry::Assistant("Looking at the grammar first.".into())),
+        from_entry(TranscriptEntry::Assistant(
+            "Looking at the grammar first.".into(),
+        )),
         boxed(samples::read()),
         boxed(samples::tests_failed()),
         boxed(samples::edited()),
         boxed(UserCell::steered(
             "and keep 日本語 comments\nas they are, please, on every line they are on, however long that line may be",
         )),
-        from_entry(Entry::Assistant(
+        from_entry(TranscriptEntry::Assistant(
             "Done: arrays and calls now take a trailing comma; **42 tests** pass.".into(),
         )),
     ];
     cells.extend(from_event(&AgentEvent::TurnFinished {
         summary: summary(TurnExit::Answered),
     }));
-    cells.push(from_entry(Entry::Reasoning("x".repeat(20_000))));
+    cells.push(from_entry(TranscriptEntry::Reasoning("x".repeat(20_000))));
     cells.push(boxed(
         ShellCell::new("git status --short", "\u{1b}[31m M\u{1b}[m src/parser.rs\n")
             .ended(Some(0), None),
@@ -217,28 +219,28 @@ fn notices() -> Vec<Box<dyn TranscriptCell>> {
     cells.extend(exits.iter().filter_map(NoticeCell::from_exit).map(boxed));
     for (kind, words) in [
         (
-            Saying::Plain,
+            TextKind::Plain,
             "NAME      STATE\n\u{1b}[1mgithub\u{1b}[m    connected\ta column that is much wider than a narrow terminal",
         ),
         (
-            Saying::Markdown,
+            TextKind::Markdown,
             "## Keys\n- `^T` the transcript\n- `^P` the palette",
         ),
         (
-            Saying::Diff,
+            TextKind::Diff,
             "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old name\n+new name\n",
         ),
-        (Saying::Diff, "nothing changed"),
-        (Saying::Info, "The theme is dark."),
-        (Saying::Warning, "No such theme."),
+        (TextKind::Diff, "nothing changed"),
+        (TextKind::Info, "The theme is dark."),
+        (TextKind::Warning, "No such theme."),
         (
-            Saying::Error {
+            TextKind::Error {
                 fix: Some("hermes doctor".into()),
             },
             "It failed.\nA second line of the cause, which is a long one and has to be broken.",
         ),
     ] {
-        cells.push(boxed(CommandOutputCell::new(Said {
+        cells.push(boxed(CommandOutputCell::new(ShownText {
             kind,
             text: words.into(),
         })));
@@ -363,8 +365,8 @@ proptest! {
             boxed(NoticeCell::error(words.clone(), Some(words.clone()))),
             boxed(BannerCell::new(words.clone(), "/help")),
             boxed(ShellCell::new(words.clone(), words.clone())),
-            boxed(CommandOutputCell::new(Said { kind: Saying::Plain, text: words.clone() })),
-            from_entry(Entry::Assistant(words)),
+            boxed(CommandOutputCell::new(ShownText { kind: TextKind::Plain, text: words.clone() })),
+            from_entry(TranscriptEntry::Assistant(words)),
         ];
         for cell in cells {
             fits(&cell.rows(width, &cx), width);

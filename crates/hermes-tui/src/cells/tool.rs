@@ -8,13 +8,13 @@ mod tree;
 
 use std::time::Duration;
 
+use hermes_core::figures::took;
 use hermes_core::tool::ToolErrorKind;
 use ratatui_core::text::{Line, Span};
 
 use super::line::{BlockPart, CellHead, block};
 use super::{CellContext, CellKind, ShellCell, TranscriptCell};
 use crate::ansi;
-use crate::figures::took;
 use crate::row::{RowFlow, StyledRow};
 use crate::theme::{StyleRole, Theme};
 use crate::width;

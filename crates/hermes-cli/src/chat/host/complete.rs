@@ -9,8 +9,9 @@ use hermes_store::skills::SkillLibrary;
 use hermes_tui::port::Candidate;
 use hermes_tui::theme::Theme;
 
-use crate::chat::conversation::Conversation;
-use crate::chat::{shorten, verbs};
+use hermes_app::conversation::Conversation;
+use hermes_app::slash_commands;
+use hermes_app::text::shorten;
 
 /// Answers that are given.
 const MOST: usize = 50;
@@ -87,7 +88,7 @@ async fn values(
         Values::Themes => Theme::names()
             .map(|(name, about)| candidate(name, about))
             .collect(),
-        Values::Personalities => verbs::personalities(conversation)
+        Values::Personalities => slash_commands::personalities(conversation)
             .into_iter()
             .map(|(name, text)| candidate(name, shorten(&text, 60)))
             .chain([candidate("none", "as the home says")])

@@ -10,13 +10,17 @@ pub(crate) mod status;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use hermes_agent::events::EventReceiver;
 use hermes_agent::session::SessionHandle;
 use hermes_agent::turn::explain;
-use hermes_config::schema::Tui;
+use hermes_app::conversation::{CommandResult, Conversation, Surface, show_text};
+use hermes_app::conversation::{images, replay};
+use hermes_app::slash_commands::{self, ResolvedLine};
 use hermes_core::event::{AgentCommand, AgentEvent, SequencedEvent, TurnExit};
+use hermes_core::front_end::{Effect, TextKind};
 use hermes_core::model::Route;
 use hermes_core::task;
 use hermes_mcp::actor::McpEvent;
@@ -24,12 +28,12 @@ use hermes_mcp::toolbox::Toolbox;
 use hermes_store::skills::{SkillBundles, SkillLibrary, command_name};
 use hermes_tui::app::{self, AppOptions, ExitReason, Explanation};
 use hermes_tui::composer::Command;
-use hermes_tui::port::{self, Ask, Effect, HostPort, News, Saying, Status};
+use hermes_tui::port::{self, Ask, HostPort, News, Status};
 use tokio::sync::{broadcast, mpsc};
 
+use self::panels::{Desk, PanelReply};
 use self::shell::Shell;
-use super::conversation::{Conversation, Surface, Told, said};
-use super::{approve, images, replay, verbs};
+use super::{TerminalConflict, approve};
 use crate::args::TurnArgs;
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
@@ -41,11 +45,13 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Shows a conversation until the person leaves.
 pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
     let hold = Hold::new();
-    let (conversation, later) = Conversation::open(args, cx, Surface::Screen).await?;
-    let options = options(&conversation, Hold::take()).await?;
+    let (conversation, later) =
+        Conversation::open((&args).into(), cx, Surface::Screen, &TerminalConflict).await?;
+    let options = options(&conversation, Hold::take(), cx.out.color).await?;
     let id = conversation.chat.id.clone();
     let (port, host) = port::pair();
-    let host = Host::new(conversation, host, later, options.status.clone());
+    let status = options.status.clone();
+    let host = Host::new(conversation, host, later, status, cx.clone());
     let host = task::spawn("host", host.run());
     let shown = app::run(port, options).await;
     // The interface has dropped its end: the host comes to its own.
@@ -71,7 +77,11 @@ pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
 }
 
 /// What the interface begins with.
-async fn options(conversation: &Conversation, notices: Vec<String>) -> Result<AppOptions, Failure> {
+async fn options(
+    conversation: &Conversation,
+    notices: Vec<String>,
+    colour: bool,
+) -> Result<AppOptions, Failure> {
     let cx = &conversation.cx;
     let chat = &conversation.chat;
     let entries = if chat.used {
@@ -93,8 +103,8 @@ async fn options(conversation: &Conversation, notices: Vec<String>) -> Result<Ap
         ],
         commands: skills(conversation),
         log: Some(cx.home.logs_dir().join("stderr.log")),
-        tui: tui(conversation),
-        colour: cx.out.color,
+        tui: conversation.tui(),
+        colour,
         entries,
         reasoning: conversation.shown.reasoning,
         verbose: conversation.shown.verbose,
@@ -116,24 +126,16 @@ fn skills(conversation: &Conversation) -> Vec<Command> {
         name: command_name(&skill.name),
         aliases: Vec::new(),
         args: "[words]".to_owned(),
-        summary: super::shorten(&skill.description, 80),
+        summary: hermes_app::text::shorten(&skill.description, 80),
     });
     let (bundles, _) = SkillBundles::for_home(&conversation.cx.home).scan();
     let bundles = bundles.into_iter().map(|bundle| Command {
         name: bundle.command(),
         aliases: Vec::new(),
         args: "[words]".to_owned(),
-        summary: super::shorten(&bundle.description, 80),
+        summary: hermes_app::text::shorten(&bundle.description, 80),
     });
     command.chain(bundles).collect()
-}
-
-/// The section `tui` of the config.
-pub(crate) fn tui(conversation: &Conversation) -> Tui {
-    match conversation.cx.load_config() {
-        Ok(loaded) => Tui::from_config(&loaded.config, &loaded.file_tree),
-        Err(_) => Tui::default(),
-    }
 }
 
 fn explained(exit: &TurnExit, route: Option<&Route>) -> Option<Explanation> {
@@ -151,8 +153,40 @@ fn cause_and_fix(text: &str) -> (String, Option<String>) {
     (cause.to_owned(), Some(fix.to_owned()))
 }
 
-struct Host {
+/// The conversation, and what belongs to its open panel.
+pub(crate) struct ScreenConversation {
     conversation: Conversation,
+    panels: Desk,
+    /// As the program was started.
+    started: Context,
+}
+
+impl ScreenConversation {
+    /// For commands of the program, with what .env says by now.
+    fn context(&self) -> Context {
+        Context {
+            app: self.conversation.cx.clone(),
+            ..self.started.clone()
+        }
+    }
+}
+
+impl Deref for ScreenConversation {
+    type Target = Conversation;
+
+    fn deref(&self) -> &Conversation {
+        &self.conversation
+    }
+}
+
+impl DerefMut for ScreenConversation {
+    fn deref_mut(&mut self) -> &mut Conversation {
+        &mut self.conversation
+    }
+}
+
+struct Host {
+    conversation: ScreenConversation,
     live: Live,
 }
 
@@ -194,6 +228,7 @@ impl Host {
         port: HostPort,
         later: mpsc::Receiver<Effect>,
         status: Status,
+        started: Context,
     ) -> Self {
         let live = Live {
             port,
@@ -209,6 +244,11 @@ impl Host {
             shell: None,
             notes: Vec::new(),
             left: false,
+        };
+        let conversation = ScreenConversation {
+            conversation,
+            panels: Desk::default(),
+            started,
         };
         Self { conversation, live }
     }
@@ -238,7 +278,7 @@ impl Host {
         if let Some(shell) = self.live.shell.take() {
             shell.stop().await;
         }
-        self.conversation
+        self.conversation.conversation
     }
 
     /// Servers come with the first one that is configured.
@@ -304,8 +344,7 @@ impl Host {
             Ask::Panel(ask) => {
                 let Self { conversation, live } = self;
                 let done = live.attend(Box::pin(panels::act(conversation, ask))).await;
-                let done = self.headed(done);
-                self.live.told(done).await;
+                self.show(done).await;
             }
             Ask::Complete {
                 ticket,
@@ -335,23 +374,27 @@ impl Host {
                 let chat = &self.conversation.chat;
                 let pictures = [&input.images[..], &self.conversation.images[..]].concat();
                 if let Some(text) = images::unseen(&pictures, chat) {
-                    self.live.effect(said(Saying::Warning, text)).await;
+                    self.live.effect(show_text(TextKind::Warning, text)).await;
                 }
                 let message = self.conversation.message(input);
                 self.live.command(message).await;
             }
             Some(Ok(Some(told))) => self.live.unsent(told).await,
             Some(Err(failure)) => {
-                let told = Told::of(Effect::Draft(input.text)).and(card(&failure));
+                let told = CommandResult::of(Effect::Draft(input.text)).and(card(&failure));
                 self.live.unsent(told).await;
             }
-            None => self.live.unsent(Told::of(Effect::Draft(input.text))).await,
+            None => {
+                self.live
+                    .unsent(CommandResult::of(Effect::Draft(input.text)))
+                    .await
+            }
         }
     }
 
     async fn slash(&mut self, line: &str) {
         let Self { conversation, live } = self;
-        let done = live.attend(Box::pin(verbs::line(conversation, line))).await;
+        let done = live.attend(Box::pin(run_line(conversation, line))).await;
         match done {
             // A path, say: something to talk about.
             Some(None) => {
@@ -360,24 +403,33 @@ impl Host {
                 self.submit(line.into()).await;
             }
             done => {
-                let done = self.headed(done.flatten());
-                self.live.told(done).await;
+                self.show(done.flatten()).await;
                 self.live.tell(News::Done).await;
             }
         }
     }
 
-    /// Another conversation begins with the same line as the first one.
-    fn headed(&self, mut done: Option<Result<Told, Failure>>) -> Option<Result<Told, Failure>> {
-        if let Some(Ok(told)) = &mut done {
-            for effect in &mut told.effects {
-                if let Effect::Opened { banner, .. } = effect {
-                    let status = status::of(&self.conversation);
-                    *banner = app::banner(env!("CARGO_PKG_VERSION"), &status, "·");
-                }
+    /// Shows what a command or a key of a panel did.
+    async fn show(&mut self, done: Option<Result<PanelReply, Failure>>) {
+        let mut reply = match done {
+            Some(Ok(reply)) => reply,
+            Some(Err(failure)) => return self.live.effect(card(&failure)).await,
+            None => return self.live.effect(show_text(TextKind::Info, "stopped")).await,
+        };
+        for effect in &mut reply.result.effects {
+            // Another conversation begins with the same line as the first one.
+            if let Effect::Opened { banner, .. } = effect {
+                let status = status::of(&self.conversation);
+                *banner = app::banner(env!("CARGO_PKG_VERSION"), &status, "·");
             }
         }
-        done
+        if reply.closes {
+            self.live.tell(News::ClosePanel).await;
+        }
+        self.live.show(reply.result).await;
+        if let Some(panel) = reply.panel {
+            self.live.tell(News::Panel(panel)).await;
+        }
     }
 
     async fn begin_shell(&mut self, command: String) {
@@ -517,22 +569,16 @@ impl Live {
         self.tell(News::Done).await;
     }
 
-    async fn told(&mut self, done: Option<Result<Told, Failure>>) {
-        match done {
-            Some(Ok(told)) => {
-                for effect in told.effects {
-                    self.effect(effect).await;
-                }
-            }
-            Some(Err(failure)) => self.effect(card(&failure)).await,
-            None => self.effect(said(Saying::Info, "stopped")).await,
+    async fn show(&mut self, result: CommandResult) {
+        for effect in result.effects {
+            self.effect(effect).await;
         }
     }
 
     /// What was to be said was not sent: nothing will come.
-    async fn unsent(&mut self, told: Told) {
+    async fn unsent(&mut self, told: CommandResult) {
         self.shell_event(AgentEvent::Closed).await;
-        self.told(Some(Ok(told))).await;
+        self.show(told).await;
     }
 
     async fn effect(&mut self, effect: Effect) {
@@ -544,6 +590,28 @@ impl Live {
             self.left = true;
         }
     }
+}
+
+/// Runs a line that begins with a slash, in its panel if it has one. `None`: it is no command but something
+/// to say.
+async fn run_line(
+    conversation: &mut ScreenConversation,
+    line: &str,
+) -> Option<Result<PanelReply, Failure>> {
+    let (command, rest) = match slash_commands::resolve(conversation, line).await {
+        ResolvedLine::Text => return None,
+        ResolvedLine::Done(done) => return Some(done.map(PanelReply::from)),
+        ResolvedLine::Command(command, rest) => (command, rest),
+    };
+    if conversation.surface.has(command.surfaces) {
+        match panels::open(conversation, command.verb, &rest).await {
+            Ok(None) => {}
+            Ok(Some(reply)) => return Some(Ok(reply)),
+            Err(failure) => return Some(Err(failure)),
+        }
+    }
+    let done = slash_commands::run(conversation, command, &rest).await;
+    Some(done.map(PanelReply::from))
 }
 
 /// What comes many times a second and changes nothing that the conversation remembers.
@@ -586,7 +654,7 @@ async fn next_change(servers: &mut Option<broadcast::Receiver<McpEvent>>) {
 
 fn card(failure: &Failure) -> Effect {
     let (cause, fix) = cause_and_fix(&failure.message);
-    said(Saying::Error { fix }, cause)
+    show_text(TextKind::Error { fix }, cause)
 }
 
 fn gone() -> Failure {

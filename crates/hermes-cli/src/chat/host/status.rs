@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use hermes_app::conversation::{Conversation, show_text};
+use hermes_app::text::shorten;
+use hermes_core::front_end::{Effect, TextKind};
 use hermes_core::model::Route;
 use hermes_mcp::state::LinkState;
 use hermes_mcp::toolbox::Toolbox;
-use hermes_tui::port::{Effect, McpCount, Saying, Status};
+use hermes_tui::port::{McpCount, Status};
 
-use crate::chat::conversation::{Conversation, said};
-use crate::chat::shorten;
 use crate::wiring;
+use crate::wiring::mcp::server_counts;
 
 /// The conversation as it is now. Cheap: files that are read are small and of this machine.
 pub(super) fn of(conversation: &Conversation) -> Status {
@@ -37,7 +39,7 @@ pub(super) fn of(conversation: &Conversation) -> Status {
             0
         },
         approvals: approvals(conversation),
-        mcp: toolbox.map(|toolbox| servers(&toolbox)),
+        mcp: toolbox.map(|toolbox| count(&toolbox)),
         gateway: crate::commands::gateway::platforms_in_short(conversation.cx.home.root()),
         context: conversation.context,
         cost: conversation.cost,
@@ -79,27 +81,13 @@ fn branch(dir: &Path) -> Option<String> {
     wiring::git(dir).1
 }
 
-/// How many servers answer, of those that are switched on.
-pub(crate) fn servers(toolbox: &Toolbox) -> McpCount {
-    let states = toolbox
-        .names()
-        .into_iter()
-        .filter_map(|name| toolbox.server(&name))
-        .map(|server| server.standing().state);
-    let on = states.filter(|state| !matches!(state, LinkState::Disabled));
-    let mut count = McpCount::default();
-    for state in on {
-        count.configured += 1;
-        let up = matches!(
-            state,
-            LinkState::Ready | LinkState::Degraded { .. } | LinkState::Recycled
-        );
-        count.connected += usize::from(up);
-        // The first try: nothing is wrong yet.
-        let starts = matches!(state, LinkState::Connecting { attempt } if attempt <= 1);
-        count.starting += usize::from(starts);
+fn count(toolbox: &Toolbox) -> McpCount {
+    let counts = server_counts(toolbox);
+    McpCount {
+        connected: counts.connected,
+        configured: counts.configured,
+        starting: counts.starting,
     }
-    count
 }
 
 /// Tells of servers that went down and came back, each once. `down` remembers.
@@ -121,12 +109,12 @@ pub(super) fn news_of_servers(toolbox: &Toolbox, down: &mut BTreeSet<String>) ->
             _ => None,
         };
         let kind = match &told {
-            Some((true, _)) if down.insert(name.clone()) => Saying::Warning,
-            Some((false, _)) if down.remove(&name) => Saying::Info,
+            Some((true, _)) if down.insert(name.clone()) => TextKind::Warning,
+            Some((false, _)) if down.remove(&name) => TextKind::Info,
             _ => continue,
         };
         let words = told.map(|(_, words)| words).unwrap_or_default();
-        news.push(said(kind, format!("MCP server {name} {words}")));
+        news.push(show_text(kind, format!("MCP server {name} {words}")));
     }
     news
 }

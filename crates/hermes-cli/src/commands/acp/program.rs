@@ -1,25 +1,23 @@
 //! The conversations of an editor: opened, listed, ended.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hermes_acp::{CommandInfo, Listed, Mode, Opening, Program, Wanted};
-use hermes_agent::front::{NEWS, Opened, Refusal, WISHES};
-use hermes_agent::weight::Weight;
-use hermes_core::{BoxFuture, task};
+use hermes_app::conversation::actor::{self, ActorOptions, ClosePolicy, CommandRules, refusal};
+use hermes_app::conversation::replay;
+use hermes_app::conversation::{Conversation, Surface};
+use hermes_app::front::{OpenedConversation, Refusal};
+use hermes_app::host::{CommandInfo, ConversationHost, ListQuery, ListedConversation, Opening};
+use hermes_app::{AppContext, TurnOptions};
+use hermes_core::BoxFuture;
 use hermes_store::db::{ListFilter, SessionOrder};
-use tokio::sync::mpsc;
 
 use super::{commands, servers};
-use crate::args::TurnArgs;
-use crate::chat::conversation::{Conversation, Surface};
-use crate::chat::replay;
-use crate::chat::seat::{Leaving, Manners, Seat, past, refusal};
 use crate::commands::Context;
 use crate::exit::Failure;
 use crate::output::Hold;
-use crate::wiring::place::{Guard, Place, Shared};
-use crate::wiring::{self, Chat};
+use crate::wiring::front_end::{FrontEndSettings, SharedResources};
+use crate::wiring::{self, ConversationMode, OpenRequest, OpenSession};
 
 /// What its sessions are recorded as, in the original's word.
 const SOURCE: &str = "acp";
@@ -30,7 +28,7 @@ const NOT_LISTED: [&str; 2] = ["subagent", "cron"];
 pub(super) struct Editor {
     cx: Context,
     /// Made with the first conversation.
-    shared: Mutex<Option<Shared>>,
+    shared: Mutex<Option<SharedResources>>,
 }
 
 impl Editor {
@@ -41,16 +39,20 @@ impl Editor {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Shared>> {
+    fn lock(&self) -> MutexGuard<'_, Option<SharedResources>> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn shared(&self, args: &TurnArgs, cx: &Context) -> Result<Shared, Failure> {
+    fn resources(
+        &self,
+        options: &TurnOptions,
+        cx: &AppContext,
+    ) -> Result<SharedResources, Failure> {
         let mut shared = self.lock();
         if let Some(shared) = &*shared {
             return Ok(shared.clone());
         }
-        let made = wiring::shared_of(args, cx)?;
+        let made = wiring::shared_resources(options, cx)?;
         *shared = Some(made.clone());
         Ok(made)
     }
@@ -63,43 +65,39 @@ impl Editor {
         }
     }
 
-    async fn open_one(&self, opening: Opening) -> Result<Opened, Failure> {
+    async fn open_one(&self, opening: Opening) -> Result<OpenedConversation, Failure> {
         // What was set up meanwhile counts.
-        let cx = self.cx.reread()?;
+        let cx = self.cx.app.reread()?;
         if let Some(id) = &opening.resume {
             self.known(id).await?;
         }
-        let args = TurnArgs {
+        let options = TurnOptions {
             resume: opening.resume.clone(),
             // The editor's project, wherever the session was before.
             no_restore_cwd: true,
-            cwd: Some(opening.cwd.clone()),
+            cwd: opening.cwd,
             source: Some(SOURCE.to_owned()),
-            ..TurnArgs::default()
+            ..TurnOptions::default()
         };
-        let shared = self.shared(&args, &cx)?;
-        let taken = shared.mcp.as_ref().and_then(|mcp| mcp.toolbox());
+        let resources = self.resources(&options, &cx)?;
+        let taken = resources.mcp.as_ref().and_then(|mcp| mcp.toolbox());
         let taken = taken.map(|toolbox| toolbox.names()).unwrap_or_default();
         let (toolbox, problems) = servers::start(opening.servers, &taken, &cx);
-        let edits = opening.edits.clone();
-        if let Some(commands) = &shared.commands
-            && commands.gate.config().mode == hermes_policy::ApprovalMode::Off
-        {
-            // The person has switched questions off for the whole home.
-            edits.set_mode(Mode::DontAsk);
-        }
-        let open_texts = edits.open_texts();
-        let guard: Guard = Arc::new(move |tool, local| edits.guard(tool, local));
-        let place = Place {
-            guard: Some(guard),
+        let front_end = FrontEndSettings {
+            guard: opening.guard,
             servers: toolbox.clone(),
             only_workspace: true,
-            open_texts,
-            ..Place::default()
+            open_texts: opening.open_texts,
+            ..FrontEndSettings::default()
         };
-        let chat = Chat::open_beside(&args, &cx, wiring::Mode::Repl, (place, shared)).await;
+        let chat = OpenSession::open(OpenRequest {
+            front_end,
+            resources: Some(resources),
+            ..OpenRequest::new(&options, &cx, ConversationMode::Repl)
+        })
+        .await;
         let (conversation, later) = match chat {
-            Ok(opened) => Conversation::around(args, &cx, Surface::Line, opened).await?,
+            Ok(opened) => Conversation::around(options, &cx, Surface::Line, opened).await?,
             Err(failure) => {
                 if let Some(toolbox) = toolbox {
                     toolbox.shutdown(wiring::mcp::STOPPING).await;
@@ -109,35 +107,21 @@ impl Editor {
         };
         let chat = &conversation.chat;
         let past = if chat.used {
-            past(replay::entries(&chat.store, &chat.id).await?)
+            replay::entries(&chat.store, &chat.id).await?
         } else {
             Vec::new()
         };
-        let (wishes, receiver) = mpsc::channel(WISHES);
-        let (sender, news) = mpsc::channel(NEWS);
-        let weight = Weight::default();
-        let opened = Opened {
-            id: chat.id.to_string(),
-            title: conversation.title.clone(),
-            cost: conversation.cost,
+        let options = ActorOptions {
+            rules: CommandRules {
+                refused: commands::refused,
+                help: commands::help,
+            },
+            on_close: ClosePolicy::End,
+            servers: toolbox,
             past,
             remarks: Hold::take().into_iter().chain(problems).collect(),
-            weight: weight.clone(),
-            wishes,
-            news,
         };
-        let manners = Manners {
-            refused: commands::refused,
-            help: commands::help,
-        };
-        let seat = Seat::new(
-            (conversation, later),
-            (receiver, sender, weight),
-            toolbox,
-            (manners, Leaving::End),
-        );
-        task::spawn("acp conversation", Box::new(seat).run());
-        Ok(opened)
+        Ok(actor::start(conversation, later, options))
     }
 
     /// Editors name sessions by their ids, whole: no beginnings, no titles.
@@ -155,22 +139,22 @@ impl Editor {
         }
     }
 
-    async fn listed(&self, wanted: Wanted) -> Result<Vec<Listed>, Failure> {
+    async fn listed(&self, query: ListQuery) -> Result<Vec<ListedConversation>, Failure> {
         if !self.cx.home.state_db().exists() {
             return Ok(Vec::new());
         }
         let filter = ListFilter {
             exclude_sources: NOT_LISTED.map(str::to_owned).to_vec(),
-            cwd: wanted.cwd.map(|cwd| cwd.display().to_string()),
+            cwd: query.cwd.map(|cwd| cwd.display().to_string()),
             min_messages: 1,
             order: SessionOrder::LastActive,
-            limit: wanted.limit,
-            offset: wanted.offset,
+            limit: query.limit,
+            offset: query.offset,
             ..ListFilter::default()
         };
         let rows = wiring::open_for_reading(&self.cx)?.list(filter).await?;
         let elsewhere = self.cx.home.root();
-        let row = |row: hermes_store::db::SessionSummary| Listed {
+        let row = |row: hermes_store::db::SessionSummary| ListedConversation {
             // Begun where there are no directories: a chat platform.
             cwd: row.cwd.map_or_else(|| elsewhere.to_owned(), PathBuf::from),
             title: row
@@ -183,25 +167,25 @@ impl Editor {
     }
 }
 
-impl Program for Editor {
+impl ConversationHost for Editor {
     fn ready(&self) -> Result<(), Refusal> {
         let ready = self.cx.reread().and_then(|cx| {
-            let args = TurnArgs::default();
+            let args = TurnOptions::default();
             wiring::require_model(&args, &cx)
         });
         ready.map_err(|failure| refusal(&failure))
     }
 
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened, Refusal>> {
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
         Box::pin(async {
             let opened = self.open_one(opening).await;
             opened.map_err(|failure| refusal(&failure))
         })
     }
 
-    fn list(&self, wanted: Wanted) -> BoxFuture<'_, Result<Vec<Listed>, Refusal>> {
+    fn list(&self, query: ListQuery) -> BoxFuture<'_, Result<Vec<ListedConversation>, Refusal>> {
         Box::pin(async {
-            let listed = self.listed(wanted).await;
+            let listed = self.listed(query).await;
             listed.map_err(|failure| refusal(&failure))
         })
     }

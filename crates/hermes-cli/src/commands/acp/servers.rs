@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use hermes_acp::{Reach, Server};
+use hermes_app::AppContext;
+use hermes_app::host::{OwnServer, ServerAddress};
 use hermes_mcp::config::{self, ServerEntry};
 use hermes_mcp::toolbox::Toolbox;
 use serde_json::{Map, Value, json};
 
-use crate::commands::Context;
 use crate::wiring::mcp;
 
 /// Starts them. `taken`: names of servers that the home has.
 pub(super) fn start(
-    servers: Vec<Server>,
+    servers: Vec<OwnServer>,
     taken: &[String],
-    cx: &Context,
+    cx: &AppContext,
 ) -> (Option<Arc<Toolbox>>, Vec<String>) {
     if servers.is_empty() {
         return (None, Vec::new());
@@ -25,7 +25,7 @@ pub(super) fn start(
         let name = free(&server.name, &names);
         entries.push(config::server(
             &name,
-            &entry(server.reach),
+            &entry(server.address),
             &cx.env,
             &cx.home,
         ));
@@ -52,21 +52,21 @@ fn free(name: &str, taken: &[String]) -> String {
 }
 
 /// As it would stand in config.yaml.
-fn entry(reach: Reach) -> Value {
+fn entry(address: ServerAddress) -> Value {
     let map = |pairs: Vec<(String, String)>| -> Map<String, Value> {
         let pairs = pairs.into_iter();
         pairs
             .map(|(key, value)| (key, Value::from(value)))
             .collect()
     };
-    match reach {
-        Reach::Stdio { command, args, env } => json!({
+    match address {
+        ServerAddress::Stdio { command, args, env } => json!({
             "command": command.display().to_string(),
             "args": args,
             "env": map(env),
         }),
-        Reach::Http { url, headers } => json!({ "url": url, "headers": map(headers) }),
-        Reach::Sse { url, headers } => json!({
+        ServerAddress::Http { url, headers } => json!({ "url": url, "headers": map(headers) }),
+        ServerAddress::Sse { url, headers } => json!({
             "url": url,
             "headers": map(headers),
             "transport": "sse",

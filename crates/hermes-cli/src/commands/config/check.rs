@@ -91,7 +91,7 @@ pub(in crate::commands) fn about_others(
     loaded: &hermes_config::Loaded,
 ) -> Vec<String> {
     let hooks = loaded.tree.get("hooks");
-    let (_, mut problems) = hermes_gateway::hooks::load(&cx.home, hooks, true);
+    let (_, mut problems) = hermes_app::hooks::load(&cx.home, hooks, true);
     let quick = &loaded.config.quick_commands;
     hermes_gateway::settings::read_quick_commands(quick, &mut problems);
     problems.extend(bundles(cx));
@@ -152,7 +152,7 @@ fn about_version(file: &serde_json::Value) -> Option<Finding> {
 }
 
 fn about_plugins(cx: &Context) -> Option<Finding> {
-    crate::wiring::not_run::about_plugins(cx).map(|text| Finding {
+    crate::wiring::unsupported::about_plugins(cx).map(|text| Finding {
         key: "plugins".to_owned(),
         text,
         problem: false,

@@ -114,7 +114,7 @@ impl<'a> Here<'a> {
             .map_err(|error| Failure::failed(error.to_string()))?;
         let store = wiring::open_store(cx)?;
         let program = Arc::new(Conversations::new(cx, store.clone())?);
-        program.show_progress(cx.out);
+        program.show_progress(Arc::clone(&cx.process));
         let shared = Arc::clone(&program) as _;
         Ok(Self {
             cx,
@@ -140,7 +140,7 @@ impl<'a> Here<'a> {
             dir: home.cron_dir(),
             zone: hermes_config::Zone::named(&settings.config.timezone),
             seats: self.seats.clone(),
-            around: Arc::new(HomeFiles::new(home.clone(), self.cx.process(), route)),
+            around: Arc::new(HomeFiles::new(home.clone(), self.cx.process_env(), route)),
             courier,
             store: Some(self.store.clone()),
             owner: self.owner.clone(),

@@ -136,7 +136,7 @@ pub(super) fn config(cx: &Context, report: &mut Report) {
         }
         Err(failure) => report.problem(failure.message, ""),
     }
-    if let Some(text) = wiring::not_run::about_plugins(cx) {
+    if let Some(text) = wiring::unsupported::about_plugins(cx) {
         report.warning(
             text,
             "an MCP server (hermes mcp add) or a hook (hermes hooks) can do what they do",
@@ -335,7 +335,7 @@ pub(super) fn tools(cx: &Context, report: &mut Report) {
             "install git, or: hermes config set checkpoints.enabled false",
         );
     }
-    match wiring::hands::offer(cx, &config) {
+    match wiring::action_tools::offer(cx, &config) {
         Ok(offer) => {
             let offered = commands::tools::offered(&config, "cli", &offer);
             report.ok(format!(

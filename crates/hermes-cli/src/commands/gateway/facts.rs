@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use chrono::Utc;
 use hermes_agent::home::toolsets;
+use hermes_app::hooks::{Happening, Hooks};
 use hermes_config::fs::write_atomic;
 use hermes_gateway::gateway::{Gateway, RestartRequest};
-use hermes_gateway::hooks::{Happening, Hooks};
 use hermes_gateway::settings::GatewaySettings;
 use hermes_gateway::voice::{Ears, Mouth, Speaker, Transcriber};
 use hermes_platforms::{Http, Posting};

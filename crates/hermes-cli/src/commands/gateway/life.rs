@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use chrono::Utc;
 use hermes_api::Work;
+use hermes_app::hooks::{Happening, Hooks};
+use hermes_app::host::ConversationHost;
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::store::StoreError;
 use hermes_core::task;
 use hermes_gateway::authorize::pairing::Pairing;
 use hermes_gateway::gateway::{Calls, Deps, Ended, Gateway, Leaving, RestartRequest};
-use hermes_gateway::hooks::{Happening, Hooks};
 use hermes_gateway::platforms::{self, GatewayWebhooks};
 use hermes_gateway::process::{
     self, GatewayState, Machine, Marker, Notifier, PlatformRow, Snapshot, StateFile, TokenLock,
     TokenLocks,
 };
-use hermes_gateway::program::Program;
 use hermes_gateway::seats::{Bounds, Seats};
 use hermes_gateway::settings::GatewaySettings;
 use hermes_platforms::{LinkState, Platform, Unusable, webhook};
@@ -231,11 +231,11 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
         cx.out
             .remark(format!("nothing can be answered yet: {}", refusal.message));
     }
-    let shared = Arc::clone(&program) as Arc<dyn Program>;
+    let shared = Arc::clone(&program) as Arc<dyn ConversationHost>;
     let seats = Seats::new(shared, Bounds::of(settings), CancellationToken::new());
     let desk = Desk::default();
-    let hooks = wiring::hooks::of(cx, &settings.config, false);
-    wiring::not_run::tell_once(cx, &settings.config);
+    let hooks = wiring::tool_hooks::of(cx, &settings.config, false);
+    wiring::unsupported::tell_once(cx, &settings.config);
     let (calls, restart) = calls(settings, (&clock, &rng), &desk, hooks.clone());
     let gateway = Gateway::new(Deps {
         settings: Arc::clone(settings),

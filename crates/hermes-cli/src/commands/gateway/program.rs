@@ -3,30 +3,27 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hermes_agent::front::{NEWS, Opened, Refusal, WISHES};
 use hermes_agent::home::ToolChoice;
 use hermes_agent::tools::RunInline;
-use hermes_agent::weight::Weight;
+use hermes_app::context::HostProcess;
+use hermes_app::conversation::actor::{self, ActorOptions, ClosePolicy, CommandRules, refusal};
+use hermes_app::conversation::{Conversation, Surface};
+use hermes_app::front::{OpenedConversation, Refusal};
+use hermes_app::host::{CommandInfo, ConversationHost, Opening, Script};
+use hermes_app::{AppContext, TurnOptions};
 use hermes_core::slash::{COMMANDS, CommandDef, Parsed, Verb, parse};
 use hermes_core::{BoxFuture, task};
-use hermes_gateway::program::{Line, Opening, Program, Ran, Script};
 use hermes_models::router::Overrides;
-use hermes_platforms::Offer;
 use hermes_store::Store;
-use tokio::sync::mpsc;
 
 use super::scripts::Scripts;
-use crate::args::TurnArgs;
-use crate::chat::conversation::{Conversation, Surface};
-use crate::chat::seat::{Leaving, Manners, Seat, refusal};
-use crate::commands::Context;
 use crate::exit::Failure;
-use crate::output::Output;
 use crate::wiring::commands::Commands;
+use crate::wiring::front_end::{FrontEndSettings, NamedSession, SharedResources};
 use crate::wiring::mcp::Mcp;
-use crate::wiring::place::{Beginning, Place, Shared};
-use crate::wiring::stock::{Stock, Stockroom};
-use crate::wiring::{self, Chat};
+use crate::wiring::parts_cache::{HomeParts, PartsCache};
+use crate::wiring::unattended::{CommandLine, CommandOutput};
+use crate::wiring::{self, ConversationMode, OpenRequest, OpenSession};
 
 /// Sources whose sessions nobody looks for by their names.
 const UNTITLED: [&str; 3] = ["api_server", "webhook", "cron"];
@@ -35,17 +32,17 @@ const NOWHERE: [&str; 4] = ["", ".", "auto", "cwd"];
 
 /// Everything that the conversations of the gateway share.
 pub(crate) struct Conversations {
-    room: Stockroom,
-    shared: Shared,
+    cache: PartsCache,
+    resources: SharedResources,
     scripts: Scripts,
 }
 
 impl Conversations {
     /// MCP servers start in the background.
-    pub(crate) fn new(cx: &Context, store: Store) -> Result<Self, Failure> {
-        let room = Stockroom::new(cx)?;
-        let stock = room.take();
-        let (cx, config) = (&stock.cx, &stock.config);
+    pub(crate) fn new(cx: &AppContext, store: Store) -> Result<Self, Failure> {
+        let cache = PartsCache::new(cx)?;
+        let parts = cache.take();
+        let (cx, config) = (&parts.cx, &parts.config);
         // Each platform chooses its tools; the servers are there for all of them.
         let choice = ToolChoice::named(&["all".to_owned()]);
         let mcp = Mcp::for_chat(cx, config, &choice, Overrides::default(), true);
@@ -56,54 +53,54 @@ impl Conversations {
                 commands.adopt().await;
             });
         }
-        let shared = Shared {
+        let resources = SharedResources {
             store: Some(store),
             mcp,
             commands,
         };
         Ok(Self {
-            scripts: Scripts::new(cx, shared.commands.clone()),
-            room,
-            shared,
+            scripts: Scripts::new(cx, resources.commands.clone()),
+            cache,
+            resources,
         })
     }
 
     /// Runs the commands in skills of routes, where that is switched on.
     pub(crate) fn inline_shell(&self) -> Option<RunInline> {
-        let stock = self.room.take();
-        let commands = self.shared.commands.as_ref();
-        wiring::skills::inline_shell(&stock.cx, &stock.config, commands)
+        let parts = self.cache.take();
+        let commands = self.resources.commands.as_ref();
+        wiring::skills::inline_shell(&parts.cx, &parts.config, commands)
     }
 
     /// Shows there what jobs wait for.
-    pub(crate) fn show_progress(&self, out: Output) {
-        if let Some(mcp) = &self.shared.mcp {
-            mcp.show_progress(out);
+    pub(crate) fn show_progress(&self, process: Arc<dyn HostProcess>) {
+        if let Some(mcp) = &self.resources.mcp {
+            mcp.show_progress(process);
         }
     }
 
     /// When no conversation is open any more. The database stays open: others write to the last.
     pub(crate) async fn close(&self) {
-        let shared = Shared {
+        let resources = SharedResources {
             store: None,
-            ..self.shared.clone()
+            ..self.resources.clone()
         };
-        shared.close().await;
+        resources.close().await;
     }
 
-    async fn open_one(&self, opening: Opening) -> Result<Opened, Failure> {
-        let stock = self.room.take();
-        let args = TurnArgs {
+    async fn open_one(&self, opening: Opening) -> Result<OpenedConversation, Failure> {
+        let parts = self.cache.take();
+        let options = TurnOptions {
             model: opening.model,
             provider: opening.provider,
             toolsets: opening.toolsets,
             skills: opening.skills,
             no_restore_cwd: opening.cwd.is_some(),
-            cwd: Some(opening.cwd.unwrap_or_else(|| workplace(&stock))),
+            cwd: Some(opening.cwd.unwrap_or_else(|| workplace(&parts))),
             source: Some(opening.source.clone()),
-            ..TurnArgs::default()
+            ..TurnOptions::default()
         };
-        let place = Place {
+        let front_end = FrontEndSettings {
             tools: opening.tools,
             system: opening.system,
             user_id: opening.user_id,
@@ -113,54 +110,48 @@ impl Conversations {
             is_job: opening.source == "cron",
             is_single: opening.single,
             untitled: UNTITLED.contains(&opening.source.as_str()),
-            stock: Some(Arc::clone(&stock)),
-            ..Place::default()
+            parts: Some(Arc::clone(&parts)),
+            ..FrontEndSettings::default()
         };
-        let beginning = Beginning {
+        let session = NamedSession {
             id: opening.id.as_str().into(),
             fresh: opening.fresh,
             history: opening.history,
         };
-        let beside = (place, self.shared.clone());
-        let opened = Chat::open_from(&args, &stock, beside, beginning).await?;
+        let opened = OpenSession::open(OpenRequest {
+            config: Some(Arc::clone(&parts.config)),
+            front_end,
+            resources: Some(self.resources.clone()),
+            session: Some(session),
+            ..OpenRequest::new(&options, &parts.cx, ConversationMode::Repl)
+        })
+        .await?;
         let surface = Surface::Platform;
-        let (conversation, later) = Conversation::around(args, &stock.cx, surface, opened).await?;
-        let (wishes, receiver) = mpsc::channel(WISHES);
-        let (sender, news) = mpsc::channel(NEWS);
-        let weight = Weight::default();
-        let opened = Opened {
-            id: conversation.chat.id.to_string(),
-            title: conversation.title.clone(),
-            cost: conversation.cost,
+        let (conversation, later) =
+            Conversation::around(options, &parts.cx, surface, opened).await?;
+        let on_close = if opening.keep_open {
+            ClosePolicy::Keep
+        } else {
+            ClosePolicy::End
+        };
+        let options = ActorOptions {
+            rules: RULES,
+            on_close,
+            servers: None,
             past: Vec::new(),
             remarks: Vec::new(),
-            weight: weight.clone(),
-            wishes,
-            news,
         };
-        let leaving = if opening.keep_open {
-            Leaving::Keep
-        } else {
-            Leaving::End
-        };
-        let seat = Seat::new(
-            (conversation, later),
-            (receiver, sender, weight),
-            None,
-            (MANNERS, leaving),
-        );
-        task::spawn("conversation", Box::new(seat).run());
-        Ok(opened)
+        Ok(actor::start(conversation, later, options))
     }
 }
 
 /// Where the tools of a conversation work that names no place: as configured, else the person's
 /// own directory.
-pub(super) fn workplace(stock: &Stock) -> PathBuf {
-    let home = &stock.cx.home;
-    let configured = stock.config.terminal.cwd.trim();
+pub(super) fn workplace(parts: &HomeParts) -> PathBuf {
+    let home = &parts.cx.home;
+    let configured = parts.config.terminal.cwd.trim();
     let named = if NOWHERE.contains(&configured) {
-        stock.cx.env.get("MESSAGING_CWD").unwrap_or_default().trim()
+        parts.cx.env.get("MESSAGING_CWD").unwrap_or_default().trim()
     } else {
         configured
     };
@@ -175,53 +166,53 @@ pub(super) fn workplace(stock: &Stock) -> PathBuf {
     }
 }
 
-impl Program for Conversations {
+impl ConversationHost for Conversations {
     fn ready(&self) -> Result<(), Refusal> {
-        let stock = self.room.take();
-        let route = wiring::router(&stock.cx, &stock.config, Overrides::default()).describe();
+        let parts = self.cache.take();
+        let route = wiring::router(&parts.cx, &parts.config, Overrides::default()).describe();
         route
             .map(drop)
             .map_err(|error| refusal(&Failure::from(error)))
     }
 
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened, Refusal>> {
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
         Box::pin(async {
             let opened = self.open_one(opening).await;
             opened.map_err(|failure| refusal(&failure))
         })
     }
 
-    fn script(&self, script: Script) -> BoxFuture<'_, Result<Ran, Refusal>> {
+    fn script(&self, script: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
         Box::pin(async {
-            let stock = self.room.take();
-            let ran = self.scripts.run(script, &stock).await;
+            let parts = self.cache.take();
+            let ran = self.scripts.run(script, &parts).await;
             ran.map_err(|failure| refusal(&failure))
         })
     }
 
-    fn run_line(&self, line: Line) -> BoxFuture<'_, Result<Ran, Refusal>> {
+    fn run_line(&self, line: CommandLine) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
         Box::pin(async {
-            let stock = self.room.take();
-            let ran = self.scripts.run_line(line, &stock).await;
+            let parts = self.cache.take();
+            let ran = self.scripts.run_line(line, &parts).await;
             ran.map_err(|failure| refusal(&failure))
         })
     }
 
-    fn commands(&self) -> Vec<Offer> {
+    fn commands(&self) -> Vec<CommandInfo> {
         let offered = COMMANDS.iter().filter(|command| command.surfaces.platform);
         offered.map(offer).collect()
     }
 }
 
-fn offer(command: &CommandDef) -> Offer {
-    Offer {
+fn offer(command: &CommandDef) -> CommandInfo {
+    CommandInfo {
         name: command.name.to_owned(),
         about: command.summary.to_owned(),
         args: (!command.args.is_empty()).then(|| command.args.to_owned()),
     }
 }
 
-const MANNERS: Manners = Manners { refused, help };
+const RULES: CommandRules = CommandRules { refused, help };
 
 /// What is said to a command that needs a terminal.
 fn refused(line: &str) -> Option<String> {

@@ -19,6 +19,7 @@ use super::RunArgs;
 use super::life::{self, End};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::output::Output;
 use crate::wiring;
 
 /// What an old gateway may take to end before it is killed.
@@ -28,9 +29,12 @@ const KILLED: Duration = Duration::from_secs(5);
 const LAST: Duration = Duration::from_millis(500);
 
 pub(super) fn run(args: &RunArgs, cx: &Context) -> Outcome {
-    let mut cx = cx.clone();
+    let out = Output {
+        quiet: args.quiet,
+        ..cx.out
+    };
+    let mut cx = cx.clone().with_output(out);
     cx.is_gateway = true;
-    cx.out.quiet = args.quiet;
     let cx = cx.reread()?;
     cx.home
         .ensure()

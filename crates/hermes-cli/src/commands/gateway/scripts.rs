@@ -4,31 +4,35 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hermes_app::AppContext;
+use hermes_app::host::Script;
 use hermes_exec::{Exec, Stdin};
-use hermes_gateway::program::{Line, Ran, Script};
 use hermes_policy::{CommandRequest, RequestKind};
 
 use super::program::workplace;
-use crate::commands::Context;
 use crate::exit::{Exit as Code, Failure};
 use crate::wiring::commands::Commands;
-use crate::wiring::stock::Stock;
-use crate::wiring::unasked::{Unasked, run_line_in};
+use crate::wiring::parts_cache::HomeParts;
+use crate::wiring::unattended::{CommandLine, CommandOutput, UnattendedCommand, run_line_in};
 
 pub(super) struct Scripts {
-    cx: Context,
+    cx: AppContext,
     commands: Option<Arc<Commands>>,
 }
 
 impl Scripts {
-    pub(super) fn new(cx: &Context, commands: Option<Arc<Commands>>) -> Self {
+    pub(super) fn new(cx: &AppContext, commands: Option<Arc<Commands>>) -> Self {
         Self {
             cx: cx.clone(),
             commands,
         }
     }
 
-    pub(super) async fn run(&self, script: Script, stock: &Stock) -> Result<Ran, Failure> {
+    pub(super) async fn run(
+        &self,
+        script: Script,
+        parts: &HomeParts,
+    ) -> Result<CommandOutput, Failure> {
         let Some(commands) = &self.commands else {
             return Err(Failure::failed("there is no place to run scripts"));
         };
@@ -39,13 +43,13 @@ impl Scripts {
             Some("sh" | "bash") => ("bash", RequestKind::Cron),
             _ => ("python3", RequestKind::Code),
         };
-        let ground = commands.ground_here(&stock.cx, &stock.config).await?;
+        let ground = commands.ground_here(&parts.cx, &parts.config).await?;
         let beside = || path.parent().map(Path::to_owned).unwrap_or_default();
         let cwd = script.cwd.clone().unwrap_or_else(beside);
         // Where it may write: not where the scripts are.
-        let workspace = script.cwd.unwrap_or_else(|| workplace(stock));
+        let workspace = script.cwd.unwrap_or_else(|| workplace(parts));
         let confinement = ground.sandbox.confinement(&workspace);
-        let run = Unasked {
+        let run = UnattendedCommand {
             gate: &commands.gate,
             ground: &*ground.environment,
             confinement,
@@ -64,11 +68,15 @@ impl Scripts {
     }
 
     /// A line that the configuration has a name for, where the tools work.
-    pub(super) async fn run_line(&self, line: Line, stock: &Stock) -> Result<Ran, Failure> {
+    pub(super) async fn run_line(
+        &self,
+        line: CommandLine,
+        parts: &HomeParts,
+    ) -> Result<CommandOutput, Failure> {
         let Some(commands) = &self.commands else {
             return Err(Failure::failed("there is no place to run commands"));
         };
-        run_line_in(commands, workplace(stock), line).await
+        run_line_in(commands, workplace(parts), line).await
     }
 
     /// A script lies in `scripts/` of the home, wherever its links lead.

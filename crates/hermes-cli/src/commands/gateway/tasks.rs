@@ -189,7 +189,7 @@ fn jobs(around: &Around<'_>) -> Task {
         dir: home.cron_dir(),
         zone: Zone::named(&settings.config.timezone),
         seats: (*seats).clone(),
-        around: Arc::new(HomeFiles::new(home.clone(), cx.process(), route)),
+        around: Arc::new(HomeFiles::new(home.clone(), cx.process_env(), route)),
         courier: Some(Arc::new(gateway.post())),
         store: Some((*store).clone()),
         owner: process::this_process(),

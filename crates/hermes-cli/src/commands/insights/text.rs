@@ -305,12 +305,12 @@ fn days(out: &mut String, days: &[Day], width: usize) {
 }
 
 fn usd(amount: f64) -> String {
-    hermes_tui::figures::dollars(amount)
+    hermes_core::figures::dollars(amount)
 }
 
 /// 999, 12.3k, 4.5M.
 fn short(count: i64) -> String {
-    hermes_tui::figures::tokens(count.max(0).cast_unsigned())
+    hermes_core::figures::tokens(count.max(0).cast_unsigned())
 }
 
 #[cfg(test)]

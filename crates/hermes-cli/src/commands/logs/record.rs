@@ -136,6 +136,7 @@ const COMPONENTS: &[(&str, &[&str])] = &[
         &[
             "gateway",
             "hermes_gateway",
+            "hermes_app::hooks",
             "hermes_platforms",
             "hermes_api",
             "hermes_plugins",
@@ -164,7 +165,10 @@ const COMPONENTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("mcp", &["hermes_mcp", "rmcp", "tools.mcp_tool", "mcp"]),
-    ("cli", &["cli", "hermes_cli", "hermes", "hermes_tui"]),
+    (
+        "cli",
+        &["cli", "hermes_cli", "hermes", "hermes_app", "hermes_tui"],
+    ),
     (
         "cron",
         &["cron", "hermes_tools::schedule", "hermes_store::jobs"],

@@ -1,16 +1,16 @@
 //! Changing `mcp_servers` of config.yaml; comments and everything else stay.
 
+use hermes_app::AppContext;
 use hermes_config::edit::{ConfigDoc, EditError, KeyPath};
 use serde_json::Value;
 
-use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// One change below `mcp_servers.<name>`; `None` removes.
 pub(crate) type Change<'a> = (&'a [&'a str], Option<Value>);
 
 /// Makes all changes or none.
-pub(crate) fn apply(cx: &Context, server: &str, changes: &[Change<'_>]) -> Outcome {
+pub(crate) fn apply(cx: &AppContext, server: &str, changes: &[Change<'_>]) -> Outcome {
     cx.home
         .ensure()
         .map_err(|error| Failure::failed(error.to_string()))?;

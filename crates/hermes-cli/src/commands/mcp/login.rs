@@ -15,7 +15,7 @@ use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::wiring;
-use crate::wiring::reach::Workshop;
+use crate::wiring::mcp_connect::ServerConnector;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct LoginArgs {
@@ -183,7 +183,7 @@ fn log_in(
 
 /// What logs in to a server.
 pub(crate) fn client(
-    cx: &Context,
+    cx: &hermes_app::AppContext,
     entry: &ServerEntry,
     prompt: Option<Arc<dyn AuthPrompt>>,
 ) -> Result<OAuthClient, Failure> {
@@ -193,7 +193,7 @@ pub(crate) fn client(
             problem.map_or_else(String::new, ToString::to_string),
         ));
     };
-    let reach = Workshop::new(&cx.home, &cx.env, prompt, None)
+    let reach = ServerConnector::new(&cx.home, &cx.env, prompt, None)
         .reach(config)
         .map_err(|problem| Failure::failed(problem.to_string()))?;
     reach

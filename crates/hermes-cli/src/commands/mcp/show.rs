@@ -144,7 +144,7 @@ impl Patience {
                 Self::Thorough => toolbox.settle(CHECK).await,
             }
         };
-        progress::during(Some(&cx.out), settled, || toolbox.awaited()).await;
+        progress::during(Some(&*cx.process), settled, || toolbox.awaited()).await;
     }
 }
 
@@ -189,16 +189,4 @@ fn offline(cx: &Context) -> Result<Vec<ServerReport>, Failure> {
         .iter()
         .map(|entry| ServerReport::new(entry, None, &catalogue))
         .collect())
-}
-
-/// The table of servers that are running.
-pub(crate) fn table(toolbox: &Toolbox) -> String {
-    report::table(&toolbox.report(), chrono::Utc::now())
-}
-
-/// Everything about one of them.
-pub(crate) fn page(toolbox: &Toolbox, name: &str) -> Option<String> {
-    let reports = toolbox.report();
-    let report = reports.iter().find(|report| report.name == name)?;
-    Some(report::details(report, chrono::Utc::now()))
 }

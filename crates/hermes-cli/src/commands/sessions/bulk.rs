@@ -1,5 +1,7 @@
 //! Pruning and archiving.
 
+use hermes_app::AppContext;
+use hermes_app::text::date;
 use hermes_core::store::StoreError;
 use hermes_store::db::PruneCandidate;
 use serde_json::json;
@@ -139,7 +141,7 @@ fn line(session: &PruneCandidate) -> String {
     format!(
         "  {}  {}  {:<10} {:>5} messages  {}",
         session.id,
-        show::date(session.started_at),
+        date(session.started_at),
         session.source,
         session.message_count,
         session.title.as_deref().unwrap_or("")
@@ -167,7 +169,7 @@ fn report(cx: &Context, run: RunArgs, done: &str, sessions: &[PruneCandidate]) -
 
 /// Removes the files that old builds and gateways kept beside the database. A file that cannot
 /// be removed is named; the session is gone all the same.
-pub(crate) fn remove_transcripts<'a>(cx: &Context, ids: impl Iterator<Item = &'a str>) {
+pub(crate) fn remove_transcripts<'a>(cx: &AppContext, ids: impl Iterator<Item = &'a str>) {
     let dir = cx.home.sessions_dir();
     for id in ids {
         // Ids may be chosen by others; none of them may lead out of the directory.
@@ -189,7 +191,7 @@ pub(crate) fn remove_transcripts<'a>(cx: &Context, ids: impl Iterator<Item = &'a
                     what,
                     source: error,
                 };
-                cx.out.remark(error.to_string());
+                cx.process.remark(&error.to_string());
             }
         }
     }

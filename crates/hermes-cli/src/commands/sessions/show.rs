@@ -1,6 +1,8 @@
 //! One conversation, and how times and sizes are shown.
 
-use chrono::{Local, TimeZone as _, Utc};
+use chrono::Utc;
+use hermes_app::text::date;
+use hermes_core::store::StoreError;
 use hermes_store::db::{SessionSummary, markdown};
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
@@ -8,7 +10,6 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 use super::reader;
 use crate::commands::Context;
 use crate::exit::Outcome;
-use hermes_core::store::StoreError;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ShowArgs {
@@ -52,13 +53,6 @@ pub(super) fn workspace(session: &SessionSummary) -> Option<&str> {
         .flatten()
         .map(|path| path.trim())
         .find(|path| !path.is_empty())
-}
-
-pub(super) fn date(seconds: f64) -> String {
-    Local.timestamp_opt(seconds as i64, 0).single().map_or_else(
-        || "-".to_owned(),
-        |time| time.format("%Y-%m-%d %H:%M").to_string(),
-    )
 }
 
 pub(crate) fn ago(now: f64, then: f64) -> String {

@@ -98,7 +98,7 @@ pub(super) async fn export(args: ExportArgs, cx: &Context) -> Outcome {
         let text = match args.format {
             Format::Jsonl => session.to_string() + "\n",
             Format::Md => markdown(&session),
-            Format::Html => super::html::html(&session),
+            Format::Html => hermes_app::export_html::html(&session),
         };
         let text = if args.redact {
             redact::secrets(&text).into_owned()

@@ -132,7 +132,7 @@ pub(crate) fn check(
 }
 
 /// Keeps a key in .env, which only the owner can read.
-pub(crate) fn store(cx: &Context, pasted: &Pasted) -> Outcome {
+pub(crate) fn store(cx: &hermes_app::AppContext, pasted: &Pasted) -> Outcome {
     let provider = pasted.provider;
     let Some(name) = pasted.name() else {
         return Err(Failure::usage(format!(
@@ -150,8 +150,8 @@ pub(crate) fn store(cx: &Context, pasted: &Pasted) -> Outcome {
     AuthStore::new(&cx.home)
         .unsuppress(provider.id, &format!("env:{name}"), SystemClock.now())
         .map_err(|error| failed(&error))?;
-    cx.out
-        .remark(format!("stored as {name} in {}", path.display()));
+    let text = format!("stored as {name} in {}", path.display());
+    cx.process.remark(&text);
     Ok(())
 }
 

@@ -19,7 +19,7 @@ const PLATFORM: &str = "cli";
 fn sets(draft: &Draft<'_>) -> Result<Vec<(&'static str, String, bool)>, Failure> {
     let config = draft.config()?;
     let on = toolsets::enabled(&config, PLATFORM);
-    let offer = wiring::hands::offer(draft.cx, &config)?;
+    let offer = wiring::action_tools::offer(draft.cx, &config)?;
     Ok(toolsets::switchable(PLATFORM)
         .filter(|set| tools::is_built(set, &offer))
         .map(|set| {

@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use hermes_agent::front::Wish;
+use hermes_app::front::Wish;
 use hermes_core::approval::{ApprovalRequest, Verdict};
 use hermes_core::ask::{Answer, Question, Want};
 use hermes_core::event::AgentCommand;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
-use hermes_agent::front::{Refusal, Wish};
+use hermes_app::front::{Refusal, Wish};
 use hermes_core::BoxFuture;
 use hermes_core::tool::Tool;
 use hermes_platforms::Source;

@@ -243,7 +243,7 @@ impl Chat {
         if self.commands.running.is_some()
             && let Some(seat) = self.seat()
         {
-            seat.wish(hermes_agent::front::Wish::Stop).await;
+            seat.wish(hermes_app::front::Wish::Stop).await;
         }
         self.interrupt(news::Why::Stop).await;
         let mut text = if ran {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hermes_agent::front::Wish;
+use hermes_app::front::Wish;
 use hermes_core::event::AgentCommand;
 use hermes_store::db::delivery::{Final, NewChunk, Reply, Target};
 use tokio::sync::Notify;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hermes_agent::front::News;
 use hermes_agent::subagent;
+use hermes_app::front::News;
 use hermes_core::event::{AgentEvent, NoticeLevel};
 use hermes_store::db::delivery::Target;
 use serde_json::{Value, json};

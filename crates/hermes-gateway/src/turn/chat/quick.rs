@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_app::wiring::unattended::{CommandLine, CommandOutput};
 use hermes_core::{redact, task};
 use hermes_platforms::Offer;
 use hermes_store::db::delivery::{Final, Reply};
 
 use super::Chat;
-use crate::program::{Line, Ran};
 use crate::settings::{GatewaySettings, Quick};
 use crate::turn::message::Msg;
 use crate::turn::words;
@@ -46,7 +46,7 @@ impl Chat {
         let work = async move {
             // Until what came of it is stored.
             let _under_way = under_way;
-            let line = Line {
+            let line = CommandLine {
                 command,
                 timeout: TIMEOUT,
             };
@@ -78,7 +78,7 @@ impl Chat {
 }
 
 /// What the person reads: what it wrote, else its complaints.
-fn said(ran: &Ran) -> String {
+fn said(ran: &CommandOutput) -> String {
     let words = match ran.output.trim() {
         "" => ran.errors.trim(),
         output => output,

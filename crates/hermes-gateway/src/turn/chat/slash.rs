@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_agent::front::{Follows, Wish};
+use hermes_app::front::{Follows, Wish};
 use tokio::time::Instant;
 
 use super::Chat;

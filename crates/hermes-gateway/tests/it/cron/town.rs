@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use hermes_agent::front::{News, Opened, Refusal, RefusalKind, WISHES, Wish};
 use hermes_agent::weight::Weight;
+use hermes_app::front::{News, OpenedConversation, Refusal, RefusalKind, WISHES, Wish};
+use hermes_app::wiring::unattended::CommandOutput;
 use hermes_config::Zone;
 use hermes_core::BoxFuture;
 use hermes_core::approval::{ApprovalRequest, Verdict};
@@ -18,7 +19,7 @@ use hermes_core::store::StoreError;
 use hermes_core::task;
 use hermes_core::usage::{Cost, Usage};
 use hermes_gateway::cron::{Around, Courier, Deps, Policy, Scheduler};
-use hermes_gateway::program::{Opening, Program, Ran, Script};
+use hermes_gateway::program::{ConversationHost, Opening, Script};
 use hermes_gateway::seats::{Bounds, Seats};
 use hermes_platforms::{HomeChannel, Offer, PostError, Posting};
 use hermes_store::db::delivery::{Owner, Processes};
@@ -74,7 +75,7 @@ pub(crate) struct Told {
 
 pub(crate) struct FakeProgram {
     pub act: Mutex<Act>,
-    pub ran: Mutex<HashMap<PathBuf, Result<Ran, Refusal>>>,
+    pub ran: Mutex<HashMap<PathBuf, Result<CommandOutput, Refusal>>>,
     pub told: Arc<Mutex<Told>>,
     pub busy: Arc<AtomicUsize>,
     pub most_busy: Arc<AtomicUsize>,
@@ -92,7 +93,7 @@ impl FakeProgram {
     }
 
     pub(crate) fn script(&self, name: &str, status: i32, output: &str) {
-        let ran = Ran {
+        let ran = CommandOutput {
             status: Some(status),
             output: output.to_owned(),
             errors: String::new(),
@@ -174,12 +175,12 @@ async fn talk(
     }
 }
 
-impl Program for FakeProgram {
+impl ConversationHost for FakeProgram {
     fn ready(&self) -> Result<(), Refusal> {
         Ok(())
     }
 
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened, Refusal>> {
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
         let act = self.act.lock().unwrap().clone();
         let id = opening.id.clone();
         self.told.lock().unwrap().openings.push(opening);
@@ -201,12 +202,13 @@ impl Program for FakeProgram {
                 talk(act, told, heard, news).await;
                 busy.fetch_sub(1, Ordering::SeqCst);
             }));
-            Ok(Opened {
+            Ok(OpenedConversation {
                 id,
                 title: None,
                 cost: None,
                 past: Vec::new(),
                 remarks: Vec::new(),
+                approvals_off: false,
                 weight: Weight::default(),
                 wishes,
                 news: read,
@@ -214,7 +216,7 @@ impl Program for FakeProgram {
         })
     }
 
-    fn script(&self, script: Script) -> BoxFuture<'_, Result<Ran, Refusal>> {
+    fn script(&self, script: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
         let ran = self.ran.lock().unwrap().get(&script.path).cloned();
         self.told.lock().unwrap().scripts.push(script);
         let none = || {

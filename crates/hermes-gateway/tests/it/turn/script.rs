@@ -6,9 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hermes_agent::front::{Follows, NEWS, News, Opened, Refusal, RefusalKind, WISHES, Wish};
 use hermes_agent::prompt::{STEER_CLOSE, STEER_OPEN, steer_block};
 use hermes_agent::weight::Weight;
+use hermes_app::front::{
+    Follows, NEWS, News, OpenedConversation, Refusal, RefusalKind, WISHES, Wish,
+};
+use hermes_app::wiring::unattended::{CommandLine, CommandOutput};
 use hermes_core::BoxFuture;
 use hermes_core::approval::{ApprovalRequest, Rule, Verdict};
 use hermes_core::ask::{Answer, Choice, Question, Want};
@@ -19,7 +22,7 @@ use hermes_core::model::{Route, WireFormat};
 use hermes_core::store::{NewItem, NewSession, SessionStore as _};
 use hermes_core::task;
 use hermes_core::usage::{Cost, Usage};
-use hermes_gateway::program::{Line, Opening, Program, Ran, Script};
+use hermes_gateway::program::{ConversationHost, Opening, Script};
 use hermes_platforms::Offer;
 use hermes_store::Store;
 use tokio::sync::{Notify, mpsc};
@@ -57,12 +60,12 @@ impl Scripted {
     }
 }
 
-impl Program for Scripted {
+impl ConversationHost for Scripted {
     fn ready(&self) -> Result<(), Refusal> {
         Ok(())
     }
 
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<Opened, Refusal>> {
+    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
         Box::pin(async move {
             let (wishes, orders) = mpsc::channel(WISHES);
             let (news, heard) = mpsc::channel(NEWS);
@@ -85,12 +88,13 @@ impl Program for Scripted {
             };
             self.opened.lock().unwrap().push(opening);
             drop(task::spawn("conversation", conversation.run()));
-            Ok(Opened {
+            Ok(OpenedConversation {
                 id,
                 title: None,
                 cost: None,
                 past: Vec::new(),
                 remarks: Vec::new(),
+                approvals_off: false,
                 weight: Weight::default(),
                 wishes,
                 news: heard,
@@ -98,16 +102,16 @@ impl Program for Scripted {
         })
     }
 
-    fn script(&self, _: Script) -> BoxFuture<'_, Result<Ran, Refusal>> {
+    fn script(&self, _: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
         let refusal = Refusal::new(RefusalKind::Invalid, "no scripts here");
         Box::pin(std::future::ready(Err(refusal)))
     }
 
-    fn run_line(&self, line: Line) -> BoxFuture<'_, Result<Ran, Refusal>> {
+    fn run_line(&self, line: CommandLine) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
         Box::pin(async move {
             self.lines.lock().unwrap().push(line.command.clone());
             self.gate.notified().await;
-            Ok(Ran {
+            Ok(CommandOutput {
                 status: Some(0),
                 output: format!("did {}", line.command),
                 errors: String::new(),

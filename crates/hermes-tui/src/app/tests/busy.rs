@@ -1,10 +1,11 @@
 //! While a turn runs: steering, queueing, stopping, leaving.
 
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, UserInput};
+use hermes_core::front_end::{BusyInput, DisplaySetting, Effect};
 use pretty_assertions::assert_eq;
 
 use super::{Bench, summary};
-use crate::port::{Ask, Busy, Effect, News, Show};
+use crate::port::{Ask, News};
 
 fn submit(text: &str) -> AgentCommand {
     AgentCommand::Submit(UserInput::from(text))
@@ -138,12 +139,16 @@ fn what_waits_is_held_after_a_turn_that_went_wrong() {
 fn enter_does_what_was_chosen() {
     let mut bench = Bench::new();
     bench.begin();
-    bench.news(News::Effect(Effect::Show(Show::Busy(Busy::Queue))));
+    bench.news(News::Effect(Effect::Show(DisplaySetting::Busy(
+        BusyInput::Queue,
+    ))));
     bench.write("later");
     bench.press("enter");
     assert_eq!(bench.commands(), []);
     assert!(bench.frame().contains("queued: later"));
-    bench.news(News::Effect(Effect::Show(Show::Busy(Busy::Interrupt))));
+    bench.news(News::Effect(Effect::Show(DisplaySetting::Busy(
+        BusyInput::Interrupt,
+    ))));
     bench.write("now");
     bench.press("enter");
     assert_eq!(bench.commands(), [AgentCommand::Interrupt]);

@@ -1,9 +1,9 @@
 //! Panels, and pages over them.
 
+use hermes_core::front_end::{DisplaySetting, Effect, PagedText, TextKind};
+
 use super::Bench;
-use crate::port::{
-    Ask, CLOSED, Effect, Group, News, Page, Panel, PanelAsk, PanelRow, Saying, Show,
-};
+use crate::port::{Ask, CLOSED, Group, News, Panel, PanelAsk, PanelRow};
 
 fn panel(rows: &[&str], renews: bool) -> News {
     let rows = rows.iter().map(|name| PanelRow {
@@ -11,7 +11,7 @@ fn panel(rows: &[&str], renews: bool) -> News {
         cells: vec![(*name).to_owned()],
         ..PanelRow::default()
     });
-    News::Effect(Effect::Panel(Box::new(Panel {
+    News::Panel(Box::new(Panel {
         id: "mcp".to_owned(),
         title: "Servers".to_owned(),
         groups: vec![Group {
@@ -20,13 +20,13 @@ fn panel(rows: &[&str], renews: bool) -> News {
         }],
         renews,
         ..Panel::default()
-    })))
+    }))
 }
 
 fn page() -> News {
-    News::Effect(Effect::Page(Page {
+    News::Effect(Effect::Page(PagedText {
         title: "Log".to_owned(),
-        kind: Saying::Plain,
+        kind: TextKind::Plain,
         text: "a line of the log".to_owned(),
     }))
 }
@@ -72,7 +72,9 @@ fn the_theme_goes_back_to_what_fits_the_terminal() {
     bench.app.on_background((255, 255, 255), true);
     assert_eq!(bench.app.theme.name(), "light");
     for (name, shown) in [("mono", "mono"), ("auto", "light")] {
-        bench.news(News::Effect(Effect::Show(Show::Theme(name.to_owned()))));
+        bench.news(News::Effect(Effect::Show(DisplaySetting::Theme(
+            name.to_owned(),
+        ))));
         assert_eq!(bench.app.theme.name(), shown);
     }
 }

@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 
 use hermes_core::ask::{Choice, Question, Want};
 use hermes_core::event::{AgentEvent, TurnExit};
+use hermes_core::front_end::{DisplaySetting, Effect};
 use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::text::Line;
 
 use super::Bench;
-use crate::port::{Effect, News, Show};
+use crate::port::News;
 
 const LOOKS: [&str; 3] = ["light", "dark", "ascii"];
 
@@ -233,7 +234,9 @@ fn narrow() {
             );
         }
     }
-    bench.news(News::Effect(Effect::Show(Show::StatusLine(false))));
+    bench.news(News::Effect(Effect::Show(DisplaySetting::StatusLine(
+        false,
+    ))));
 }
 
 /// On a narrow terminal the facts behind it give way before the word that says what goes on.

@@ -1,10 +1,11 @@
 //! The transcript.
 
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, SequencedEvent, TurnExit};
+use hermes_core::front_end::{DisplaySetting, Effect, ShownText, TextKind, TranscriptEntry};
 use pretty_assertions::assert_eq;
 
 use super::{App, AppOptions, Appearance, Bench, Composer, ComposerSetup, summary};
-use crate::port::{Effect, Entry, News, Said, Saying, Show};
+use crate::port::News;
 
 fn tool(bench: &mut Bench, id: &str) {
     bench.event(AgentEvent::ToolStarted {
@@ -30,8 +31,8 @@ fn a_command_stands_in_the_transcript_before_what_it_says() {
     bench.write("/usage");
     bench.press("enter");
     assert_eq!(bench.count("› /usage"), 1, "{:#?}", bench.printed);
-    bench.news(News::Effect(Effect::Say(Said {
-        kind: Saying::Plain,
+    bench.news(News::Effect(Effect::Say(ShownText {
+        kind: TextKind::Plain,
         text: "nothing was used".to_owned(),
     })));
     let at = |words: &str| bench.printed.iter().position(|row| row.contains(words));
@@ -220,9 +221,9 @@ fn what_was_not_streamed_is_shown_at_the_end() {
 fn a_conversation_begins_with_what_was_said_before() {
     let mut bench = Bench::with(|options| {
         options.entries = vec![
-            Entry::Omitted(12),
-            Entry::User("the question".to_owned()),
-            Entry::Assistant("the reply".to_owned()),
+            TranscriptEntry::Omitted(12),
+            TranscriptEntry::User("the question".to_owned()),
+            TranscriptEntry::Assistant("the reply".to_owned()),
         ];
     });
     assert_eq!(bench.count("the question"), 1);
@@ -232,7 +233,7 @@ fn a_conversation_begins_with_what_was_said_before() {
     tool(&mut bench, "left behind");
     bench.news(News::Effect(Effect::Opened {
         banner: "another one".to_owned(),
-        entries: vec![Entry::User("elsewhere".to_owned())],
+        entries: vec![TranscriptEntry::User("elsewhere".to_owned())],
     }));
     assert_eq!(bench.count("another one"), 1);
     assert_eq!(bench.count("elsewhere"), 1);
@@ -245,17 +246,21 @@ fn a_conversation_begins_with_what_was_said_before() {
 fn stamps_and_themes_change_on_the_way() {
     use super::super::state::UiRequest;
     let mut bench = Bench::new();
-    bench.news(News::Effect(Effect::Show(Show::Timestamps(true))));
+    bench.news(News::Effect(Effect::Show(DisplaySetting::Timestamps(true))));
     bench.write("when");
     bench.press("enter");
     assert_eq!(bench.count("12:34"), 1);
-    bench.news(News::Effect(Effect::Show(Show::Theme(
+    bench.news(News::Effect(Effect::Show(DisplaySetting::Theme(
         "nonsense".to_owned(),
     ))));
     assert_eq!(bench.count("there is no theme"), 1);
-    bench.news(News::Effect(Effect::Show(Show::Theme("mono".to_owned()))));
+    bench.news(News::Effect(Effect::Show(DisplaySetting::Theme(
+        "mono".to_owned(),
+    ))));
     assert!(bench.others.contains(&UiRequest::Redraw));
-    bench.news(News::Effect(Effect::Show(Show::StatusLine(false))));
+    bench.news(News::Effect(Effect::Show(DisplaySetting::StatusLine(
+        false,
+    ))));
     assert!(!bench.frame().contains("? keys"));
 }
 

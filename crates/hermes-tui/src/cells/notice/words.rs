@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit};
+use hermes_core::figures::{tokens, took};
 use hermes_core::model::ErrorClass;
 
 use super::NoticeCell;
-use crate::figures::{tokens, took};
 
 pub(super) fn event_text(event: &AgentEvent) -> Option<NoticeCell> {
     match event {

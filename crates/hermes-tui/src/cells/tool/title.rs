@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use hermes_core::figures::count;
 use serde_json::Value;
 
 use super::body;
 use super::facts::ToolFacts;
 use crate::diff;
-use crate::figures::count;
 use crate::theme::Glyphs;
 
 /// Maximum characters of an argument in the title of an unknown tool.

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use hermes_core::figures::{tokens, took};
 use ratatui_core::text::{Line, Span};
 use serde_json::Value;
 
 use super::facts::ToolFacts;
 use super::{body, title};
 use crate::cells::{CellContext, one_line};
-use crate::figures::{tokens, took};
 use crate::row::StyledRow;
 use crate::theme::StyleRole;
 use crate::width;

@@ -1,15 +1,14 @@
 //! `/cron`: the jobs of this home.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use hermes_core::clock::{Clock as _, SystemClock};
+use hermes_core::front_end::TextKind;
 use hermes_store::jobs::Job;
-use hermes_tools::schedule::ScheduleDeps;
-use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelKey, PanelRow, Saying};
+use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelKey, PanelRow};
 
 use super::{After, key, page, row, short, unknown};
-use crate::chat::conversation::Conversation;
+use crate::chat::host::ScreenConversation;
 use crate::commands::counted;
 use crate::exit::Failure;
 
@@ -18,13 +17,8 @@ pub(super) const ID: &str = "cron";
 /// Longest part of an output that is read, in bytes.
 const LONGEST: u64 = 1024 * 1024;
 
-pub(in crate::chat) fn schedule(conversation: &Conversation) -> ScheduleDeps {
-    let config = &conversation.chat.config;
-    ScheduleDeps::from_config(&conversation.cx.home, config, Arc::new(SystemClock))
-}
-
-pub(super) fn panel(conversation: &Conversation) -> Result<Panel, Failure> {
-    let jobs = schedule(conversation).jobs.list();
+pub(super) fn panel(conversation: &ScreenConversation) -> Result<Panel, Failure> {
+    let jobs = conversation.schedule().jobs.list();
     let jobs = jobs.map_err(|error| Failure::failed(error.to_string()))?;
     Ok(shown(&jobs))
 }
@@ -111,9 +105,9 @@ fn moment(stamp: &str) -> String {
     text.get(..16).unwrap_or(&text).to_owned()
 }
 
-pub(super) fn act(conversation: &Conversation, ask: &PanelAsk) -> Result<After, Failure> {
+pub(super) fn act(conversation: &ScreenConversation, ask: &PanelAsk) -> Result<After, Failure> {
     let id = row(ask)?;
-    let schedule = schedule(conversation);
+    let schedule = conversation.schedule();
     let failed = |error: hermes_store::jobs::JobError| Failure::failed(error.to_string());
     match ask.action.as_str() {
         "toggle" => {
@@ -136,7 +130,7 @@ pub(super) fn act(conversation: &Conversation, ask: &PanelAsk) -> Result<After, 
             let job = schedule.jobs.get(id).map_err(failed)?;
             let dir = conversation.cx.home.cron_dir().join("output");
             let content = last_output(&dir, job.id())?;
-            Ok(After::Page(page(job.name(), Saying::Markdown, content)))
+            Ok(After::Page(page(job.name(), TextKind::Markdown, content)))
         }
         _ => Err(unknown(ask)),
     }

@@ -4,22 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::BoxFuture;
+use hermes_core::front_end::TextKind;
 use hermes_mcp::actor::CallOptions;
 use hermes_mcp::oauth::{AuthPrompt, LoginPage};
 use hermes_mcp::op::Op;
 use hermes_mcp::report::{self, ServerReport};
 use hermes_mcp::toolbox::Toolbox;
-use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelKey, PanelRow, Saying};
+use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelKey, PanelRow};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
 use super::desk::Tray;
 use super::{After, key, page, row, text, unknown};
-use crate::chat::conversation::Conversation;
+use crate::chat::host::ScreenConversation;
 use crate::commands::{counted, mcp};
 use crate::exit::Failure;
-use crate::wiring::mcp::Waits;
+use crate::wiring::mcp::{ServerWait, server_details};
 
 pub(super) const ID: &str = "mcp";
 
@@ -27,11 +28,11 @@ pub(super) const ID: &str = "mcp";
 const PATIENCE: Duration = Duration::from_secs(30);
 const NONE: &str = "no MCP servers are configured; in a shell: hermes mcp add NAME --url https://…";
 
-fn toolbox(conversation: &Conversation) -> Option<Arc<Toolbox>> {
+fn toolbox(conversation: &ScreenConversation) -> Option<Arc<Toolbox>> {
     conversation.chat.mcp.as_ref()?.toolbox()
 }
 
-pub(super) fn panel(conversation: &Conversation) -> Panel {
+pub(super) fn panel(conversation: &ScreenConversation) -> Panel {
     let reports = toolbox(conversation).map_or_else(Vec::new, |toolbox| toolbox.report());
     let mut panel = shown(&reports, chrono::Utc::now());
     if conversation.panels.login.is_some() {
@@ -107,7 +108,10 @@ fn detail(report: &ServerReport, now: chrono::DateTime<chrono::Utc>) -> String {
     lines.join("\n")
 }
 
-pub(super) async fn act(conversation: &mut Conversation, ask: &PanelAsk) -> Result<After, Failure> {
+pub(super) async fn act(
+    conversation: &mut ScreenConversation,
+    ask: &PanelAsk,
+) -> Result<After, Failure> {
     let Some(toolbox) = toolbox(conversation) else {
         return Err(Failure::not_found(NONE));
     };
@@ -129,8 +133,8 @@ pub(super) async fn act(conversation: &mut Conversation, ask: &PanelAsk) -> Resu
         "toggle" => toggle(conversation, &toolbox, &name).await,
         "tools" => Ok(tools(&toolbox, &name)),
         "log" => log(conversation, &toolbox, &name),
-        "details" => match mcp::page(&toolbox, &name) {
-            Some(text) => Ok(After::Page(page(name, Saying::Plain, text))),
+        "details" => match server_details(&toolbox, &name) {
+            Some(text) => Ok(After::Page(page(name, TextKind::Plain, text))),
             None => Err(Failure::not_found(format!(
                 "there is no longer an MCP server {name:?}"
             ))),
@@ -140,7 +144,11 @@ pub(super) async fn act(conversation: &mut Conversation, ask: &PanelAsk) -> Resu
 }
 
 /// A real question to the server: which tools it has.
-fn test(conversation: &Conversation, toolbox: &Toolbox, name: String) -> Result<After, Failure> {
+fn test(
+    conversation: &ScreenConversation,
+    toolbox: &Toolbox,
+    name: String,
+) -> Result<After, Failure> {
     let server = toolbox.server(&name).ok_or_else(|| {
         Failure::not_found(format!("{name} is not running\nswitch it on first: o"))
     })?;
@@ -167,7 +175,7 @@ fn test(conversation: &Conversation, toolbox: &Toolbox, name: String) -> Result<
 }
 
 async fn toggle(
-    conversation: &Conversation,
+    conversation: &ScreenConversation,
     toolbox: &Toolbox,
     name: &str,
 ) -> Result<After, Failure> {
@@ -180,7 +188,7 @@ async fn toggle(
     let mut told = format!("{name} is {}", if on { "on" } else { "off" });
     if let Some(mcp) = &conversation.chat.mcp {
         // Takes the change over; what it has to say is about the files.
-        for notice in mcp.prepare(Waits::Briefly).await {
+        for notice in mcp.prepare(ServerWait::Briefly).await {
             told = format!("{told}\n{notice}");
         }
     }
@@ -203,11 +211,11 @@ fn tools(toolbox: &Toolbox, name: &str) -> After {
         })
         .collect();
     let title = format!("{name}: {}", counted(entries.len(), "tool"));
-    After::Page(page(title, Saying::Markdown, entries.join("\n")))
+    After::Page(page(title, TextKind::Markdown, entries.join("\n")))
 }
 
 /// What the server wrote to its stderr.
-fn log(conversation: &Conversation, toolbox: &Toolbox, name: &str) -> Result<After, Failure> {
+fn log(conversation: &ScreenConversation, toolbox: &Toolbox, name: &str) -> Result<After, Failure> {
     let reports = toolbox.report();
     let link = reports
         .iter()
@@ -227,12 +235,16 @@ fn log(conversation: &Conversation, toolbox: &Toolbox, name: &str) -> Result<Aft
         )));
     }
     let title = format!("{name}: log");
-    Ok(After::Page(page(title, Saying::Plain, parts.join("\n\n"))))
+    Ok(After::Page(page(
+        title,
+        TextKind::Plain,
+        parts.join("\n\n"),
+    )))
 }
 
 /// Opens the page where access is granted, and waits for it beside the panel.
 fn login(
-    conversation: &mut Conversation,
+    conversation: &mut ScreenConversation,
     toolbox: &Toolbox,
     name: String,
 ) -> Result<After, Failure> {
@@ -261,7 +273,7 @@ fn login(
     Ok(After::Again)
 }
 
-fn pasted(conversation: &mut Conversation, address: &str) -> After {
+fn pasted(conversation: &mut ScreenConversation, address: &str) -> After {
     let sent = conversation
         .panels
         .login

@@ -5,6 +5,7 @@
 
 mod cron;
 mod desk;
+mod keys;
 mod mcp;
 mod model;
 mod own;
@@ -15,13 +16,33 @@ mod theme;
 mod toolsets;
 mod usage;
 
+use hermes_core::front_end::{Effect, PagedText, TextKind};
 use hermes_core::slash::Verb;
-use hermes_tui::port::{CLOSED, Effect, MOVED, Page, Panel, PanelAsk, PanelKey, REFRESH, Saying};
+use hermes_tui::port::{CLOSED, MOVED, Panel, PanelAsk, PanelKey, REFRESH};
 
-pub(in crate::chat) use self::cron::schedule;
 pub(crate) use self::desk::Desk;
-use crate::chat::conversation::{Conversation, Told, said};
+use crate::chat::host::ScreenConversation;
 use crate::exit::Failure;
+use hermes_app::conversation::{CommandResult, show_text};
+
+/// What is shown after a command with a panel, or a key of one.
+#[derive(Default)]
+pub(crate) struct PanelReply {
+    /// The open panel closes first.
+    pub(super) closes: bool,
+    pub(super) result: CommandResult,
+    /// Opens last, or replaces the open one of the same id.
+    pub(super) panel: Option<Box<Panel>>,
+}
+
+impl From<CommandResult> for PanelReply {
+    fn from(result: CommandResult) -> Self {
+        Self {
+            result,
+            ..Self::default()
+        }
+    }
+}
 
 /// What a key of a panel came to.
 enum After {
@@ -30,21 +51,27 @@ enum After {
     /// The same, with a line below it.
     Note(String),
     /// Something to read over it.
-    Page(Page),
+    Page(PagedText),
     /// The panel goes, and this is shown.
-    Leave(Told),
+    Leave(CommandResult),
     /// The panel stays, and this is shown.
     Show(Vec<Effect>),
 }
 
 /// The panel of a command. `None`: it has none, or not with these arguments.
 pub(crate) async fn open(
-    conversation: &mut Conversation,
+    conversation: &mut ScreenConversation,
     verb: Verb,
     rest: &str,
-) -> Result<Option<Told>, Failure> {
-    if verb == Verb::Insights {
-        return usage::insights(conversation, rest).await;
+) -> Result<Option<PanelReply>, Failure> {
+    match verb {
+        Verb::Insights => {
+            let shown = usage::insights(conversation, rest).await?;
+            return Ok(shown.map(PanelReply::from));
+        }
+        Verb::Theme if !rest.is_empty() => return theme::switch(conversation, rest).map(Some),
+        Verb::Keys => return Ok(Some(keys::page(conversation).into())),
+        _ => {}
     }
     if !rest.trim().is_empty() {
         return Ok(None);
@@ -58,7 +85,10 @@ pub(crate) async fn open(
         Verb::Rollback => rollback::ID,
         Verb::Theme => theme::ID,
         Verb::Tools | Verb::Toolsets => toolsets::ID,
-        Verb::Usage => return usage::session(conversation).await.map(Some),
+        Verb::Usage => {
+            let shown = usage::session(conversation).await?;
+            return Ok(Some(shown.into()));
+        }
         _ => return Ok(None),
     };
     conversation.panels.begin();
@@ -66,28 +96,37 @@ pub(crate) async fn open(
         model::look_around(conversation)?;
     }
     let panel = build(conversation, id).await?;
-    Ok(Some(Told::of(Effect::Panel(Box::new(panel)))))
+    Ok(Some(PanelReply {
+        panel: Some(Box::new(panel)),
+        ..PanelReply::default()
+    }))
 }
 
 /// A key of a panel.
-pub(crate) async fn act(conversation: &mut Conversation, ask: PanelAsk) -> Result<Told, Failure> {
+pub(crate) async fn act(
+    conversation: &mut ScreenConversation,
+    ask: PanelAsk,
+) -> Result<PanelReply, Failure> {
     if ask.action == CLOSED {
         let effects = theme::closed(conversation, &ask);
         conversation.panels.end();
-        return Ok(Told::from(effects));
+        return Ok(CommandResult::from(effects).into());
     }
     let by_itself = [REFRESH, MOVED].contains(&ask.action.as_str());
     if !by_itself {
         conversation.panels.forget_note();
     }
     let after = match done(conversation, &ask).await {
-        Ok(After::Leave(mut told)) => {
+        Ok(After::Leave(result)) => {
             conversation.panels.end();
-            told.effects.insert(0, Effect::ClosePanel);
-            return Ok(told);
+            return Ok(PanelReply {
+                closes: true,
+                result,
+                panel: None,
+            });
         }
-        Ok(After::Page(page)) => return Ok(Told::of(Effect::Page(page))),
-        Ok(After::Show(effects)) => return Ok(Told::from(effects)),
+        Ok(After::Page(page)) => return Ok(CommandResult::of(Effect::Page(page)).into()),
+        Ok(After::Show(effects)) => return Ok(CommandResult::from(effects).into()),
         Ok(After::Again) => Vec::new(),
         Ok(After::Note(text)) => {
             conversation.panels.note(text);
@@ -106,11 +145,14 @@ pub(crate) async fn act(conversation: &mut Conversation, ask: PanelAsk) -> Resul
     };
     let mut panel = build(conversation, &ask.panel).await?;
     panel.renews = true;
-    let shown = Told::from(after);
-    Ok(shown.and(Effect::Panel(Box::new(panel))))
+    Ok(PanelReply {
+        closes: false,
+        result: CommandResult::from(after),
+        panel: Some(Box::new(panel)),
+    })
 }
 
-async fn done(conversation: &mut Conversation, ask: &PanelAsk) -> Result<After, Failure> {
+async fn done(conversation: &mut ScreenConversation, ask: &PanelAsk) -> Result<After, Failure> {
     if ask.action == REFRESH {
         return Ok(After::Again);
     }
@@ -128,7 +170,7 @@ async fn done(conversation: &mut Conversation, ask: &PanelAsk) -> Result<After, 
 }
 
 /// The panel as it is now, with what goes on beside it.
-async fn build(conversation: &mut Conversation, id: &str) -> Result<Panel, Failure> {
+async fn build(conversation: &mut ScreenConversation, id: &str) -> Result<Panel, Failure> {
     let mut panel = match id {
         model::ID => model::panel(conversation)?,
         sessions::ID => sessions::panel(conversation).await?,
@@ -176,11 +218,11 @@ fn card(failure: &Failure) -> Effect {
         Some((cause, fix)) => (cause, Some(fix.to_owned())),
         None => (failure.message.as_str(), None),
     };
-    said(Saying::Error { fix }, cause)
+    show_text(TextKind::Error { fix }, cause)
 }
 
-fn page(title: impl Into<String>, kind: Saying, text: impl Into<String>) -> Page {
-    Page {
+fn page(title: impl Into<String>, kind: TextKind, text: impl Into<String>) -> PagedText {
+    PagedText {
         title: title.into(),
         kind,
         text: text.into(),
@@ -190,5 +232,5 @@ fn page(title: impl Into<String>, kind: Saying, text: impl Into<String>) -> Page
 /// The first characters of a text, on one line.
 fn short(text: &str, most: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
-    crate::chat::shorten(&words.join(" "), most)
+    hermes_app::text::shorten(&words.join(" "), most)
 }

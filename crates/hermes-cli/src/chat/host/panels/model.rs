@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hermes_app::slash_commands;
 use hermes_config::Env;
 use hermes_config::edit::ConfigDoc;
 use hermes_config::env::ProcessEnv;
@@ -17,8 +18,7 @@ use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelKey, PanelRow};
 use secrecy::SecretString;
 
 use super::{After, key, own, row, text, unknown};
-use crate::chat::conversation::Conversation;
-use crate::chat::verbs;
+use crate::chat::host::ScreenConversation;
 use crate::commands::model::endpoint;
 use crate::commands::model::{self, SetArgs, provider_of, tokens};
 use crate::commands::setup::keys::{self, Pasted};
@@ -81,7 +81,7 @@ impl Choice {
     }
 }
 
-pub(super) fn router(conversation: &Conversation) -> Result<Arc<Router>, Failure> {
+pub(super) fn router(conversation: &ScreenConversation) -> Result<Arc<Router>, Failure> {
     let config = Arc::new(conversation.cx.load_config()?.config);
     Ok(wiring::router(
         &conversation.cx,
@@ -97,7 +97,7 @@ const SERVED: Duration = Duration::from_secs(2);
 
 /// Asks the ports where model servers of this machine usually listen, and the server in use for
 /// what else it has where nothing else knows.
-pub(super) fn look_around(conversation: &Conversation) -> Result<(), Failure> {
+pub(super) fn look_around(conversation: &ScreenConversation) -> Result<(), Failure> {
     let router = router(conversation)?;
     let tray = conversation.panels.tray();
     let only_named = conversation.chat.route.provider == NAMED;
@@ -120,7 +120,7 @@ pub(super) fn look_around(conversation: &Conversation) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(super) fn panel(conversation: &Conversation) -> Result<Panel, Failure> {
+pub(super) fn panel(conversation: &ScreenConversation) -> Result<Panel, Failure> {
     let router = router(conversation)?;
     let mut shared = conversation.panels.shared();
     let route = &conversation.chat.route;
@@ -280,8 +280,8 @@ fn built_in(settings: &LocalModelSettings, route: &Route) -> Group {
 }
 
 /// Fetches a built-in model beside the panel.
-fn fetch(conversation: &Conversation, name: String) -> After {
-    let cx = conversation.cx.clone();
+fn fetch(conversation: &ScreenConversation, name: String) -> After {
+    let cx = conversation.context();
     let label = format!("fetching {name}");
     conversation.panels.start("fetch-model", label, async move {
         let fetched = {
@@ -431,7 +431,10 @@ pub(super) fn mark(route: &Route, provider: &str, model: &str) -> Mark {
     }
 }
 
-pub(super) async fn act(conversation: &mut Conversation, ask: &PanelAsk) -> Result<After, Failure> {
+pub(super) async fn act(
+    conversation: &mut ScreenConversation,
+    ask: &PanelAsk,
+) -> Result<After, Failure> {
     if ask.action == "look" {
         conversation.panels.shared().found = None;
         look_around(conversation)?;
@@ -484,7 +487,7 @@ pub(super) async fn act(conversation: &mut Conversation, ask: &PanelAsk) -> Resu
 }
 
 /// Goes on with another model in this conversation.
-async fn take(conversation: &mut Conversation, args: &SetArgs) -> Result<After, Failure> {
+async fn take(conversation: &mut ScreenConversation, args: &SetArgs) -> Result<After, Failure> {
     if args.base_url.is_some() {
         return Err(Failure::usage(
             "this server is not at its usual address\n^S makes it the default, then /reload",
@@ -492,13 +495,13 @@ async fn take(conversation: &mut Conversation, args: &SetArgs) -> Result<After, 
     }
     let provider = args.provider.as_deref().unwrap_or_default();
     let line = format!("/model {} --provider {provider}", args.model);
-    match verbs::line(conversation, &line).await {
+    match slash_commands::line(conversation, &line).await {
         Some(told) => Ok(After::Leave(told?)),
         None => Err(Failure::failed(format!("{line} is not a command"))),
     }
 }
 
-pub(super) fn keep(conversation: &Conversation, args: &SetArgs) -> Result<After, Failure> {
+pub(super) fn keep(conversation: &ScreenConversation, args: &SetArgs) -> Result<After, Failure> {
     let router = router(conversation)?;
     let route = model::resolve(args, &router)?;
     let failed = |error: hermes_config::edit::EditError| Failure::failed(error.to_string());
@@ -520,7 +523,7 @@ pub(super) fn keep(conversation: &Conversation, args: &SetArgs) -> Result<After,
 }
 
 /// A real call and a real call of a tool, beside the panel.
-fn test(conversation: &Conversation, id: String, args: SetArgs) -> Result<After, Failure> {
+fn test(conversation: &ScreenConversation, id: String, args: SetArgs) -> Result<After, Failure> {
     let config = Arc::new(conversation.cx.load_config()?.config);
     let overrides = Overrides {
         model: Some(args.model.clone()),
@@ -566,7 +569,7 @@ fn test(conversation: &Conversation, id: String, args: SetArgs) -> Result<After,
 
 /// Tries a key, keeps it in .env and reads that again.
 async fn add_key(
-    conversation: &mut Conversation,
+    conversation: &mut ScreenConversation,
     choice: &Choice,
     typed: &str,
 ) -> Result<After, Failure> {
@@ -609,7 +612,7 @@ async fn add_key(
     // The session has its own copy of the keys.
     if conversation.busy {
         told.push_str("; /reload applies it when the turn is done");
-    } else if let Some(Err(failure)) = verbs::line(conversation, "/reload").await {
+    } else if let Some(Err(failure)) = slash_commands::line(conversation, "/reload").await {
         told = format!("{told}; /reload failed: {}", failure.message);
     }
     Ok(After::Note(told))

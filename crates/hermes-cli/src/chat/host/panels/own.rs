@@ -1,13 +1,15 @@
 //! The part of `/model` about a server by its address.
 
+use hermes_app::conversation::show_text;
+use hermes_app::slash_commands;
+use hermes_core::front_end::TextKind;
 use hermes_core::model::Route;
-use hermes_tui::port::{Group, Mark, PanelAsk, PanelRow, Saying};
+use hermes_tui::port::{Group, Mark, PanelAsk, PanelRow};
 use secrecy::SecretString;
 
 use super::model::{Choice, keep, mark, router};
 use super::{After, text};
-use crate::chat::conversation::{Conversation, said};
-use crate::chat::verbs;
+use crate::chat::host::ScreenConversation;
 use crate::commands::model::endpoint::{self, Unlisted};
 use crate::commands::setup::keys;
 use crate::exit::Failure;
@@ -68,7 +70,7 @@ pub(super) struct OwnEndpoint {
 
 /// Asks the server for its models, with the key that is known.
 async fn look_at(
-    conversation: &mut Conversation,
+    conversation: &mut ScreenConversation,
     url: String,
     key: Option<SecretString>,
 ) -> Result<After, Failure> {
@@ -111,7 +113,7 @@ async fn look_at(
 
 /// What is done about an own endpoint. `None`: it is about something else.
 pub(super) async fn act(
-    conversation: &mut Conversation,
+    conversation: &mut ScreenConversation,
     ask: &PanelAsk,
 ) -> Option<Result<After, Failure>> {
     let typed = text(ask).to_owned();
@@ -139,7 +141,7 @@ pub(super) async fn act(
 
 /// A model of the endpoint that is known.
 pub(super) async fn take(
-    conversation: &mut Conversation,
+    conversation: &mut ScreenConversation,
     url: &str,
     model: String,
 ) -> Result<After, Failure> {
@@ -153,7 +155,7 @@ pub(super) async fn take(
 
 /// An own endpoint is the default from then on, and is gone on with: the address is in the config.
 async fn use_it(
-    conversation: &mut Conversation,
+    conversation: &mut ScreenConversation,
     url: &str,
     model: String,
     key: Option<SecretString>,
@@ -169,11 +171,11 @@ async fn use_it(
         return Ok(After::Again);
     };
     // What was chosen for this conversation before is not meant any more.
-    conversation.args.model = None;
-    conversation.args.provider = None;
-    let told = match verbs::line(conversation, "/reload").await {
+    conversation.options.model = None;
+    conversation.options.provider = None;
+    let told = match slash_commands::line(conversation, "/reload").await {
         Some(told) => told?,
         None => return Err(Failure::failed("/reload is not a command")),
     };
-    Ok(After::Leave(told.and(said(Saying::Info, &note))))
+    Ok(After::Leave(told.and(show_text(TextKind::Info, &note))))
 }

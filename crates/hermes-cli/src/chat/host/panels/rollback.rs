@@ -1,24 +1,26 @@
 //! `/rollback`: what the project was before turns changed it.
 
+use hermes_app::checkpoints;
+use hermes_core::front_end::TextKind;
 use hermes_tools::files::checkpoints::{Checkpoint, Checkpoints};
-use hermes_tui::port::{Group, Panel, PanelAsk, PanelKey, PanelRow, Saying};
+use hermes_tui::port::{Group, Panel, PanelAsk, PanelKey, PanelRow};
 
 use super::{After, key, page, row, short, text, unknown};
-use crate::chat::conversation::Conversation;
-use crate::commands::{checkpoints, counted};
+use crate::chat::host::ScreenConversation;
+use crate::commands::counted;
 use crate::exit::Failure;
 
 pub(super) const ID: &str = "rollback";
 
 /// Those that the tools use, where there are any: they know whether snapshots are taken.
-fn kept(conversation: &Conversation) -> Checkpoints {
+fn kept(conversation: &ScreenConversation) -> Checkpoints {
     match &conversation.chat.commands {
         Some(commands) => commands.checkpoints.clone(),
         None => checkpoints::open(&conversation.cx, &conversation.chat.config),
     }
 }
 
-pub(super) async fn panel(conversation: &Conversation) -> Result<Panel, Failure> {
+pub(super) async fn panel(conversation: &ScreenConversation) -> Result<Panel, Failure> {
     let kept = kept(conversation);
     let all = kept.list(&conversation.chat.cwd).await;
     let all = all.map_err(|error| checkpoints::failure(&error))?;
@@ -76,7 +78,10 @@ fn shown(all: &[Checkpoint], enabled: bool) -> Panel {
     }
 }
 
-pub(super) async fn act(conversation: &Conversation, ask: &PanelAsk) -> Result<After, Failure> {
+pub(super) async fn act(
+    conversation: &ScreenConversation,
+    ask: &PanelAsk,
+) -> Result<After, Failure> {
     let which = row(ask)?;
     let kept = kept(conversation);
     let here = &conversation.chat.cwd;
@@ -88,7 +93,7 @@ pub(super) async fn act(conversation: &Conversation, ask: &PanelAsk) -> Result<A
             if changes.diff.is_empty() {
                 return Ok(After::Note("nothing changed since".to_owned()));
             }
-            return Ok(After::Page(page(title, Saying::Diff, changes.diff)));
+            return Ok(After::Page(page(title, TextKind::Diff, changes.diff)));
         }
         "restore" => None,
         "file" if text(ask).is_empty() => return Ok(After::Again),

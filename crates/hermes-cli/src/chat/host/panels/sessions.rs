@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use hermes_app::slash_commands;
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_core::ids::SessionId;
 use hermes_store::db::search::{SearchHit, SearchOptions};
@@ -9,8 +10,7 @@ use hermes_store::db::{self, ListFilter, SessionOrder, SessionSummary};
 use hermes_tui::port::{FILTER, Group, Mark, Panel, PanelAsk, PanelKey, PanelRow};
 
 use super::{After, key, row, short, text, unknown};
-use crate::chat::conversation::Conversation;
-use crate::chat::verbs;
+use crate::chat::host::ScreenConversation;
 use crate::commands::sessions::ago;
 use crate::exit::Failure;
 
@@ -23,7 +23,7 @@ const FOUND: usize = 20;
 /// Letters that are worth looking for in all messages.
 const ENOUGH: usize = 3;
 
-pub(super) async fn panel(conversation: &Conversation) -> Result<Panel, Failure> {
+pub(super) async fn panel(conversation: &ScreenConversation) -> Result<Panel, Failure> {
     let store = &conversation.chat.store;
     let filter = ListFilter {
         // Sessions of other programs that call us are no conversations.
@@ -175,14 +175,19 @@ fn last_part(path: &str) -> String {
     path.rsplit('/').next().unwrap_or(path).to_owned()
 }
 
-pub(super) async fn act(conversation: &mut Conversation, ask: &PanelAsk) -> Result<After, Failure> {
+pub(super) async fn act(
+    conversation: &mut ScreenConversation,
+    ask: &PanelAsk,
+) -> Result<After, Failure> {
     if ask.action == FILTER {
         text(ask).clone_into(&mut conversation.panels.query);
         return Ok(After::Again);
     }
     let id = row(ask)?.trim_end_matches(HIT).to_owned();
     match ask.action.as_str() {
-        "resume" => Ok(After::Leave(verbs::resume(conversation, &id).await?)),
+        "resume" => Ok(After::Leave(
+            slash_commands::resume(conversation, &id).await?,
+        )),
         "rename" => rename(conversation, &id, text(ask)).await,
         "export" => export(conversation, &id, text(ask)).await,
         "delete" => delete(conversation, &id).await,
@@ -190,7 +195,11 @@ pub(super) async fn act(conversation: &mut Conversation, ask: &PanelAsk) -> Resu
     }
 }
 
-async fn rename(conversation: &mut Conversation, id: &str, title: &str) -> Result<After, Failure> {
+async fn rename(
+    conversation: &mut ScreenConversation,
+    id: &str,
+    title: &str,
+) -> Result<After, Failure> {
     let id = SessionId::new(id);
     let title = conversation.chat.store.rename(&id, title).await?;
     if id == conversation.chat.id {
@@ -203,7 +212,7 @@ async fn rename(conversation: &mut Conversation, id: &str, title: &str) -> Resul
     }))
 }
 
-async fn export(conversation: &Conversation, id: &str, path: &str) -> Result<After, Failure> {
+async fn export(conversation: &ScreenConversation, id: &str, path: &str) -> Result<After, Failure> {
     let chat = &conversation.chat;
     let session = chat.store.export(&SessionId::new(id)).await?;
     let path = if path.is_empty() {
@@ -223,7 +232,7 @@ async fn export(conversation: &Conversation, id: &str, path: &str) -> Result<Aft
     Ok(After::Note(format!("written to {}", path.display())))
 }
 
-async fn delete(conversation: &Conversation, id: &str) -> Result<After, Failure> {
+async fn delete(conversation: &ScreenConversation, id: &str) -> Result<After, Failure> {
     let chat = &conversation.chat;
     if chat.id.as_str() == id {
         return Err(Failure::usage(

@@ -1,18 +1,19 @@
 //! `/skills`: what the agent has learnt, to read and to switch.
 
 use hermes_config::edit::{ConfigDoc, KeyPath};
+use hermes_core::front_end::TextKind;
 use hermes_store::skills::{Skill, SkillLibrary, View};
-use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelKey, PanelRow, Saying};
+use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelKey, PanelRow};
 use serde_json::json;
 
 use super::{After, key, page, row, short, unknown};
-use crate::chat::conversation::Conversation;
-use crate::commands::{counted, skills};
+use crate::chat::host::ScreenConversation;
+use crate::commands::counted;
 use crate::exit::Failure;
 
 pub(super) const ID: &str = "skills";
 
-fn library(conversation: &Conversation) -> Result<SkillLibrary, Failure> {
+fn library(conversation: &ScreenConversation) -> Result<SkillLibrary, Failure> {
     let config = conversation.cx.load_config()?.config;
     Ok(SkillLibrary::of_home(
         &conversation.cx.home,
@@ -21,7 +22,7 @@ fn library(conversation: &Conversation) -> Result<SkillLibrary, Failure> {
     ))
 }
 
-pub(super) fn panel(conversation: &Conversation) -> Result<Panel, Failure> {
+pub(super) fn panel(conversation: &ScreenConversation) -> Result<Panel, Failure> {
     Ok(shown(&library(conversation)?.scan()))
 }
 
@@ -73,27 +74,26 @@ fn shown(skills: &[Skill]) -> Panel {
     }
 }
 
-pub(super) fn act(conversation: &Conversation, ask: &PanelAsk) -> Result<After, Failure> {
+pub(super) fn act(conversation: &ScreenConversation, ask: &PanelAsk) -> Result<After, Failure> {
     let name = row(ask)?;
     match ask.action.as_str() {
         "view" => {
             let view = library(conversation)?.view(name, None, None);
-            let content = match view.map_err(|error| skills::failure(&error))? {
+            let content = match view.map_err(|error| crate::exit::skill_failure(&error))? {
                 View::Skill(skill) => skill.content,
                 View::File(file) => file.content.unwrap_or_default(),
             };
-            Ok(After::Page(page(name, Saying::Markdown, content)))
+            Ok(After::Page(page(name, TextKind::Markdown, content)))
         }
-        "use" => Ok(After::Show(vec![hermes_tui::port::Effect::Draft(format!(
-            "/{} ",
-            name.to_lowercase().replace([' ', '_'], "-")
-        ))])),
+        "use" => Ok(After::Show(vec![hermes_core::front_end::Effect::Draft(
+            format!("/{} ", name.to_lowercase().replace([' ', '_'], "-")),
+        )])),
         "toggle" => toggle(conversation, name),
         _ => Err(unknown(ask)),
     }
 }
 
-fn toggle(conversation: &Conversation, name: &str) -> Result<After, Failure> {
+fn toggle(conversation: &ScreenConversation, name: &str) -> Result<After, Failure> {
     let config = conversation.cx.load_config()?.config;
     let found = library(conversation)?.scan();
     let skill = found.iter().find(|skill| skill.name == name);

@@ -1,22 +1,23 @@
 //! `/theme`: every theme, seen while choosing.
 
+use hermes_app::conversation::CommandResult;
 use hermes_config::settings::{self, SetOptions};
-use hermes_tui::port::{Effect, Group, MOVED, Mark, Panel, PanelAsk, PanelRow, Show};
+use hermes_core::front_end::{DisplaySetting, Effect};
+use hermes_tui::port::{Group, MOVED, Mark, Panel, PanelAsk, PanelRow};
 use hermes_tui::theme::Theme;
 
-use super::{After, key, row, unknown};
-use crate::chat::conversation::{Conversation, Told};
-use crate::chat::host;
-use crate::exit::Failure;
+use super::{After, PanelReply, key, row, unknown};
+use crate::chat::host::ScreenConversation;
+use crate::exit::{Failure, Outcome};
 
 pub(super) const ID: &str = "theme";
 
 /// What the interface chooses by the terminal's background.
 const AUTO: &str = "auto";
 
-pub(super) fn panel(conversation: &mut Conversation) -> Panel {
+pub(super) fn panel(conversation: &mut ScreenConversation) -> Panel {
     if conversation.panels.theme.is_none() {
-        let kept = host::tui(conversation).theme;
+        let kept = conversation.tui().theme;
         let kept = kept.map_or_else(|| AUTO.to_owned(), |name| name.to_string());
         conversation.panels.theme = Some(kept);
     }
@@ -50,26 +51,47 @@ fn listed(current: &str) -> Panel {
     }
 }
 
-pub(super) fn act(conversation: &mut Conversation, ask: &PanelAsk) -> Result<After, Failure> {
+pub(super) fn act(conversation: &mut ScreenConversation, ask: &PanelAsk) -> Result<After, Failure> {
     let name = row(ask)?.to_owned();
     match ask.action.as_str() {
-        MOVED => Ok(After::Show(vec![Effect::Show(Show::Theme(name))])),
+        MOVED => Ok(After::Show(vec![Effect::Show(DisplaySetting::Theme(name))])),
         "keep" => {
-            let cx = &conversation.cx;
-            settings::set(&cx.home, &cx.env, "tui.theme", &name, SetOptions::default())
-                .map_err(|error| Failure::failed(error.to_string()))?;
+            keep(conversation, &name)?;
             conversation.panels.theme = None;
-            let told = Told::of(Effect::Show(Show::Theme(name)));
+            let told = CommandResult::of(Effect::Show(DisplaySetting::Theme(name)));
             Ok(After::Leave(told))
         }
         _ => Err(unknown(ask)),
     }
 }
 
+/// `/theme name`.
+pub(super) fn switch(conversation: &ScreenConversation, name: &str) -> Result<PanelReply, Failure> {
+    let names: Vec<&str> = std::iter::once(AUTO)
+        .chain(Theme::names().map(|(name, _)| name))
+        .collect();
+    if !names.contains(&name) {
+        return Err(Failure::usage(format!(
+            "no theme {name:?}; available: {}",
+            names.join(", ")
+        )));
+    }
+    keep(conversation, name)?;
+    let shown = Effect::Show(DisplaySetting::Theme(name.to_owned()));
+    Ok(CommandResult::of(shown).into())
+}
+
+fn keep(conversation: &ScreenConversation, name: &str) -> Outcome {
+    let cx = &conversation.cx;
+    settings::set(&cx.home, &cx.env, "tui.theme", name, SetOptions::default())
+        .map(drop)
+        .map_err(|error| Failure::failed(error.to_string()))
+}
+
 /// The person changed their mind: as it was before.
-pub(super) fn closed(conversation: &mut Conversation, ask: &PanelAsk) -> Vec<Effect> {
+pub(super) fn closed(conversation: &mut ScreenConversation, ask: &PanelAsk) -> Vec<Effect> {
     match conversation.panels.theme.take() {
-        Some(before) if ask.panel == ID => vec![Effect::Show(Show::Theme(before))],
+        Some(before) if ask.panel == ID => vec![Effect::Show(DisplaySetting::Theme(before))],
         _ => Vec::new(),
     }
 }

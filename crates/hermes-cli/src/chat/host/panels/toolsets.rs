@@ -4,21 +4,22 @@ use std::sync::Arc;
 
 use hermes_agent::home::toolsets::{self, Toolset};
 use hermes_agent::session::ToolSource as _;
-use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelRow, Saying};
+use hermes_core::front_end::TextKind;
+use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelRow};
 
 use super::{After, key, page, row, unknown};
-use crate::chat::conversation::Conversation;
+use crate::chat::host::ScreenConversation;
 use crate::commands::{counted, tools};
 use crate::exit::Failure;
-use crate::wiring::hands::{self, Offer};
+use crate::wiring::action_tools::{self, AvailableTools};
 
 pub(super) const ID: &str = "tools";
 const PLATFORM: &str = "cli";
 
-pub(super) fn panel(conversation: &Conversation) -> Result<Panel, Failure> {
+pub(super) fn panel(conversation: &ScreenConversation) -> Result<Panel, Failure> {
     let config = Arc::new(conversation.cx.load_config()?.config);
     let enabled = toolsets::enabled(&config, PLATFORM);
-    let offer = hands::offer(&conversation.cx, &config)?;
+    let offer = action_tools::offer(&conversation.cx, &config)?;
     let sets: Vec<(&Toolset, bool)> = toolsets::switchable(PLATFORM)
         .map(|set| (set, enabled.contains(set.name)))
         .collect();
@@ -28,7 +29,7 @@ pub(super) fn panel(conversation: &Conversation) -> Result<Panel, Failure> {
     Ok(panel)
 }
 
-fn shown(sets: &[(&Toolset, bool)], offer: &Offer) -> Panel {
+fn shown(sets: &[(&Toolset, bool)], offer: &AvailableTools) -> Panel {
     let rows = sets.iter().map(|(set, on)| set_row(set, *on, offer));
     Panel {
         id: ID.to_owned(),
@@ -46,7 +47,7 @@ fn shown(sets: &[(&Toolset, bool)], offer: &Offer) -> Panel {
     }
 }
 
-fn set_row(set: &Toolset, on: bool, offer: &Offer) -> PanelRow {
+fn set_row(set: &Toolset, on: bool, offer: &AvailableTools) -> PanelRow {
     let here: Vec<&str> = set
         .tools
         .iter()
@@ -86,7 +87,7 @@ fn set_row(set: &Toolset, on: bool, offer: &Offer) -> PanelRow {
     }
 }
 
-pub(super) fn act(conversation: &Conversation, ask: &PanelAsk) -> Result<After, Failure> {
+pub(super) fn act(conversation: &ScreenConversation, ask: &PanelAsk) -> Result<After, Failure> {
     let name = row(ask)?;
     match ask.action.as_str() {
         "toggle" => {
@@ -110,7 +111,7 @@ pub(super) fn act(conversation: &Conversation, ask: &PanelAsk) -> Result<After, 
                     "no tool of {name} is in this conversation"
                 )));
             }
-            Ok(After::Page(page(name, Saying::Markdown, text.join("\n"))))
+            Ok(After::Page(page(name, TextKind::Markdown, text.join("\n"))))
         }
         _ => Err(unknown(ask)),
     }
@@ -126,7 +127,7 @@ mod tests {
             .map(|set| (set, true))
             .collect();
         let (set, _) = sets.iter().find(|(set, _)| set.tools.len() > 1).unwrap();
-        let offer = Offer {
+        let offer = AvailableTools {
             names: [set.tools[0].to_owned()].into(),
             missing: vec![(set.tools[1], "no such program".to_owned())],
         };
@@ -135,7 +136,7 @@ mod tests {
         assert!(row.detail.contains("no such program"));
         assert_eq!(row.mark, Mark::Good);
         assert_eq!(set_row(set, false, &offer).mark, Mark::Off);
-        let nothing = Offer {
+        let nothing = AvailableTools {
             names: std::collections::BTreeSet::new(),
             missing: Vec::new(),
         };

@@ -1,10 +1,11 @@
 //! `/usage` and `/insights`: what was used, with charts.
 
-use hermes_tui::figures;
-use hermes_tui::port::{Effect, Page, Saying};
+use hermes_app::conversation::CommandResult;
+use hermes_core::figures;
+use hermes_core::front_end::{Effect, PagedText, TextKind};
 
 use super::page;
-use crate::chat::conversation::{Conversation, Told};
+use crate::chat::host::ScreenConversation;
 use crate::commands::insights::{self, Wanted};
 use crate::exit::Failure;
 
@@ -12,10 +13,10 @@ use crate::exit::Failure;
 const COLUMNS: usize = 78;
 
 /// This conversation.
-pub(super) async fn session(conversation: &Conversation) -> Result<Told, Failure> {
+pub(super) async fn session(conversation: &ScreenConversation) -> Result<CommandResult, Failure> {
     let chat = &conversation.chat;
     if !chat.used {
-        return Ok(Told::info("nothing has been used yet"));
+        return Ok(CommandResult::info("nothing has been used yet"));
     }
     let wanted = Wanted {
         days: None,
@@ -32,10 +33,10 @@ pub(super) async fn session(conversation: &Conversation) -> Result<Told, Failure
 
 /// `/insights [days]`. `None`: the words are for somebody else to refuse.
 pub(super) async fn insights(
-    conversation: &Conversation,
+    conversation: &ScreenConversation,
     days: &str,
-) -> Result<Option<Told>, Failure> {
-    let days = crate::chat::verbs::days(days);
+) -> Result<Option<CommandResult>, Failure> {
+    let days = hermes_app::slash_commands::days(days);
     let days = match days.parse::<u32>() {
         _ if days.is_empty() => 30,
         Ok(days @ 1..) => days,
@@ -50,14 +51,14 @@ pub(super) async fn insights(
     Ok(Some(shown(&format!("the last {days} days"), text)))
 }
 
-async fn charts(conversation: &Conversation, wanted: Wanted) -> Result<String, Failure> {
+async fn charts(conversation: &ScreenConversation, wanted: Wanted) -> Result<String, Failure> {
     let report = insights::report(&conversation.chat.store, wanted).await?;
     Ok(insights::text(&report, COLUMNS))
 }
 
-fn shown(title: &str, text: String) -> Told {
-    let page: Page = page(format!("Usage: {title}"), Saying::Plain, text);
-    Told::of(Effect::Page(page))
+fn shown(title: &str, text: String) -> CommandResult {
+    let page: PagedText = page(format!("Usage: {title}"), TextKind::Plain, text);
+    CommandResult::of(Effect::Page(page))
 }
 
 /// How full the window is.

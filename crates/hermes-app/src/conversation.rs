@@ -1,0 +1,607 @@
+//! A conversation that a person holds: the open session, and what is remembered between lines.
+//!
+//! What a command does is data ([`CommandResult`]): the line chat prints it, the interface draws it.
+
+pub mod actor;
+pub mod background;
+pub mod images;
+pub mod lease;
+pub mod replay;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_agent::events::EventReceiver;
+use hermes_config::schema::Tui;
+use hermes_core::clock::SystemClock;
+use hermes_core::event::{AgentCommand, AgentEvent, Setting, UserInput};
+use hermes_core::front_end::{Effect, ShownText, TextKind};
+use hermes_core::ids::SessionId;
+use hermes_core::message::Part;
+use hermes_core::model::{ReasoningEffort, Route};
+use hermes_core::slash::Surfaces;
+use hermes_core::store::SessionStore as _;
+use hermes_core::task;
+use hermes_tools::schedule::ScheduleDeps;
+use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::context::AppContext;
+use crate::options::TurnOptions;
+use crate::slash_commands;
+
+use self::background::Background;
+use self::lease::{LeaseHolder, WindowLease};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::front::Follows;
+use crate::wiring::{self, ConversationMode, OpenRequest, OpenSession};
+
+/// How often it is looked for what another window has stored.
+const LOOK: Duration = Duration::from_secs(1);
+/// Effects of work in the background that may wait.
+const LATER: usize = 64;
+/// Output of the person's own commands that the model is told with the next message, in bytes.
+const NOTES: usize = 32 * 1024;
+
+/// Asks a person what to do when another window has the conversation.
+pub trait WindowConflict: Send + Sync {
+    fn choose(&self, holder: &LeaseHolder) -> Result<ConflictChoice, Failure>;
+
+    /// It cannot be taken over: a turn is running there.
+    fn still_busy(&self) -> Outcome;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConflictChoice {
+    /// Shows what happens there.
+    Watch,
+    TakeOver,
+    /// Continues in a copy.
+    Branch,
+    Quit,
+}
+
+/// Who shows the conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surface {
+    Line,
+    Screen,
+    /// A chat somewhere else.
+    Platform,
+}
+
+impl Surface {
+    pub fn has(self, surfaces: Surfaces) -> bool {
+        match self {
+            Self::Line => surfaces.line,
+            Self::Screen => surfaces.terminal,
+            Self::Platform => surfaces.platform,
+        }
+    }
+}
+
+/// What a command came to.
+#[derive(Debug, Default)]
+pub struct CommandResult {
+    pub effects: Vec<Effect>,
+    pub then: Follows,
+}
+
+impl CommandResult {
+    pub fn of(effect: Effect) -> Self {
+        Self::from(vec![effect])
+    }
+
+    /// Columns stay columns.
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self::of(show_text(TextKind::Plain, text))
+    }
+
+    pub fn info(text: impl Into<String>) -> Self {
+        Self::of(show_text(TextKind::Info, text))
+    }
+
+    /// Nothing to show; the session reports by itself.
+    pub fn order() -> Self {
+        Self {
+            effects: Vec::new(),
+            then: Follows::Report,
+        }
+    }
+
+    #[must_use]
+    pub fn and(mut self, effect: Effect) -> Self {
+        self.effects.push(effect);
+        self
+    }
+
+    #[must_use]
+    pub fn then(mut self, then: Follows) -> Self {
+        self.then = then;
+        self
+    }
+}
+
+impl From<Vec<Effect>> for CommandResult {
+    fn from(effects: Vec<Effect>) -> Self {
+        Self {
+            effects,
+            then: Follows::Nothing,
+        }
+    }
+}
+
+/// An effect that shows a text.
+pub fn show_text(kind: TextKind, text: impl Into<String>) -> Effect {
+    let text = text.into();
+    Effect::Say(ShownText { kind, text })
+}
+
+/// What `/undo` without a number brings back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Back {
+    /// The session hid turns of its own.
+    Rewound,
+    /// This session was left for a new one.
+    Left(SessionId),
+}
+
+pub struct Conversation {
+    pub cx: AppContext,
+    pub options: TurnOptions,
+    pub chat: OpenSession,
+    pub surface: Surface,
+    /// Events of the chat that was opened last, until whoever shows it takes them.
+    pub opened: Option<EventReceiver>,
+    /// Tokens of the last prompt, and the size of the window.
+    pub context: Option<(u64, u32)>,
+    /// Dollars of this session, as far as they are known.
+    pub cost: Option<f64>,
+    pub title: Option<String>,
+    /// A turn runs.
+    pub busy: bool,
+    pub last_question: Option<String>,
+    /// A title given before the session was stored.
+    pub title_to_set: Option<String>,
+    pub back: Option<Back>,
+    /// They go with the next message.
+    pub images: Vec<Part>,
+    /// For the model only, with the next message.
+    notes: Vec<String>,
+    /// Without asking.
+    pub yolo: bool,
+    /// Chosen by `/reasoning`.
+    pub effort: Option<ReasoningEffort>,
+    pub shown: Shown,
+    /// The session is deleted when the person leaves (`/quit --delete`).
+    pub forget: bool,
+    /// What goes on beside this conversation.
+    pub background: Background,
+    /// Where work in the background shows something later.
+    pub later: mpsc::Sender<Effect>,
+    /// It is held at a terminal, where each session has one window.
+    leases: bool,
+    /// The session is this window's; `None`: it is new, or another window has it.
+    lease: Option<WindowLease>,
+    /// Another window has the session; what happens there is shown until this is dropped.
+    watch: Option<DropGuard>,
+}
+
+/// How things are shown, for commands that switch it.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    pub reasoning: bool,
+    pub verbose: bool,
+    pub timestamps: bool,
+    pub status_line: bool,
+}
+
+impl Conversation {
+    /// Opens what `options` name. The receiver gives what work in the background shows later.
+    pub async fn open(
+        mut options: TurnOptions,
+        cx: &AppContext,
+        surface: Surface,
+        conflict: &dyn WindowConflict,
+    ) -> Result<(Self, mpsc::Receiver<Effect>), Failure> {
+        let images = images::load(&std::mem::take(&mut options.images))?;
+        let opened =
+            OpenSession::open(OpenRequest::new(&options, cx, ConversationMode::Repl)).await?;
+        let (mut this, coming) = Self::around(options, cx, surface, opened).await?;
+        this.images = images;
+        this.leases = true;
+        this.claim_or_ask(conflict).await?;
+        Ok((this, coming))
+    }
+
+    /// Takes over a chat that `options` opened.
+    pub async fn around(
+        mut options: TurnOptions,
+        cx: &AppContext,
+        surface: Surface,
+        (chat, events): (OpenSession, EventReceiver),
+    ) -> Result<(Self, mpsc::Receiver<Effect>), Failure> {
+        // The next session of this conversation is a new one.
+        options.resume = None;
+        options.resume_latest = None;
+        let (later, coming) = mpsc::channel(LATER);
+        let display = &chat.config.display;
+        let shown = Shown {
+            reasoning: display.show_reasoning,
+            verbose: options.verbose,
+            timestamps: display.timestamps,
+            status_line: true,
+        };
+        let mut this = Self {
+            cx: cx.clone(),
+            yolo: options.yolo,
+            options,
+            chat,
+            surface,
+            opened: Some(events),
+            context: None,
+            cost: None,
+            title: None,
+            busy: false,
+            last_question: None,
+            title_to_set: None,
+            back: None,
+            images: Vec::new(),
+            notes: Vec::new(),
+            effort: None,
+            shown,
+            forget: false,
+            background: Background::default(),
+            later,
+            leases: false,
+            lease: None,
+            watch: None,
+        };
+        this.read_row().await?;
+        Ok((this, coming))
+    }
+
+    /// The session is this window's from now on. Where another window has it, the person is asked.
+    async fn claim_or_ask(&mut self, conflict: &dyn WindowConflict) -> Outcome {
+        if !self.chat.used {
+            // Nobody else knows it yet.
+            return Ok(());
+        }
+        let holder = match WindowLease::take(&self.cx.home, &self.chat.id) {
+            Ok(lease) => {
+                self.lease = Some(lease);
+                return Ok(());
+            }
+            Err(holder) => holder,
+        };
+        loop {
+            match conflict.choose(&holder)? {
+                ConflictChoice::TakeOver => {
+                    if let Ok(lease) = WindowLease::seize(&self.cx.home, &self.chat.id) {
+                        self.lease = Some(lease);
+                        // What was said there meanwhile is known here, too.
+                        return self.read_again().await;
+                    }
+                    conflict.still_busy()?;
+                }
+                ConflictChoice::Branch => {
+                    // The other window keeps the original session.
+                    self.watch = Some(CancellationToken::new().drop_guard());
+                    let branched = slash_commands::line(self, "/branch").await;
+                    return branched.map_or(Ok(()), |result| result.map(drop));
+                }
+                ConflictChoice::Watch => {
+                    self.watch().await?;
+                    return Ok(());
+                }
+                ConflictChoice::Quit => return Err(Failure::silent(Exit::Ok)),
+            }
+        }
+    }
+
+    /// Shows what is said in the other window as it is stored.
+    async fn watch(&mut self) -> Outcome {
+        let stop = CancellationToken::new();
+        let (store, id) = (self.chat.store.clone(), self.chat.id.clone());
+        let (later, ended) = (self.later.clone(), stop.clone());
+        let mut known = replay::entries(&store, &id).await?.len();
+        task::spawn("watch", async move {
+            while tokio::time::timeout(LOOK, ended.cancelled()).await.is_err() {
+                let Ok(entries) = replay::entries(&store, &id).await else {
+                    continue;
+                };
+                // An answer that grows takes the place of what was stored of it.
+                let new = entries.get(known.min(entries.len())..).unwrap_or_default();
+                if new.is_empty() {
+                    continue;
+                }
+                let text = replay::lines(new).join("\n");
+                known = entries.len();
+                if later.send(show_text(TextKind::Plain, text)).await.is_err() {
+                    return;
+                }
+            }
+        });
+        self.watch = Some(stop.drop_guard());
+        let told = "watching: messages from the other window appear here. Your own message is sent \
+             once that window closes; /branch continues in a copy";
+        // Somebody reads it, or the queue is full of other things to read.
+        let _ = self.later.try_send(show_text(TextKind::Info, told));
+        Ok(())
+    }
+
+    /// The session as it is stored now.
+    async fn read_again(&mut self) -> Outcome {
+        let options = TurnOptions {
+            resume: self.chat.used.then(|| self.chat.id.to_string()),
+            ..self.options.clone()
+        };
+        self.replace_chat(&options, "new_session").await
+    }
+
+    /// A message is about to be sent: is the session still this window's? Where it went on elsewhere it
+    /// is read again first, and the person sees that before the message goes.
+    async fn not_ours(&mut self, text: &str) -> Result<Option<CommandResult>, Failure> {
+        if !self.leases || self.lease.as_ref().is_some_and(WindowLease::is_mine) {
+            return Ok(None);
+        }
+        let draft = CommandResult::of(Effect::Draft(text.to_owned()));
+        match WindowLease::take(&self.cx.home, &self.chat.id) {
+            Ok(lease) => {
+                self.lease = Some(lease);
+                self.watch = None;
+                if !self.chat.used {
+                    return Ok(None);
+                }
+                self.read_again().await?;
+                let opened = slash_commands::opened(self).await?;
+                let told = "this conversation continued in another window and was read again; Enter sends your message";
+                let mut all = draft;
+                all.effects.splice(0..0, opened.effects);
+                Ok(Some(all.and(show_text(TextKind::Info, told))))
+            }
+            Err(holder) => {
+                let card = TextKind::Error {
+                    fix: Some(format!(
+                        "/branch continues in a copy; /new starts another session; hermes -r {} asks what to do",
+                        self.chat.id
+                    )),
+                };
+                let cause = format!("another window has this conversation (pid {})", holder.pid);
+                Ok(Some(draft.and(show_text(card, cause))))
+            }
+        }
+    }
+
+    /// What the stored session says of itself.
+    async fn read_row(&mut self) -> Outcome {
+        self.context = None;
+        self.cost = None;
+        self.title = None;
+        if self.chat.used {
+            let record = self.chat.store.get(self.chat.id.as_str()).await?;
+            self.title = record.text("title").map(str::to_owned);
+            self.cost = match record.text("cost_status") {
+                Some("actual") => record.number("actual_cost_usd"),
+                Some("estimated") => record.number("estimated_cost_usd"),
+                _ => None,
+            };
+        }
+        Ok(())
+    }
+
+    /// Another chat takes the place of this one, which goes on with its servers and processes.
+    /// `reason`: why the session that was open ends, in the original's words.
+    pub async fn open_instead(&mut self, options: &TurnOptions, reason: &str) -> Outcome {
+        self.replace_chat(options, reason).await?;
+        if !self.leases {
+            return Ok(());
+        }
+        // The one before is given back first: it may be the same.
+        self.lease = None;
+        self.watch = None;
+        if self.chat.used {
+            match WindowLease::take(&self.cx.home, &self.chat.id) {
+                Ok(lease) => self.lease = Some(lease),
+                Err(_) => self.watch().await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether no other window has the session.
+    fn is_ours(&self) -> bool {
+        !self.leases || !self.chat.used || self.lease.as_ref().is_some_and(WindowLease::is_mine)
+    }
+
+    async fn replace_chat(&mut self, options: &TurnOptions, reason: &str) -> Outcome {
+        let ours = self.is_ours();
+        // Opened first: if that fails, the old session is still there.
+        let request = self.chat.beside(options, &self.cx, ConversationMode::Repl);
+        let (chat, events) = OpenSession::open(request).await?;
+        let mut old = std::mem::replace(&mut self.chat, chat);
+        self.opened = Some(events);
+        // The new chat goes on with what this one used.
+        old.borrows = true;
+        if old.id != self.chat.id && ours {
+            old.end(reason).await?;
+        }
+        old.close().await;
+        if let Some(effort) = self.effort {
+            let setting = Setting::Reasoning(Some(effort));
+            self.chat.send(AgentCommand::Set(setting)).await?;
+        }
+        self.last_question = None;
+        self.title_to_set = None;
+        self.busy = false;
+        self.back = None;
+        self.read_row().await
+    }
+
+    /// Takes note of what the session reports.
+    pub fn observe(&mut self, event: &AgentEvent) {
+        match event {
+            AgentEvent::TurnStarted { route, .. } => {
+                self.busy = true;
+                if let Some(lease) = &mut self.lease {
+                    lease.set_busy(true);
+                }
+                self.chat.used = true;
+                self.chat.asked = true;
+                self.back = None;
+                self.routed(route);
+            }
+            AgentEvent::RouteChanged { to, .. } => self.routed(to),
+            AgentEvent::UsageUpdated {
+                context_used,
+                context_length,
+                ..
+            } => self.context = Some((*context_used, *context_length)),
+            AgentEvent::TitleChanged { title } => self.title = Some(title.clone()),
+            AgentEvent::TurnFinished { summary } => {
+                self.busy = false;
+                if let Some(lease) = &mut self.lease {
+                    lease.set_busy(false);
+                }
+                if let Some(usd) = summary.cost.usd() {
+                    *self.cost.get_or_insert_default() += usd;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn routed(&mut self, route: &Route) {
+        let known = &self.chat.route;
+        if (&known.provider, &known.model) != (&route.provider, &route.model)
+            && let Ok(able) = wiring::model_info(&self.cx, &self.chat.config, route)
+        {
+            self.chat.able = able;
+        }
+        self.chat.route = route.clone();
+        if !route.model.is_empty() {
+            self.chat.missing = None;
+        }
+    }
+
+    /// What a person says, with what else goes with it.
+    pub fn message(&mut self, mut input: UserInput) -> AgentCommand {
+        input.images.splice(0..0, std::mem::take(&mut self.images));
+        let notes = std::mem::take(&mut self.notes);
+        if !notes.is_empty() {
+            let known = input.context.take().into_iter();
+            let all: Vec<String> = known.chain(notes).collect();
+            input.context = Some(all.join("\n\n"));
+        }
+        self.last_question = Some(input.text.clone());
+        self.chat.used = true;
+        self.chat.asked = true;
+        self.back = None;
+        AgentCommand::Submit(input)
+    }
+
+    /// What was noted belongs to the conversation that was left.
+    pub fn forget_notes(&mut self) {
+        self.notes.clear();
+    }
+
+    /// The model is told with the next message.
+    pub fn note(&mut self, text: String) {
+        self.notes.push(text);
+        while self.notes.len() > 1 && self.notes.iter().map(String::len).sum::<usize>() > NOTES {
+            self.notes.remove(0);
+        }
+    }
+
+    /// Sends words to the session as the person's.
+    pub async fn ask(&mut self, text: impl Into<String>) -> Result<CommandResult, Failure> {
+        let text = text.into();
+        if let Some(told) = self.unready(&text).await? {
+            return Ok(told);
+        }
+        let message = self.message(text.as_str().into());
+        self.chat.send(message).await?;
+        Ok(CommandResult::of(Effect::Asked(text)).then(Follows::Turn))
+    }
+
+    /// Without a model nothing is sent: the words stay with the person, who is told what to do.
+    /// What was configured meanwhile is looked at first.
+    pub async fn unready(&mut self, text: &str) -> Result<Option<CommandResult>, Failure> {
+        if let Some(told) = self.not_ours(text).await? {
+            return Ok(Some(told));
+        }
+        if self.chat.missing.is_none() {
+            return Ok(None);
+        }
+        if wiring::require_model(&self.options, &self.cx).is_ok() {
+            let options = self.options.clone();
+            self.open_instead(&options, "new_session").await?;
+        }
+        let Some(why) = &self.chat.missing else {
+            return Ok(None);
+        };
+        let fix = "choose one: /model, or in another terminal: hermes setup";
+        let card = TextKind::Error {
+            fix: Some(fix.to_owned()),
+        };
+        let told = CommandResult::of(Effect::Draft(text.to_owned()));
+        Ok(Some(told.and(show_text(card, why.to_string()))))
+    }
+
+    /// The title that waited for the session to be stored.
+    pub async fn settle_title(&mut self) -> Option<Effect> {
+        let title = self.title_to_set.take()?;
+        let named = self.chat.store.set_title(&self.chat.id, &title, false);
+        // A title that is taken is no reason to leave the chat.
+        match named.await {
+            Ok(title) => {
+                self.title = Some(title);
+                None
+            }
+            Err(error) => Some(show_text(TextKind::Error { fix: None }, error.to_string())),
+        }
+    }
+
+    /// Ends the session as its person does. Whoever has its events has dropped them.
+    pub async fn leave(self) -> Outcome {
+        self.background.close().await;
+        let ended = if self.forget {
+            let deleted = self.chat.store.delete(&self.chat.id).await;
+            deleted.map(drop).map_err(Failure::from)
+        } else if !self.is_ours() {
+            // Another window goes on with it.
+            Ok(())
+        } else {
+            self.chat.end("cli_close").await
+        };
+        self.chat.close().await;
+        ended
+    }
+
+    /// Leaves the session as it is: it goes on another time.
+    pub async fn put_aside(self) -> Outcome {
+        self.background.close().await;
+        self.chat.close().await;
+        Ok(())
+    }
+
+    /// The section `tui` of the config.
+    pub fn tui(&self) -> Tui {
+        match self.cx.load_config() {
+            Ok(loaded) => Tui::from_config(&loaded.config, &loaded.file_tree),
+            Err(_) => Tui::default(),
+        }
+    }
+
+    /// The jobs of the home.
+    pub fn schedule(&self) -> ScheduleDeps {
+        ScheduleDeps::from_config(&self.cx.home, &self.chat.config, Arc::new(SystemClock))
+    }
+
+    /// What the config says of how long the model thinks.
+    pub fn configured_effort(&self) -> Option<ReasoningEffort> {
+        let cache = self.cx.home.cache_dir();
+        let model = &self.chat.route.model;
+        hermes_agent::home::settings::from_config(&self.chat.config, &cache, model).reasoning
+    }
+}

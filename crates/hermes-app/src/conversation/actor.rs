@@ -1,0 +1,438 @@
+//! One conversation that a front end holds for somebody else (an editor, a chat): answers what is
+//! wanted of it, tells what happens.
+//!
+//! While a slash command runs, events of the session, interrupts and answers go on beside it; what
+//! else is wanted waits.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::Arc;
+
+use hermes_agent::events::EventReceiver;
+use hermes_agent::session::SessionHandle;
+use hermes_agent::weight::Weight;
+use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, SequencedEvent, UserInput};
+use hermes_core::front_end::{Effect, ShownText, TextKind, TranscriptEntry};
+use hermes_core::task;
+use hermes_mcp::toolbox::Toolbox;
+use tokio::sync::mpsc;
+
+use super::Conversation;
+use crate::failure::{Exit, Failure};
+use crate::front::{Follows, NEWS, News, OpenedConversation, Refusal, RefusalKind, WISHES, Wish};
+use crate::slash_commands;
+use crate::wiring;
+
+/// Wishes that may wait for a command.
+const WAITING: usize = 16;
+
+/// What commands are there in the front end's place, in its words. Both are asked first.
+#[derive(Clone, Copy)]
+pub struct CommandRules {
+    /// What is said to a line whose command has no place there.
+    pub refused: fn(&str) -> Option<String>,
+    /// What `/help` says there.
+    pub help: fn(&str) -> Option<String>,
+}
+
+/// How the conversation is left when nobody wants anything any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClosePolicy {
+    /// The session is over.
+    End,
+    /// It goes on another time.
+    Keep,
+}
+
+struct ConversationActor {
+    conversation: Conversation,
+    live: Live,
+    rules: CommandRules,
+    on_close: ClosePolicy,
+    /// Servers of this conversation alone.
+    servers: Option<Arc<Toolbox>>,
+}
+
+/// What goes on beside a command.
+struct Live {
+    wishes: mpsc::Receiver<Wish>,
+    news: mpsc::Sender<News>,
+    /// `None`: the session is over.
+    events: Option<EventReceiver>,
+    handle: SessionHandle,
+    weight: Weight,
+    later: mpsc::Receiver<Effect>,
+    waiting: VecDeque<Wish>,
+    /// Events that the conversation was not told of yet.
+    seen: Vec<AgentEvent>,
+    left: bool,
+}
+
+enum Next {
+    Wish(Option<Wish>),
+    Event(Option<SequencedEvent>),
+    Later(Effect),
+}
+
+/// What a front end that serves others opens a conversation with.
+pub struct ActorOptions {
+    pub rules: CommandRules,
+    pub on_close: ClosePolicy,
+    /// MCP servers of this conversation alone; they end with it.
+    pub servers: Option<Arc<Toolbox>>,
+    /// What was said before, for the front end.
+    pub past: Vec<TranscriptEntry>,
+    /// What the person should know from the start.
+    pub remarks: Vec<String>,
+}
+
+/// Starts the task of a conversation, and gives the front end's end of it.
+pub fn start(
+    mut conversation: Conversation,
+    later: mpsc::Receiver<Effect>,
+    options: ActorOptions,
+) -> OpenedConversation {
+    let (wishes, receiver) = mpsc::channel(WISHES);
+    let (sender, news) = mpsc::channel(NEWS);
+    let weight = Weight::default();
+    let opened = OpenedConversation {
+        id: conversation.chat.id.to_string(),
+        title: conversation.title.clone(),
+        cost: conversation.cost,
+        past: options.past,
+        remarks: options.remarks,
+        approvals_off: approvals_off(&conversation),
+        weight: weight.clone(),
+        wishes,
+        news,
+    };
+    let live = Live {
+        wishes: receiver,
+        news: sender,
+        events: conversation.opened.take(),
+        handle: conversation.chat.handle(),
+        weight,
+        later,
+        waiting: VecDeque::new(),
+        seen: Vec::new(),
+        left: false,
+    };
+    live.weigh();
+    let actor = ConversationActor {
+        conversation,
+        live,
+        rules: options.rules,
+        on_close: options.on_close,
+        servers: options.servers,
+    };
+    task::spawn("conversation", Box::new(actor).run());
+    opened
+}
+
+fn approvals_off(conversation: &Conversation) -> bool {
+    let commands = conversation.chat.commands.as_ref();
+    commands.is_some_and(|commands| commands.gate.config().mode == hermes_policy::ApprovalMode::Off)
+}
+
+impl ConversationActor {
+    /// Until nobody wants anything any more. Follows the conversation is closed. What it does when it
+    /// does something is boxed: most of the time it waits, and many do.
+    async fn run(mut self: Box<Self>) {
+        while !self.live.left {
+            if let Some(wish) = self.live.waiting.pop_front() {
+                Box::pin(self.wish(wish)).await;
+            } else {
+                match self.live.next().await {
+                    Next::Wish(Some(wish)) => Box::pin(self.wish(wish)).await,
+                    Next::Wish(None) => break,
+                    Next::Event(event) => self.live.event(event).await,
+                    Next::Later(effect) => Box::pin(self.effect(effect)).await,
+                }
+            }
+            self.settle().await;
+        }
+        let Self {
+            mut conversation,
+            live,
+            on_close,
+            servers,
+            ..
+        } = *self;
+        // What it uses belongs to the process.
+        conversation.chat.borrows = true;
+        drop(live.events);
+        let left = match on_close {
+            ClosePolicy::End => Box::pin(conversation.leave()).await,
+            ClosePolicy::Keep => Box::pin(conversation.put_aside()).await,
+        };
+        if let Err(failure) = left {
+            tracing::warn!("closing a conversation: {}", failure.message);
+        }
+        if let Some(servers) = servers {
+            servers.shutdown(wiring::mcp::STOPPING).await;
+        }
+        // Last of all: it tells that everything has ended.
+        drop(live.news);
+    }
+
+    /// The conversation learns what happened.
+    async fn settle(&mut self) {
+        for event in std::mem::take(&mut self.live.seen) {
+            self.conversation.observe(&event);
+            if matches!(event, AgentEvent::TurnFinished { .. })
+                && let Some(effect) = Box::pin(self.conversation.settle_title()).await
+            {
+                self.effect(effect).await;
+            }
+        }
+        self.take_opened();
+    }
+
+    /// Another session is open.
+    fn take_opened(&mut self) {
+        if let Some(events) = self.conversation.opened.take() {
+            self.live.events = Some(events);
+            self.live.handle = self.conversation.chat.handle();
+            self.live.weigh();
+        }
+    }
+
+    async fn wish(&mut self, wish: Wish) {
+        match wish {
+            Wish::Say(input) => self.say(input).await,
+            Wish::Order(command) => self.live.command(command).await,
+            Wish::Slash(line) => self.slash(&line).await,
+            // Nothing runs that could be stopped.
+            Wish::Stop => {}
+        }
+    }
+
+    async fn say(&mut self, input: UserInput) {
+        match self.conversation.unready(&input.text).await {
+            Ok(None) => {}
+            Ok(Some(_)) => {
+                let why = self.conversation.chat.missing.as_ref();
+                let why = why.map_or_else(String::new, ToString::to_string);
+                let failure = Failure::new(Exit::NotConfigured, why);
+                return self.live.tell(News::Unsaid(refusal(&failure))).await;
+            }
+            Err(failure) => return self.live.tell(News::Unsaid(refusal(&failure))).await,
+        }
+        // The model may have been configured just now.
+        self.take_opened();
+        let chat = &self.conversation.chat;
+        if !input.images.is_empty() && !chat.able.images {
+            let text = format!(
+                "{} is not known to support images, so it only learns that there was one. If it \
+                 does support them: hermes config set model.supports_vision true",
+                chat.route.model
+            );
+            self.live.say(NoticeLevel::Warning, text, false).await;
+        }
+        let message = self.conversation.message(input);
+        self.live.command(message).await;
+    }
+
+    async fn slash(&mut self, line: &str) {
+        if let Some(text) = (self.rules.refused)(line) {
+            self.live.say(NoticeLevel::Warning, text, false).await;
+            return self.live.tell(News::Ran(Follows::Nothing)).await;
+        }
+        if let Some(text) = (self.rules.help)(line) {
+            self.live.say(NoticeLevel::Info, text, true).await;
+            return self.live.tell(News::Ran(Follows::Nothing)).await;
+        }
+        let Self {
+            conversation, live, ..
+        } = self;
+        // What happened so far, so that it knows whether a turn runs.
+        for event in std::mem::take(&mut live.seen) {
+            conversation.observe(&event);
+        }
+        let done = live
+            .attend(Box::pin(slash_commands::line(conversation, line)))
+            .await;
+        let follows = match done {
+            None => {
+                self.live
+                    .say(NoticeLevel::Info, "stopped".to_owned(), false)
+                    .await;
+                Follows::Nothing
+            }
+            // A path, say: something to talk about.
+            Some(None) => {
+                self.say(line.into()).await;
+                Follows::Turn
+            }
+            Some(Some(Err(failure))) => {
+                self.live
+                    .say(NoticeLevel::Warning, failure.message, false)
+                    .await;
+                Follows::Nothing
+            }
+            Some(Some(Ok(told))) => {
+                for effect in told.effects {
+                    self.effect(effect).await;
+                }
+                told.then
+            }
+        };
+        self.take_opened();
+        self.live.tell(News::Ran(follows)).await;
+    }
+
+    async fn effect(&mut self, effect: Effect) {
+        let news = match effect {
+            Effect::Say(ShownText { kind, text }) => said(&kind, text),
+            Effect::Page(page) => said(&page.kind, page.text),
+            Effect::Opened { entries, .. } => News::Moved {
+                id: self.conversation.chat.id.to_string(),
+                past: entries,
+            },
+            Effect::Draft(text) => said(&TextKind::Info, format!("Your words were: {text}")),
+            // What only a screen has a place for.
+            _ => return,
+        };
+        self.live.tell(news).await;
+    }
+}
+
+fn said(kind: &TextKind, text: String) -> News {
+    let (level, columns) = match kind {
+        TextKind::Plain | TextKind::Diff => (NoticeLevel::Info, true),
+        TextKind::Markdown | TextKind::Info => (NoticeLevel::Info, false),
+        TextKind::Warning => (NoticeLevel::Warning, false),
+        TextKind::Error { .. } => (NoticeLevel::Error, false),
+    };
+    let text = match kind {
+        TextKind::Error { fix: Some(fix) } => format!("{text}\n{fix}"),
+        _ => text,
+    };
+    News::Said {
+        level,
+        text,
+        columns,
+    }
+}
+
+pub fn refusal(failure: &Failure) -> Refusal {
+    let kind = match failure.exit {
+        Exit::NotConfigured => RefusalKind::NotConfigured,
+        Exit::NotFound => RefusalKind::NotFound,
+        Exit::Usage => RefusalKind::Invalid,
+        _ => RefusalKind::Failed,
+    };
+    let message = match kind {
+        RefusalKind::NotConfigured => {
+            format!(
+                "{}\nto set it up, in a terminal: hermes setup",
+                failure.message
+            )
+        }
+        _ => failure.message.clone(),
+    };
+    Refusal::new(kind, message)
+}
+
+impl Live {
+    async fn next(&mut self) -> Next {
+        let Self {
+            wishes,
+            events,
+            later,
+            ..
+        } = self;
+        tokio::select! {
+            biased;
+            wish = wishes.recv() => Next::Wish(wish),
+            event = next_event(events) => Next::Event(event),
+            Some(effect) = later.recv() => Next::Later(effect),
+        }
+    }
+
+    /// Runs a command, and what goes on beside it. `None`: it was stopped.
+    async fn attend<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::pin!(work);
+        loop {
+            let next = tokio::select! {
+                biased;
+                done = &mut work => return Some(done),
+                next = self.next() => next,
+            };
+            match next {
+                Next::Wish(None) => {
+                    self.left = true;
+                    return None;
+                }
+                Next::Wish(Some(Wish::Stop)) => return None,
+                Next::Wish(Some(Wish::Order(command))) => self.command(command).await,
+                Next::Wish(Some(wish)) if self.waiting.len() < WAITING => {
+                    self.waiting.push_back(wish);
+                }
+                Next::Wish(Some(_)) => {
+                    let text = "too many messages are waiting for the running command; cancel it";
+                    let refusal = Refusal::new(RefusalKind::Invalid, text);
+                    self.tell(News::Unsaid(refusal)).await;
+                }
+                Next::Event(event) => self.event(event).await,
+                Next::Later(Effect::Say(ShownText { kind, text })) => {
+                    self.tell(said(&kind, text)).await;
+                }
+                Next::Later(_) => {}
+            }
+        }
+    }
+
+    async fn command(&mut self, command: AgentCommand) {
+        if self.handle.send(command).await.is_err() {
+            let text = "the session ended unexpectedly; see logs/errors.log";
+            let refusal = Refusal::new(RefusalKind::Failed, text);
+            self.tell(News::Unsaid(refusal)).await;
+        }
+    }
+
+    async fn event(&mut self, event: Option<SequencedEvent>) {
+        let Some(SequencedEvent { event, .. }) = event else {
+            self.events = None;
+            return;
+        };
+        let frequent = matches!(
+            event,
+            AgentEvent::TextDelta { .. }
+                | AgentEvent::ReasoningDelta { .. }
+                | AgentEvent::ToolProgress { .. }
+        );
+        if !frequent {
+            self.seen.push(event.clone());
+            self.weigh();
+        }
+        self.tell(News::Event(event)).await;
+    }
+
+    /// Before anybody is told that a turn has ended.
+    fn weigh(&self) {
+        self.weight.set(self.handle.bytes());
+    }
+
+    async fn say(&mut self, level: NoticeLevel, text: String, columns: bool) {
+        self.tell(News::Said {
+            level,
+            text,
+            columns,
+        })
+        .await;
+    }
+
+    async fn tell(&mut self, news: News) {
+        if self.news.send(news).await.is_err() {
+            self.left = true;
+        }
+    }
+}
+
+async fn next_event(events: &mut Option<EventReceiver>) -> Option<SequencedEvent> {
+    match events {
+        Some(events) => events.recv().await,
+        None => std::future::pending().await,
+    }
+}

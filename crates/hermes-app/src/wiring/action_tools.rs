@@ -1,0 +1,218 @@
+//! The tools that act: subagents, files, commands, programs, web, jobs. Put together once per
+//! conversation.
+
+mod files;
+mod programs;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_agent::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice};
+use hermes_agent::session::{SessionHandle, ToolSource as _};
+use hermes_agent::settings::AgentSettings;
+use hermes_agent::subagent::{Limits, ParentTools, Post, SubagentDeps, delegate_task};
+use hermes_agent::tools::moa::{Preset, mixture_of_agents};
+use hermes_agent::tools::{StoreTools, clarify_tool};
+use hermes_config::Config;
+use hermes_core::clock::{Clock, Rng, SystemRng};
+use hermes_core::model::ModelRouter;
+use hermes_core::store::SessionStore;
+use hermes_core::tool::Tool;
+use hermes_models::router::Overrides;
+use hermes_store::memory::MemoryFiles;
+use hermes_store::skills::SkillLibrary;
+use hermes_tools::files::{ReadMemory, whole_files};
+use tokio_util::sync::CancellationToken;
+
+use super::commands::Commands;
+use super::front_end::FrontEndSettings;
+use super::web;
+use crate::context::AppContext;
+use crate::failure::Failure;
+
+/// What the tools are made of.
+pub struct ActionToolsDeps<'a> {
+    pub cx: &'a AppContext,
+    pub config: &'a Arc<Config>,
+    pub router: Arc<dyn ModelRouter>,
+    pub store: Arc<dyn SessionStore>,
+    pub settings: &'a AgentSettings,
+    pub clock: Arc<dyn Clock>,
+    pub rng: Arc<dyn Rng>,
+    /// Ends what goes on in the background.
+    pub cancel: CancellationToken,
+    /// Whether images in tool results reach the model.
+    pub sees: bool,
+    /// Its window in tokens.
+    pub window: u32,
+    /// Where commands run; `None`: nowhere, because what the configuration names is not there.
+    pub commands: Option<&'a Commands>,
+    /// What the front end adds.
+    pub front_end: &'a FrontEndSettings,
+}
+
+/// What a conversation can act with.
+pub struct ActionTools {
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// What the model was shown of files; void when the conversation is compacted.
+    pub read: ReadMemory,
+    /// Where the tools of the conversation come from, for its children.
+    pub parent_tools: ParentTools,
+    post: Post,
+}
+
+impl ActionTools {
+    pub fn new(deps: &ActionToolsDeps<'_>) -> Self {
+        let post = Post::default();
+        let parent_tools = ParentTools::default();
+        let mut tools = vec![children(deps, post.clone(), parent_tools.clone())];
+        if !deps.front_end.is_job {
+            tools.push(clarify(deps.config));
+        }
+        tools.extend(several_models(deps.cx, deps.config).ok());
+        tools.extend(deps.commands.into_iter().flat_map(Commands::tools));
+        tools.extend(programs::programs(deps.commands, deps.config).unwrap_or_default());
+        let clock = Arc::clone(&deps.clock);
+        if !deps.front_end.is_job {
+            let origin = deps.front_end.origin.clone();
+            let jobs = programs::jobs(deps.cx, deps.config, &*deps.router, clock, origin);
+            tools.extend(jobs);
+        }
+        let read = ReadMemory::default();
+        let files = deps.commands.map(|commands| {
+            let model = (deps.sees, deps.window);
+            let mut files = files::deps(deps.cx, deps.config, commands, model, read.clone());
+            files.only_workspace = deps.front_end.only_workspace;
+            files.open_texts.clone_from(&deps.front_end.open_texts);
+            files
+        });
+        let router = Arc::clone(&deps.router);
+        let whole = files.clone().map(whole_files);
+        tools.extend(web::tools(deps.cx, deps.config, router, whole));
+        tools.extend(files.into_iter().flat_map(hermes_tools::files::tools));
+        Self {
+            tools,
+            read,
+            parent_tools,
+            post,
+        }
+    }
+
+    /// What goes on in the background reports to this session from now on.
+    pub fn attach(&self, session: &SessionHandle) {
+        self.post.attach_waking(session);
+    }
+}
+
+fn clarify(config: &Config) -> Arc<dyn Tool> {
+    let seconds = config.agent.clarify_timeout;
+    clarify_tool((seconds > 0).then(|| Duration::from_secs(seconds)))
+}
+
+/// `delegate_task`. Children know the home's rules and nothing of the conversation.
+fn children(deps: &ActionToolsDeps<'_>, post: Post, tools: ParentTools) -> Arc<dyn Tool> {
+    let home = &deps.cx.home;
+    let prompt = HomePrompt {
+        home: home.clone(),
+        config: Arc::clone(deps.config),
+        memory: MemoryFiles::for_home(home, deps.config),
+        skills: SkillLibrary::of_home(home, deps.config, Some("subagent")),
+        clock: Arc::clone(&deps.clock),
+        options: PromptOptions::default(),
+    };
+    delegate_task(SubagentDeps {
+        router: router_of_children(deps),
+        store: Arc::clone(&deps.store),
+        tools,
+        prompt: Arc::new(prompt),
+        settings: deps.settings.clone(),
+        limits: Limits::from_config(deps.config),
+        spill_dir: Some(home.cache_dir().join("delegation")),
+        clock: Arc::clone(&deps.clock),
+        rng: Arc::clone(&deps.rng),
+        cancel: deps.cancel.clone(),
+        post,
+    })
+}
+
+/// Children use the conversation's model unless `delegation` names another.
+fn router_of_children(deps: &ActionToolsDeps<'_>) -> Arc<dyn ModelRouter> {
+    let section = &deps.config.delegation;
+    let said = |text: &str| (!text.trim().is_empty()).then(|| text.trim().to_owned());
+    let overrides = Overrides {
+        model: said(&section.model),
+        provider: said(&section.provider),
+        base_url: said(&section.base_url),
+        api_key: said(section.api_key.expose()).map(Into::into),
+    };
+    if overrides.model.is_none() && overrides.provider.is_none() && overrides.base_url.is_none() {
+        return Arc::clone(&deps.router);
+    }
+    super::router(deps.cx, deps.config, overrides)
+}
+
+/// `mixture_of_agents`, or why it cannot be offered.
+fn several_models(cx: &AppContext, config: &Arc<Config>) -> Result<Arc<dyn Tool>, String> {
+    mixture_of_agents(&Preset::from_config(config)?, |slot| {
+        let overrides = Overrides {
+            model: Some(slot.model.clone()),
+            provider: slot.provider.clone(),
+            ..Overrides::default()
+        };
+        super::router(cx, config, overrides)
+    })
+}
+
+/// Tools that need a place to act in.
+const ON_THE_GROUND: [&str; 6] = [
+    "terminal",
+    "process",
+    "read_file",
+    "write_file",
+    "patch",
+    "search_files",
+];
+
+/// The tools of this home on this machine, whether or not a platform has them switched on.
+pub struct AvailableTools {
+    pub names: BTreeSet<String>,
+    /// Those that cannot be offered, with the reason.
+    pub missing: Vec<(&'static str, String)>,
+}
+
+/// What a conversation could be given here.
+pub fn offer(cx: &AppContext, config: &Arc<Config>) -> Result<AvailableTools, Failure> {
+    let store = if cx.home.state_db().exists() {
+        Some(super::open_for_reading(cx)?)
+    } else {
+        None
+    };
+    let rng: Arc<dyn Rng> = Arc::new(SystemRng);
+    let deps = StoreTools::from_config(&cx.home, config, None, store, rng);
+    let tools = HomeTools::new(deps, Vec::new(), &ToolChoice::named(&["all".to_owned()]));
+    let mut names: BTreeSet<String> = tools.registry().names().map(str::to_owned).collect();
+    // These need a conversation, which there is none of here.
+    names.extend(["session_search", "clarify", "delegate_task"].map(str::to_owned));
+    let router: Arc<dyn ModelRouter> = super::router(cx, config, Overrides::default());
+    let mut missing = Vec::new();
+    match Commands::new(cx, config, Arc::clone(&router)) {
+        Ok(_) => names.extend(ON_THE_GROUND.map(str::to_owned)),
+        Err(error) => missing.extend(ON_THE_GROUND.map(|name| (name, error.to_string()))),
+    }
+    names.extend(["web_search", "web_extract"].map(str::to_owned));
+    names.insert("cronjob".to_owned());
+    match programs::python_missing() {
+        None => _ = names.insert("execute_code".to_owned()),
+        Some(why) => missing.push(("execute_code", why)),
+    }
+    match several_models(cx, config) {
+        Ok(_) => _ = names.insert("mixture_of_agents".to_owned()),
+        Err(why) => missing.push(("mixture_of_agents", why)),
+    }
+    match hermes_tools::web::vision_missing(router.as_ref()) {
+        None => _ = names.insert("vision_analyze".to_owned()),
+        Some(why) => missing.push(("vision_analyze", why)),
+    }
+    Ok(AvailableTools { names, missing })
+}

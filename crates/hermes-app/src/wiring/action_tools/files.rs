@@ -1,0 +1,49 @@
+//! Files: reading, writing, patching, searching. They stand where commands do.
+
+use std::sync::Arc;
+
+use hermes_agent::spill;
+use hermes_config::Config;
+use hermes_exec::Confinement;
+use hermes_tools::files::{FileDeps, ReadMemory};
+
+use crate::context::AppContext;
+use crate::wiring::commands::Commands;
+
+/// What the file tools of a conversation work with. `sees`: the model takes images; `window`: its
+/// size in tokens, beside which a page must fit.
+pub(super) fn deps(
+    cx: &AppContext,
+    config: &Config,
+    commands: &Commands,
+    (sees, window): (bool, u32),
+    memory: ReadMemory,
+) -> FileDeps {
+    let mut files = FileDeps::from_config(
+        &cx.home,
+        config,
+        Arc::clone(&commands.environment),
+        commands.workspaces.clone(),
+        commands.gate.clone(),
+        commands.checkpoints.clone(),
+    );
+    let fitting = spill::Limits::for_window(window, files.limits.chars, usize::MAX);
+    files.limits.chars = fitting.result;
+    files.ledger = commands.ledger.clone();
+    files.images = sees;
+    files.memory = memory;
+    let sandbox = commands.sandbox.clone();
+    files.confining = Arc::new(move |dir| match &sandbox {
+        Some(sandbox) => sandbox.confinement(dir),
+        None => Confinement::Off,
+    });
+    let sandbox = commands.sandbox.clone();
+    files.runs_later = Arc::new(move |dir, path| {
+        let sandbox = sandbox.as_ref();
+        sandbox.is_some_and(|sandbox| sandbox.runs_later(dir, path))
+    });
+    if let Some(roots) = cx.env.get("HERMES_WRITE_SAFE_ROOT") {
+        files.safe_roots = std::env::split_paths(roots).collect();
+    }
+    files
+}

@@ -1,0 +1,197 @@
+//! What a front end adds to its conversations, beside what the home says.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hermes_agent::home::{FedToolset, ToolFeed};
+use hermes_core::BoxFuture;
+use hermes_core::ids::SessionId;
+use hermes_core::message::Message;
+use hermes_core::open_texts::OpenTexts;
+use hermes_core::tool::Tool;
+use hermes_mcp::toolbox::Toolbox;
+use hermes_store::Store;
+
+use super::commands::Commands;
+use super::mcp::{BRIEFLY, Mcp, ServerWait, fed};
+use super::parts_cache::HomeParts;
+use crate::context::AppContext;
+use crate::failure::Failure;
+
+/// Put around each tool that acts; the flag says whether it acts on this machine.
+pub type ToolGuard = Arc<dyn Fn(Arc<dyn Tool>, bool) -> Arc<dyn Tool> + Send + Sync>;
+
+/// Kept by a conversation whatever session is open in it.
+#[derive(Clone, Default)]
+pub struct FrontEndSettings {
+    pub guard: Option<ToolGuard>,
+    /// MCP servers of this conversation alone.
+    pub servers: Option<Arc<Toolbox>>,
+    /// Tools that there are only here.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// Text that follows the system prompt: where the conversation takes place.
+    pub system: Option<String>,
+    /// Whom it is held with, as the platform calls them.
+    pub user_id: Option<String>,
+    /// A platform: it has the tools that the configuration gives to it.
+    pub is_platform: bool,
+    /// Nobody can be asked.
+    pub unattended: bool,
+    /// Conversations are not named.
+    pub untitled: bool,
+    /// The chat, as jobs that are made in it remember it.
+    pub origin: Option<serde_json::Value>,
+    /// It is a job: it makes no jobs and asks nobody.
+    pub is_job: bool,
+    /// Files outside the directory that it was opened in are never changed unasked.
+    pub only_workspace: bool,
+    /// An editor that has files open.
+    pub open_texts: Option<Arc<dyn OpenTexts>>,
+    /// One answer is all that comes of it.
+    pub is_single: bool,
+    /// What is built once for all conversations of the process.
+    pub parts: Option<Arc<HomeParts>>,
+}
+
+/// How a conversation begins that is named by whoever opens it.
+pub struct NamedSession {
+    /// One that is stored goes on; else it begins under this id.
+    pub id: SessionId,
+    /// Nothing is stored under it.
+    pub fresh: bool,
+    /// What was said before, unless it is stored.
+    pub history: Vec<Message>,
+}
+
+/// What the conversations of a process share.
+#[derive(Clone, Default)]
+pub struct SharedResources {
+    /// `None`: each opens it for itself.
+    pub store: Option<Store>,
+    pub mcp: Option<Arc<Mcp>>,
+    pub commands: Option<Arc<Commands>>,
+}
+
+impl SharedResources {
+    /// The database: the common one, else one of its own.
+    pub(super) fn store(self, cx: &AppContext) -> Result<Store, Failure> {
+        match self.store {
+            Some(store) => Ok(store),
+            None => super::open_store(cx),
+        }
+    }
+
+    /// Ends the servers and what else is held.
+    pub async fn close(self) {
+        if let Some(mcp) = self.mcp {
+            mcp.shutdown().await;
+        }
+        if let Some(commands) = self.commands {
+            commands.close().await;
+        }
+        if let Some(store) = self.store
+            && let Err(error) = store.close().await
+        {
+            tracing::warn!("closing the database: {error}");
+        }
+    }
+}
+
+impl FrontEndSettings {
+    /// Whose tools the configuration is asked for.
+    pub(super) fn platform<'a>(&self, source: &'a str) -> &'a str {
+        if self.is_platform { source } else { "cli" }
+    }
+
+    pub(super) fn guarded(
+        &self,
+        tools: Vec<Arc<dyn Tool>>,
+        commands: Option<&Commands>,
+    ) -> Vec<Arc<dyn Tool>> {
+        let tools: Vec<Arc<dyn Tool>> = tools.into_iter().chain(self.tools.clone()).collect();
+        let Some(guard) = &self.guard else {
+            return tools;
+        };
+        let local = commands.is_some_and(|commands| commands.sandbox.is_some());
+        tools.into_iter().map(|tool| guard(tool, local)).collect()
+    }
+
+    /// The servers of the home and those of the conversation. `waits`: how long its turns wait for
+    /// those that are starting.
+    pub(super) fn feed(
+        &self,
+        home: Option<Arc<Mcp>>,
+        waits: ServerWait,
+    ) -> Option<Arc<dyn ToolFeed>> {
+        let own = self.servers.clone();
+        (home.is_some() || own.is_some()).then(|| {
+            Arc::new(Together {
+                home,
+                own,
+                waits,
+                last: Mutex::default(),
+            }) as Arc<dyn ToolFeed>
+        })
+    }
+}
+
+type Tools = Arc<[Arc<dyn Tool>]>;
+
+/// The servers of the home and those of the conversation.
+struct Together {
+    home: Option<Arc<Mcp>>,
+    own: Option<Arc<Toolbox>>,
+    waits: ServerWait,
+    /// What both gave last, and that together.
+    last: Mutex<Option<(Tools, Tools, Tools)>>,
+}
+
+impl ToolFeed for Together {
+    fn toolsets(&self) -> Vec<FedToolset> {
+        let home = self.home.iter().flat_map(|home| home.toolsets());
+        let own = self.own.iter().flat_map(|own| own.names());
+        home.chain(own.map(|name| fed(&name))).collect()
+    }
+
+    fn tools(&self) -> Tools {
+        let home = self.home.as_ref().map(|home| home.tools());
+        let own = self.own.as_ref().map(|own| own.tools());
+        let (home, own) = match (home, own) {
+            (Some(home), Some(own)) => (home, own),
+            (one, other) => return one.or(other).unwrap_or_else(|| Arc::from([])),
+        };
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some((a, b, both)) if same(a, &home) && same(b, &own) => Arc::clone(both),
+            _ => {
+                let both: Tools = home.iter().chain(own.iter()).cloned().collect();
+                *last = Some((home, own, Arc::clone(&both)));
+                both
+            }
+        }
+    }
+
+    fn prepare(&self) -> BoxFuture<'_, Vec<String>> {
+        Box::pin(async {
+            let home = async {
+                match &self.home {
+                    Some(home) => home.prepare(self.waits).await,
+                    None => Vec::new(),
+                }
+            };
+            let own = async {
+                match &self.own {
+                    Some(own) => own.await_turn(BRIEFLY, BRIEFLY).await,
+                    None => Vec::new(),
+                }
+            };
+            let (mut notices, others) = tokio::join!(home, own);
+            notices.extend(others);
+            notices
+        })
+    }
+}
+
+/// The same, or both empty: without servers the home gives a new nothing each time.
+fn same(one: &Tools, other: &Tools) -> bool {
+    Arc::ptr_eq(one, other) || (one.is_empty() && other.is_empty())
+}

@@ -1,0 +1,421 @@
+//! MCP servers of this process: one set for all its sessions, kept in step with config.yaml.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use chrono::{DateTime, Utc};
+use hermes_agent::home::{FedToolset, ToolChoice};
+use hermes_config::{Config, Env, Home, Loaded, ProcessEnv};
+use hermes_core::clock::{Clock as _, SystemClock, SystemRng};
+use hermes_core::task;
+use hermes_core::tool::Tool;
+use hermes_mcp::board::Board;
+use hermes_mcp::config::{self, ServerConfig, ServerEntry};
+use hermes_mcp::known_tools::KnownTools;
+use hermes_mcp::naming;
+use hermes_mcp::oauth::AuthPrompt;
+use hermes_mcp::report::{self, ServerReport};
+use hermes_mcp::requests::sampling::Sampler;
+use hermes_mcp::result::MediaStore;
+use hermes_mcp::state::LinkState;
+use hermes_mcp::toolbox::{Toolbox, ToolboxParts};
+use hermes_models::router::Overrides;
+use tokio_util::sync::CancellationToken;
+
+use super::mcp_connect::ServerConnector;
+use super::progress;
+use super::sampler::RouterSampler;
+use crate::context::{AppContext, HostProcess};
+
+/// What stopping all servers may take.
+pub const STOPPING: Duration = Duration::from_secs(5);
+/// Longest wait for servers before a turn, whatever the config says.
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
+/// What a turn that a person waits for gives to servers that are starting or may have come back,
+/// unless the config says otherwise. Their tools join at a later step of the turn. With what else
+/// they cost it, slow servers delay a turn by less than 300 ms.
+pub(super) const BRIEFLY: Duration = Duration::from_millis(250);
+
+/// How often the status is written while much happens, and while nothing does. Successes are no
+/// events: they are looked for.
+const AT_MOST: Duration = Duration::from_millis(500);
+const LOOKED_AT: Duration = Duration::from_millis(400);
+const AT_LEAST: Duration = Duration::from_secs(10);
+
+/// The servers of this process. Nothing is started as long as none is configured.
+pub struct Mcp {
+    home: Home,
+    process: ProcessEnv,
+    choice: ToolChoice,
+    /// The model that servers may borrow, where the config lets them.
+    sampler: Arc<dyn Sampler>,
+    /// Where it is shown that a run waits for servers; nowhere, unless somebody watches it.
+    progress: OnceLock<Arc<dyn HostProcess>>,
+    /// Whether config.yaml is looked at again and again.
+    watches: bool,
+    ended: CancellationToken,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    toolbox: Option<Arc<Toolbox>>,
+    seen: Vec<Option<Seen>>,
+    /// `mcp_discovery_timeout`, where the file has it: how long turns wait for servers.
+    discovery: Option<Duration>,
+}
+
+/// How long a turn waits for servers that are starting, unless the config says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerWait {
+    /// Somebody is there: briefly.
+    Briefly,
+    /// One answer is all there will be: until every server is ready or has failed.
+    ForAll,
+}
+
+/// A file as it was last looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    modified: Option<SystemTime>,
+    len: u64,
+}
+
+impl Mcp {
+    /// For a conversation. `None`: it has no servers and will not get any.
+    pub fn for_chat(
+        cx: &AppContext,
+        config: &Arc<Config>,
+        choice: &ToolChoice,
+        overrides: Overrides,
+        long_lived: bool,
+    ) -> Option<Arc<Self>> {
+        if is_safe_mode(&cx.env) {
+            return None;
+        }
+        let entries = entries(config, &cx.env, &cx.home);
+        if entries.is_empty() && !long_lived {
+            return None;
+        }
+        for problem in entries.iter().flat_map(|entry| &entry.problems) {
+            if problem.fatal {
+                cx.process.remark(&format!("config: {problem}"));
+            }
+        }
+        let this = Self {
+            home: cx.home.clone(),
+            process: ProcessEnv::current(),
+            choice: choice.clone(),
+            sampler: Arc::new(RouterSampler {
+                config: Arc::clone(config),
+                env: Arc::new(cx.env.clone()),
+                home: cx.home.clone(),
+                overrides,
+            }),
+            progress: OnceLock::new(),
+            watches: long_lived,
+            ended: CancellationToken::new(),
+            state: Mutex::default(),
+        };
+        this.state().seen = this.look();
+        this.apply(entries, &cx.env);
+        if this.toolbox().is_some() {
+            // Read once more for what the settings do not tell: whether the file has the key.
+            let loaded = cx.load_config().ok();
+            this.state().discovery = loaded.and_then(|loaded| discovery(&loaded));
+        }
+        Some(Arc::new(this))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The servers, if any is configured.
+    pub fn toolbox(&self) -> Option<Arc<Toolbox>> {
+        self.state().toolbox.clone()
+    }
+
+    fn apply(&self, entries: Vec<ServerEntry>, env: &Env) {
+        let entries = wanted(entries, &self.choice);
+        let mut state = self.state();
+        match &state.toolbox {
+            Some(toolbox) => toolbox.apply(entries),
+            None if entries.is_empty() => {}
+            None => {
+                let sampler = Some(Arc::clone(&self.sampler));
+                let workshop = ServerConnector::new(&self.home, env, None, sampler);
+                let toolbox = Arc::new(start(entries, &self.home, workshop));
+                if self.watches {
+                    post(&toolbox, board(&self.home), &self.ended);
+                }
+                state.toolbox = Some(toolbox);
+            }
+        }
+    }
+
+    /// Takes over what changed in the files since the last look.
+    fn reload(&self) -> Vec<String> {
+        let now = self.look();
+        if !self.watches || std::mem::replace(&mut self.state().seen, now.clone()) == now {
+            return Vec::new();
+        }
+        let loaded = Env::load(&self.home, &self.process)
+            .map_err(|error| error.to_string())
+            .and_then(|env| match Config::load(&self.home, &env) {
+                Ok(loaded) => Ok((loaded, env)),
+                Err(error) => Err(error.to_string()),
+            });
+        match loaded {
+            // What runs goes on: a file in the middle of an edit is no reason to stop it.
+            Err(why) => vec![format!("MCP servers stay as they are: {why}")],
+            Ok((loaded, _)) if !reloads(&loaded) => Vec::new(),
+            Ok((loaded, env)) => {
+                let entries = entries(&loaded.config, &env, &self.home);
+                let fatal = entries.iter().flat_map(|entry| &entry.problems);
+                let notices = fatal
+                    .filter(|problem| problem.fatal)
+                    .map(|problem| format!("config: {problem}"))
+                    .collect();
+                self.state().discovery = discovery(&loaded);
+                self.apply(entries, &env);
+                notices
+            }
+        }
+    }
+
+    fn look(&self) -> Vec<Option<Seen>> {
+        let look = |path: PathBuf| {
+            let metadata = std::fs::metadata(path).ok()?;
+            Some(Seen {
+                modified: metadata.modified().ok(),
+                len: metadata.len(),
+            })
+        };
+        vec![look(self.home.config_path()), look(self.home.env_path())]
+    }
+
+    /// Shows there what runs wait for.
+    pub fn show_progress(&self, process: Arc<dyn HostProcess>) {
+        // The first one stays: a process has one terminal.
+        let _ = self.progress.set(process);
+    }
+
+    pub fn toolsets(&self) -> Vec<FedToolset> {
+        let names = self.toolbox().map_or_else(Vec::new, |box_| box_.names());
+        names.iter().map(|name| fed(name)).collect()
+    }
+
+    pub fn tools(&self) -> Arc<[Arc<dyn Tool>]> {
+        self.toolbox()
+            .map_or_else(|| Arc::from([]), |box_| box_.tools())
+    }
+
+    /// Before a turn: takes over what changed in the files, and gives servers time to come up.
+    /// What it returns is for the person.
+    pub async fn prepare(&self, waits: ServerWait) -> Vec<String> {
+        let mut notices = self.reload();
+        let Some(toolbox) = self.toolbox() else {
+            return notices;
+        };
+        let named = self.state().discovery;
+        let missing = match (named, waits) {
+            (Some(longest), _) => toolbox.await_turn(longest, longest.min(BRIEFLY)).await,
+            (None, ServerWait::Briefly) => toolbox.await_turn(BRIEFLY, BRIEFLY).await,
+            (None, ServerWait::ForAll) => {
+                let all = toolbox.await_all();
+                progress::during(self.progress.get().map(AsRef::as_ref), all, || {
+                    toolbox.awaited()
+                })
+                .await
+            }
+        };
+        notices.extend(missing);
+        notices
+    }
+
+    /// Ends every server; no child is left.
+    pub async fn shutdown(&self) {
+        let toolbox = self.state().toolbox.take();
+        self.ended.cancel();
+        if let Some(toolbox) = toolbox {
+            toolbox.shutdown(STOPPING).await;
+        }
+    }
+}
+
+/// Servers that are enabled, by how they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerCounts {
+    pub connected: usize,
+    pub configured: usize,
+    /// On their first try: neither up nor down.
+    pub starting: usize,
+}
+
+/// How many servers answer, of those that are switched on.
+pub fn server_counts(toolbox: &Toolbox) -> ServerCounts {
+    let states = toolbox
+        .names()
+        .into_iter()
+        .filter_map(|name| toolbox.server(&name))
+        .map(|server| server.standing().state);
+    let on = states.filter(|state| !matches!(state, LinkState::Disabled));
+    let mut count = ServerCounts::default();
+    for state in on {
+        count.configured += 1;
+        let up = matches!(
+            state,
+            LinkState::Ready | LinkState::Degraded { .. } | LinkState::Recycled
+        );
+        count.connected += usize::from(up);
+        // The first try: nothing is wrong yet.
+        let starts = matches!(state, LinkState::Connecting { attempt } if attempt <= 1);
+        count.starting += usize::from(starts);
+    }
+    count
+}
+
+/// Everything about one server, for people.
+pub fn server_details(toolbox: &Toolbox, name: &str) -> Option<String> {
+    let reports = toolbox.report();
+    let report = reports.iter().find(|report| report.name == name)?;
+    Some(report::details(report, SystemClock.now()))
+}
+
+/// Where processes tell about their servers.
+pub fn board(home: &Home) -> Board {
+    Board::new(home.cache_dir().join("mcp-status"))
+}
+
+/// Tells how the servers fare: when something happens to them, and now and then.
+fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
+    let (toolbox, ended) = (Arc::downgrade(toolbox), ended.clone());
+    let Some(mut events) = toolbox.upgrade().map(|toolbox| toolbox.events()) else {
+        return;
+    };
+    task::spawn("mcp-status", async move {
+        let telling = async {
+            let mut written = None;
+            while let Some(reports) = toolbox.upgrade().map(|toolbox| toolbox.report()) {
+                let news: Vec<_> = reports.iter().map(news).collect();
+                let known = |(at, old): &(Instant, Vec<_>)| at.elapsed() < AT_LEAST && *old == news;
+                if !written.as_ref().is_some_and(known) {
+                    if let Err(error) = board.post(&reports, SystemClock.now()) {
+                        tracing::debug!("the status is not written: {error}");
+                    }
+                    written = Some((Instant::now(), news));
+                }
+                tokio::time::sleep(AT_MOST).await;
+                // Lagging only means that much happened.
+                let _ = tokio::time::timeout(LOOKED_AT, events.recv()).await;
+            }
+        };
+        tokio::select! {
+            () = ended.cancelled() => {}
+            () = telling => {}
+        }
+        board.withdraw();
+    });
+}
+
+/// What is worth writing at once.
+fn news(report: &ServerReport) -> (&'static str, Option<News>) {
+    let news = report.link.as_ref().map(|link| News {
+        epoch: link.epoch,
+        last_ok: link.last_ok,
+        last_error: link.last_error.as_ref().map(|error| error.at),
+        why: link.why.clone(),
+    });
+    (report.state, news)
+}
+
+#[derive(PartialEq)]
+struct News {
+    epoch: u64,
+    last_ok: Option<DateTime<Utc>>,
+    last_error: Option<DateTime<Utc>>,
+    why: Option<String>,
+}
+
+/// Starts servers for one command, chosen or not.
+pub fn start_all(
+    cx: &AppContext,
+    entries: Vec<ServerEntry>,
+    prompt: Option<Arc<dyn AuthPrompt>>,
+) -> Toolbox {
+    // Commands that look at servers make no calls, so no server can ask for a model.
+    let workshop = ServerConnector::new(&cx.home, &cx.env, prompt, None);
+    start(entries, &cx.home, workshop)
+}
+
+fn start(entries: Vec<ServerEntry>, home: &Home, workshop: ServerConnector) -> Toolbox {
+    let local = |entry: &ServerEntry| {
+        entry
+            .config
+            .as_ref()
+            .is_some_and(|config| config.enabled && config.transport_name() == "stdio")
+    };
+    if entries.iter().any(local) {
+        workshop.sweep();
+    }
+    let parts = ToolboxParts {
+        reach: Box::new(move |config: &ServerConfig| workshop.reach(config)),
+        media: MediaStore::new(home.cache_dir().join("mcp")),
+        known: KnownTools::open(home.join("mcp_tools.json")),
+        clock: Arc::new(SystemClock),
+        rng: Arc::new(SystemRng),
+    };
+    Toolbox::start(entries, parts)
+}
+
+/// `mcp_servers` of the config.
+pub fn entries(config: &Config, env: &Env, home: &Home) -> Vec<ServerEntry> {
+    match &config.mcp_servers {
+        Some(section) => config::servers(section, env, home),
+        None => Vec::new(),
+    }
+}
+
+/// The servers whose tools the session may use: others are not started at all.
+fn wanted(entries: Vec<ServerEntry>, choice: &ToolChoice) -> Vec<ServerEntry> {
+    let all: Vec<FedToolset> = entries.iter().map(|entry| fed(&entry.name)).collect();
+    entries
+        .into_iter()
+        .filter(|entry| choice.wants(&fed(&entry.name), &all))
+        .collect()
+}
+
+pub(super) fn fed(server: &str) -> FedToolset {
+    FedToolset {
+        name: naming::toolset(server).to_owned(),
+        alias: server.to_owned(),
+        prefix: format!("mcp__{}__", naming::component(server)),
+    }
+}
+
+/// The person's own bound for waits, if there is one.
+fn discovery(loaded: &Loaded) -> Option<Duration> {
+    loaded.file_tree.get("mcp_discovery_timeout")?;
+    let seconds = loaded.config.mcp_discovery_timeout;
+    if !seconds.is_finite() {
+        return None;
+    }
+    let wait = Duration::try_from_secs_f64(seconds.max(0.0));
+    Some(wait.map_or(LONGEST_WAIT, |wait| wait.min(LONGEST_WAIT)))
+}
+
+fn reloads(loaded: &Loaded) -> bool {
+    let flag = loaded.tree.pointer("/mcp/auto_reload_on_config_change");
+    flag.and_then(serde_json::Value::as_bool).unwrap_or(true)
+}
+
+/// `HERMES_SAFE_MODE`: nothing that the config names is started.
+fn is_safe_mode(env: &Env) -> bool {
+    let value = env.get("HERMES_SAFE_MODE").unwrap_or_default();
+    matches!(
+        value.trim().to_ascii_lowercase().as_str(),
+        "1" | "true" | "yes" | "on"
+    )
+}

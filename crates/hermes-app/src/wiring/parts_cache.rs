@@ -1,0 +1,414 @@
+//! What the conversations of a long-lived process need again and again: made once, as long as the
+//! files of the home say the same.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime};
+
+use chrono::NaiveDate;
+use hermes_agent::home::{HomePrompt, ToolChoice};
+use hermes_agent::session::{PromptContext, PromptSource, PromptText};
+use hermes_config::Config;
+use hermes_core::BoxFuture;
+use hermes_core::model::{ModelClient, ModelError, ModelRouter, Route, RouteError};
+use hermes_models::router::{Overrides, Router};
+
+use crate::hooks::{self, Hooks};
+
+use super::no_model;
+use crate::context::AppContext;
+use crate::failure::Failure;
+
+/// Routers that are kept; conversations may name models.
+const ROUTERS: usize = 16;
+const HELPERS: usize = 64;
+const PLATFORMS: usize = 64;
+/// System prompts that are kept, and how long the files behind them are not looked at.
+const PROMPTS: usize = 16;
+const FRESH: Duration = Duration::from_secs(1);
+
+/// The home as it was read.
+pub struct HomeParts {
+    pub cx: AppContext,
+    pub config: Arc<Config>,
+    seen: Vec<Option<Seen>>,
+    /// Where the newest parts is: conversations that are open take it from there.
+    cache: OnceLock<Weak<Mutex<Arc<Self>>>>,
+    /// By model and provider.
+    routers: Mutex<HashMap<Named, Arc<Router>>>,
+    helpers: Mutex<HashMap<(Named, String), Helper>>,
+    prompts: Arc<Prompts>,
+    hooks: Mutex<Option<Heard>>,
+    /// The toolsets of each platform.
+    choices: Mutex<HashMap<String, ToolChoice>>,
+}
+
+/// The hooks of the home, since when they are known, and which were agreed to then.
+struct Heard {
+    at: Instant,
+    consents: Option<Seen>,
+    hooks: Hooks,
+}
+
+/// Who helps with a task, and since when that is known.
+struct Helper {
+    at: Instant,
+    client: Result<Arc<dyn ModelClient>, RouteError>,
+}
+
+type Named = (Option<String>, Option<String>);
+
+/// A file as it was last looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    modified: Option<SystemTime>,
+    len: u64,
+}
+
+/// Where the parts is kept: read again when the files change.
+pub struct PartsCache {
+    current: Arc<Mutex<Arc<HomeParts>>>,
+}
+
+impl PartsCache {
+    pub fn new(cx: &AppContext) -> Result<Self, Failure> {
+        let seen = look(cx);
+        let config = Arc::new(cx.config()?);
+        Ok(Self::holding(HomeParts::of(cx, config, seen)))
+    }
+
+    /// With a configuration that was read already.
+    pub(super) fn with(cx: &AppContext, config: &Arc<Config>) -> Self {
+        Self::holding(HomeParts::of(cx, Arc::clone(config), look(cx)))
+    }
+
+    fn holding(parts: HomeParts) -> Self {
+        let current = Arc::new(Mutex::new(Arc::new(parts)));
+        let cache = Arc::downgrade(&current);
+        let parts = current.lock().unwrap_or_else(PoisonError::into_inner);
+        // It is new: nobody has set it.
+        let _ = parts.cache.set(cache);
+        drop(parts);
+        Self { current }
+    }
+
+    /// What the files say now. A file in the middle of an edit is no reason to stop: what was
+    /// read last goes on.
+    pub fn take(&self) -> Arc<HomeParts> {
+        newest(&self.current)
+    }
+}
+
+fn newest(current: &Arc<Mutex<Arc<HomeParts>>>) -> Arc<HomeParts> {
+    let mut parts = current.lock().unwrap_or_else(PoisonError::into_inner);
+    let seen = look(&parts.cx);
+    if seen != parts.seen {
+        let read = parts.cx.reread().and_then(|cx| {
+            let config = Arc::new(cx.config()?);
+            Ok(HomeParts::of(&cx, config, seen))
+        });
+        match read {
+            Ok(new) => {
+                // It is new: nobody has set it.
+                let _ = new.cache.set(Arc::downgrade(current));
+                *parts = Arc::new(new);
+            }
+            Err(failure) => {
+                tracing::warn!("the configuration stays as it was: {}", failure.message);
+            }
+        }
+    }
+    Arc::clone(&parts)
+}
+
+impl HomeParts {
+    fn of(cx: &AppContext, config: Arc<Config>, seen: Vec<Option<Seen>>) -> Self {
+        Self {
+            config,
+            cx: cx.clone(),
+            seen,
+            cache: OnceLock::new(),
+            routers: Mutex::default(),
+            helpers: Mutex::default(),
+            prompts: Arc::default(),
+            hooks: Mutex::default(),
+            choices: Mutex::default(),
+        }
+    }
+
+    /// The parts of what the files say by now.
+    fn newest(self: &Arc<Self>) -> Arc<Self> {
+        let cache = self.cache.get().and_then(Weak::upgrade);
+        cache.map_or_else(|| Arc::clone(self), |cache| newest(&cache))
+    }
+
+    /// The hooks; what was agreed to or taken back a moment ago counts at once.
+    pub(super) fn hooks(&self) -> Hooks {
+        let consents = seen(hooks::consent::path(&self.cx.home));
+        let mut heard = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = heard.as_ref()
+            && known.at.elapsed() < FRESH
+            && known.consents == consents
+        {
+            return known.hooks.clone();
+        }
+        // What is wrong with them was said when the process began.
+        let hooks = super::tool_hooks::of(&self.cx, &self.config, true);
+        *heard = Some(Heard {
+            at: Instant::now(),
+            consents,
+            hooks: hooks.clone(),
+        });
+        hooks
+    }
+
+    /// The toolsets that the configuration gives to a platform.
+    pub(super) fn choice(&self, platform: &str) -> ToolChoice {
+        let mut choices = self.choices.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(choice) = choices.get(platform) {
+            return choice.clone();
+        }
+        let choice = ToolChoice::from_config(&self.config, platform);
+        if choices.len() < PLATFORMS {
+            choices.insert(platform.to_owned(), choice.clone());
+        }
+        choice
+    }
+
+    /// The router for these flags. Keys that rest and connections are shared by all who use it.
+    pub(super) fn router(&self, overrides: Overrides) -> Arc<Router> {
+        let key = (overrides.model.clone(), overrides.provider.clone());
+        let mut routers = self.routers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(router) = routers.get(&key) {
+            return Arc::clone(router);
+        }
+        if routers.len() >= ROUTERS {
+            routers.clear();
+        }
+        let router = super::router(&self.cx, &self.config, overrides);
+        routers.insert(key, Arc::clone(&router));
+        router
+    }
+
+    /// Looking for a helper means asking every provider for its keys: not for each conversation.
+    fn helper(
+        &self,
+        router: &Router,
+        named: &Named,
+        task: &str,
+    ) -> Result<Arc<dyn ModelClient>, RouteError> {
+        let key = (named.clone(), task.to_owned());
+        let helpers = || self.helpers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(helper) = helpers().get(&key)
+            && helper.at.elapsed() < FRESH
+        {
+            return helper.client.clone();
+        }
+        let client = router.auxiliary(task);
+        let at = Instant::now();
+        let mut helpers = helpers();
+        if helpers.len() >= HELPERS {
+            helpers.clear();
+        }
+        let known = client.clone();
+        helpers.insert(key, Helper { at, client });
+        known
+    }
+
+    /// A router for one conversation: it may switch models without the others.
+    pub(super) fn of_one(
+        self: &Arc<Self>,
+        router: Arc<Router>,
+        overrides: &Overrides,
+        missing: Option<&RouteError>,
+    ) -> Arc<dyn ModelRouter> {
+        let named = (overrides.model.clone(), overrides.provider.clone());
+        let own = Arc::new(OfOne {
+            now: Mutex::new((named, router, Arc::clone(self))),
+            cache: self.cache.get().and_then(Weak::upgrade),
+        });
+        no_model::or_nobody(own, missing)
+    }
+
+    pub(super) fn prompt(&self, prompt: HomePrompt) -> Arc<dyn PromptSource> {
+        Arc::new(Remembered {
+            prompt,
+            prompts: Arc::clone(&self.prompts),
+        })
+    }
+}
+
+/// Files whose change makes everything be read again.
+fn look(cx: &AppContext) -> Vec<Option<Seen>> {
+    let home = &cx.home;
+    let files = [home.config_path(), home.env_path(), home.auth_path()];
+    files.into_iter().map(seen).collect()
+}
+
+fn seen(path: PathBuf) -> Option<Seen> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some(Seen {
+        modified: metadata.modified().ok(),
+        len: metadata.len(),
+    })
+}
+
+/// A router that others use, too, until somebody chooses another model in this conversation.
+struct OfOne {
+    /// What it was asked for by, the router for that, and the parts it is from.
+    now: Mutex<(Named, Arc<Router>, Arc<HomeParts>)>,
+    /// Keeps the parts current as long as the conversation lives.
+    #[expect(dead_code, reason = "it is held, not read")]
+    cache: Option<Arc<Mutex<Arc<HomeParts>>>>,
+}
+
+impl OfOne {
+    fn now(&self) -> MutexGuard<'_, (Named, Arc<Router>, Arc<HomeParts>)> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn router(&self) -> Arc<Router> {
+        Arc::clone(&self.now().1)
+    }
+
+    /// What the files say by now counts from here on.
+    fn refresh(&self) {
+        let known = Arc::clone(&self.now().2);
+        let newest = known.newest();
+        if Arc::ptr_eq(&known, &newest) {
+            return;
+        }
+        let mut now = self.now();
+        let (model, provider) = now.0.clone();
+        now.1 = newest.router(Overrides {
+            model,
+            provider,
+            ..Overrides::default()
+        });
+        now.2 = newest;
+    }
+}
+
+impl ModelRouter for OfOne {
+    /// Asked at the start of each turn: a changed model, address or key counts from the next one.
+    fn primary(&self) -> Result<Arc<dyn ModelClient>, RouteError> {
+        self.refresh();
+        self.router().primary()
+    }
+
+    fn rotate(&self, failed: &Route, error: &ModelError) -> Option<Arc<dyn ModelClient>> {
+        self.router().rotate(failed, error)
+    }
+
+    fn fallback(&self, failed: &Route, error: &ModelError) -> Option<Arc<dyn ModelClient>> {
+        self.router().fallback(failed, error)
+    }
+
+    fn auxiliary(&self, task: &str) -> Result<Arc<dyn ModelClient>, RouteError> {
+        let (named, router, parts) = self.now().clone();
+        parts.helper(&router, &named, task)
+    }
+
+    fn switch(
+        &self,
+        model: &str,
+        provider: Option<&str>,
+    ) -> Result<Arc<dyn ModelClient>, RouteError> {
+        let overrides = Overrides {
+            model: Some(model.to_owned()),
+            provider: provider.map(str::to_owned),
+            ..Overrides::default()
+        };
+        let named = (overrides.model.clone(), overrides.provider.clone());
+        self.refresh();
+        let parts = Arc::clone(&self.now().2);
+        let router = parts.router(overrides);
+        let client = router.primary()?;
+        *self.now() = (named, router, parts);
+        Ok(client)
+    }
+}
+
+/// Prompts by what they were made for.
+#[derive(Default)]
+struct Prompts(Mutex<HashMap<Wanted, Made>>);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Wanted {
+    source: String,
+    provider: String,
+    model: String,
+    window: u32,
+    cwd: PathBuf,
+    tools: Vec<String>,
+    further: Option<String>,
+}
+
+struct Made {
+    at: Instant,
+    /// The agent writes these itself: what it noted a moment ago counts at once.
+    memory: Vec<Option<Seen>>,
+    prompt: PromptText,
+}
+
+/// A prompt that is not made again for every conversation.
+struct Remembered {
+    prompt: HomePrompt,
+    prompts: Arc<Prompts>,
+}
+
+impl Remembered {
+    fn memory(&self) -> Vec<Option<Seen>> {
+        let dir = self.prompt.home.memories_dir();
+        let files = [dir.join("MEMORY.md"), dir.join("USER.md")];
+        let soul = self.prompt.home.soul_path();
+        files.into_iter().chain([soul]).map(seen).collect()
+    }
+}
+
+impl PromptSource for Remembered {
+    fn build<'a>(&'a self, cx: PromptContext<'a>) -> BoxFuture<'a, PromptText> {
+        let wanted = Wanted {
+            source: cx.source.to_owned(),
+            provider: cx.route.provider.clone(),
+            model: cx.route.model.clone(),
+            window: cx.model.context_length,
+            cwd: cx.cwd.to_owned(),
+            tools: cx.registry.names().map(str::to_owned).collect(),
+            further: self.prompt.options.system_message.clone(),
+        };
+        let memory = self.memory();
+        let known = |made: &&Made| made.at.elapsed() < FRESH && made.memory == memory;
+        if let Some(made) = self.prompts.lock().get(&wanted).filter(known) {
+            return Box::pin(std::future::ready(made.prompt.clone()));
+        }
+        Box::pin(async move {
+            let prompt = self.prompt.build(cx).await;
+            let mut prompts = self.prompts.lock();
+            if prompts.len() >= PROMPTS {
+                prompts.retain(|_, made| made.at.elapsed() < FRESH);
+            }
+            if prompts.len() < PROMPTS {
+                let at = Instant::now();
+                let made = Made {
+                    at,
+                    memory,
+                    prompt: prompt.clone(),
+                };
+                prompts.insert(wanted, made);
+            }
+            prompt
+        })
+    }
+
+    fn today(&self) -> Option<NaiveDate> {
+        self.prompt.today()
+    }
+}
+
+impl Prompts {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Wanted, Made>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

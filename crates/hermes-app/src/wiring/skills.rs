@@ -1,0 +1,133 @@
+//! Skills that are used by name: `--skills`, `/<skill>`, bundles. What stands in them as a command is run
+//! here (`skills.inline_shell`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_agent::tools::{InlineLine, RunInline, expand_inline};
+use hermes_config::Config;
+use hermes_exec::{Confinement, Exec};
+use hermes_policy::CommandRequest;
+use hermes_store::skills::usage::Event;
+use hermes_store::skills::{SkillError, SkillLibrary, SkillView, View};
+
+use super::commands::Commands;
+use super::unattended::UnattendedCommand;
+use crate::context::AppContext;
+use crate::failure::Failure;
+use crate::failure::skill_failure;
+
+/// What runs the commands in skills. `None`: they are switched off, and stay as they are written.
+pub fn inline_shell(
+    cx: &AppContext,
+    config: &Arc<Config>,
+    commands: Option<&Arc<Commands>>,
+) -> Option<RunInline> {
+    if !config.skills.inline_shell {
+        return None;
+    }
+    let (cx, config, commands) = (cx.clone(), Arc::clone(config), commands.cloned());
+    Some(Arc::new(move |line| {
+        let (cx, config, commands) = (cx.clone(), Arc::clone(&config), commands.clone());
+        Box::pin(async move {
+            let Some(commands) = commands else {
+                return Err("there is no place to run commands".to_owned());
+            };
+            run_inline(&cx, &config, &commands, line)
+                .await
+                .map_err(|failure| failure.message)
+        })
+    }))
+}
+
+/// A skill may come from anywhere: its commands look, they write nowhere and reach nobody.
+async fn run_inline(
+    cx: &AppContext,
+    config: &Config,
+    commands: &Commands,
+    line: InlineLine,
+) -> Result<String, Failure> {
+    let ground = commands.ground_here(cx, config).await?;
+    let cwd = line.dir.unwrap_or_else(|| cx.home.skills_dir());
+    let confinement = match ground.sandbox.confinement(&cwd) {
+        Confinement::Off => Confinement::Off,
+        Confinement::Workspace { unreadable, .. } => Confinement::Workspace {
+            writable: Vec::new(),
+            unreadable,
+            network: false,
+        },
+    };
+    let run = UnattendedCommand {
+        gate: &commands.gate,
+        ground: &*ground.environment,
+        confinement,
+        cwd: cwd.clone(),
+        name: "command in a skill",
+    };
+    let seconds = config.skills.inline_shell_timeout.max(1);
+    let request = CommandRequest::terminal(&line.command, &cwd);
+    let exec = Exec {
+        timeout: Duration::from_secs(seconds),
+        ..Exec::new(line.command, cwd)
+    };
+    let ran = run.run(request, exec).await?;
+    if ran.status.is_none() {
+        return Err(Failure::failed(ran.errors));
+    }
+    let output = ran.output.trim_end();
+    Ok(if output.is_empty() {
+        ran.errors
+    } else {
+        output.to_owned()
+    })
+}
+
+/// Loads skills to be used: variables that they ask for are declared, and their commands are run.
+pub struct SkillLoader<'a> {
+    pub library: &'a SkillLibrary,
+    pub commands: Option<&'a Commands>,
+    pub inline: Option<&'a RunInline>,
+    pub session: Option<&'a str>,
+}
+
+impl SkillLoader<'_> {
+    pub async fn load(&self, name: &str) -> Result<SkillView, SkillError> {
+        let mut skill = match self.library.view(name, None, self.session)? {
+            View::Skill(skill) => *skill,
+            // Only a file that was asked for is one.
+            View::File(file) => return Err(SkillError::Invalid(format!("{:?}", file.file))),
+        };
+        if let Some(declare) = self.commands.map(Commands::declare) {
+            skill.env_names().for_each(|name| _ = declare(name));
+        }
+        if let Err(error) = self.library.usage().bump(&skill.name, Event::Used) {
+            tracing::warn!(%error, "the use of a skill was not counted");
+        }
+        let content = std::mem::take(&mut skill.content);
+        skill.content = expand_inline(content, skill.dir.as_deref(), self.inline).await;
+        Ok(skill)
+    }
+}
+
+/// The text of the skills named by `--skills`, by a job or by a route.
+pub(super) async fn named(
+    names: &[String],
+    library: &SkillLibrary,
+    (commands, inline): (Option<&Commands>, Option<&RunInline>),
+) -> Result<Option<String>, Failure> {
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let loader = SkillLoader {
+        library,
+        commands,
+        inline,
+        session: None,
+    };
+    let mut texts = Vec::new();
+    for name in names {
+        let skill = loader.load(name).await;
+        texts.push(skill.map_err(|error| skill_failure(&error))?.content);
+    }
+    Ok(Some(texts.join("\n\n")))
+}

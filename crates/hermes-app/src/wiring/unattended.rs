@@ -1,0 +1,171 @@
+//! Commands that are run for the home itself and not for the model: scripts, quick commands, commands in
+//! skills. They go through the same gate and sandbox as the commands of the agent, and nobody is asked.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::approval::DenyAll;
+use hermes_core::ask::Nobody;
+use hermes_core::clock::SystemClock;
+use hermes_core::event::ProgressSink;
+use hermes_core::ids::{SessionId, TurnId};
+use hermes_core::tool::{Registry, Taint, ToolContext};
+use hermes_exec::output::OutputCollector;
+use hermes_exec::{Confinement, Environment, Exec, Exit, OutputSink, OutputStream};
+use hermes_policy::{CommandRequest, Gate};
+use tokio_util::sync::CancellationToken;
+
+use super::commands::Commands;
+use crate::failure::{Exit as Code, Failure};
+
+/// What is kept of each stream, in bytes.
+const KEPT: usize = 1024 * 1024;
+
+/// A command line that the home has a name for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandLine {
+    pub command: String,
+    pub timeout: Duration,
+}
+
+/// How a script or a command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandOutput {
+    /// `None`: it was ended, or killed by a signal.
+    pub status: Option<i32>,
+    pub output: String,
+    pub errors: String,
+}
+
+/// Where such a command runs, and within which limits.
+pub struct UnattendedCommand<'a> {
+    pub gate: &'a Gate,
+    pub ground: &'a dyn Environment,
+    pub confinement: Confinement,
+    pub cwd: PathBuf,
+    /// What it is called in records.
+    pub name: &'a str,
+}
+
+impl UnattendedCommand<'_> {
+    /// Runs `exec` if the gate admits `request`. What the command started ends with it.
+    pub async fn run(self, request: CommandRequest, exec: Exec) -> Result<CommandOutput, Failure> {
+        let info = self.ground.info();
+        let confined = if info.isolated {
+            hermes_policy::Confinement::Isolated
+        } else if self.confinement.is_off() {
+            hermes_policy::Confinement::None
+        } else {
+            hermes_policy::Confinement::Sandboxed
+        };
+        let request = request.confined(confined);
+        let cancel = CancellationToken::new();
+        let _stop = cancel.clone().drop_guard();
+        let cx = context(self.name, self.cwd, cancel.clone());
+        let admitted = self.gate.admit(&request, &info.posture, &cx).await;
+        admitted.map_err(|refused| Failure::new(Code::Refused, refused.text))?;
+        let timeout = exec.timeout;
+        let exec = Exec {
+            cancel,
+            confinement: self.confinement,
+            split: true,
+            ..exec
+        };
+        let mut streams = Streams::new();
+        let finished = self.ground.exec(exec, &mut streams).await;
+        let finished = finished.map_err(|error| Failure::failed(error.to_string()))?;
+        Ok(streams.ran(finished.exit, timeout))
+    }
+}
+
+/// A line that the configuration has a name for, in a directory.
+pub async fn run_line_in(
+    commands: &Commands,
+    cwd: PathBuf,
+    line: CommandLine,
+) -> Result<CommandOutput, Failure> {
+    let confinement = match &commands.sandbox {
+        Some(sandbox) => sandbox.confinement(&cwd),
+        None => Confinement::Off,
+    };
+    let run = UnattendedCommand {
+        gate: &commands.gate,
+        ground: &*commands.environment,
+        confinement,
+        cwd: cwd.clone(),
+        name: "quick command",
+    };
+    let request = CommandRequest::terminal(&line.command, &cwd).roots(vec![cwd.clone()]);
+    let exec = Exec {
+        timeout: line.timeout,
+        ..Exec::new(line.command, cwd)
+    };
+    run.run(request, exec).await
+}
+
+/// Nobody is there.
+fn context(name: &str, cwd: PathBuf, cancel: CancellationToken) -> ToolContext {
+    ToolContext {
+        session: SessionId::from("scripts"),
+        turn: TurnId(0),
+        call_id: name.to_owned(),
+        cwd,
+        cancel,
+        clock: Arc::new(SystemClock),
+        approver: Arc::new(DenyAll),
+        asker: Arc::new(Nobody),
+        progress: ProgressSink::none(),
+        registry: Registry::default(),
+        taint: Taint::default(),
+    }
+}
+
+struct Streams {
+    out: OutputCollector,
+    err: OutputCollector,
+}
+
+impl Streams {
+    fn new() -> Self {
+        Self {
+            out: OutputCollector::new(KEPT),
+            err: OutputCollector::new(KEPT),
+        }
+    }
+
+    fn ran(self, exit: Exit, timeout: Duration) -> CommandOutput {
+        let mut errors = self.err.finish().text();
+        let status = match exit {
+            Exit::Code(code) => Some(code),
+            Exit::TimedOut => {
+                let seconds = timeout.as_secs();
+                let _ = write!(errors, "\nit took longer than {seconds} s and was ended");
+                None
+            }
+            Exit::Signal(signal) => {
+                let _ = write!(errors, "\nended by signal {signal}");
+                None
+            }
+            Exit::Interrupted => {
+                errors.push_str("\ninterrupted");
+                None
+            }
+        };
+        CommandOutput {
+            status,
+            output: self.out.finish().text(),
+            errors: errors.trim_start().to_owned(),
+        }
+    }
+}
+
+impl OutputSink for Streams {
+    fn push(&mut self, stream: OutputStream, bytes: &[u8]) {
+        match stream {
+            OutputStream::Out => self.out.feed(bytes),
+            OutputStream::Err => self.err.feed(bytes),
+        }
+    }
+}
