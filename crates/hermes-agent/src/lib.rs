@@ -15,19 +15,20 @@
 //! | [`recover`], [`budget`], [`guard`] | what to do after errors; limits of a turn; detection of loops |
 //! | [`compress`], [`tokens`], [`lean`] | compression; size estimates; less text for small context windows |
 //! | [`spill`], [`scrub`], [`fence`] | large results; reasoning tags in answers; marks around untrusted text |
-//! | [`subagent`], [`tools`] | `delegate_task`; tools over the home |
-//! | [`home`], [`settings`] | settings, prompt and tools that a session takes from a home |
+//! | [`subagent`], [`tools`] | `delegate_task`; tools that need only the session |
+//! | [`deferred`] | tools that the model searches for instead of seeing them all |
+//! | [`settings`] | settings of a session |
 //! | [`title`], [`weight`] | session titles; memory that an open conversation uses |
 
 pub mod budget;
 pub mod compress;
 pub mod context_files;
+pub mod deferred;
 pub mod events;
 pub mod fence;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod guard;
-pub mod home;
 pub mod lean;
 pub mod log;
 pub mod plan;

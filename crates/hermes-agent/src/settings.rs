@@ -157,3 +157,19 @@ impl Default for ToolSettings {
         }
     }
 }
+
+/// `None`: the provider's default.
+pub fn parse_effort(word: &str) -> Option<ReasoningEffort> {
+    let effort = match word.to_ascii_lowercase().as_str() {
+        "none" | "off" | "false" => ReasoningEffort::None,
+        "minimal" => ReasoningEffort::Minimal,
+        "low" => ReasoningEffort::Low,
+        "medium" | "true" | "on" => ReasoningEffort::Medium,
+        "high" => ReasoningEffort::High,
+        "xhigh" => ReasoningEffort::Xhigh,
+        "max" => ReasoningEffort::Max,
+        "ultra" => ReasoningEffort::Ultra,
+        _ => return None,
+    };
+    Some(effort)
+}

@@ -9,9 +9,9 @@ use axum::response::Response;
 use chrono::DateTime;
 use hermes_config::Zone;
 use hermes_core::clock::SystemRng;
+use hermes_core::threat_scan::{self, ScanScope};
 use hermes_store::jobs::schedule::{self, JobSchedule, ParsedSchedule};
 use hermes_store::jobs::{Job, JobError, JobTable};
-use hermes_store::scan::{self, ScanScope};
 use serde_json::{Value, json};
 
 use super::error::ApiError;
@@ -143,7 +143,7 @@ impl Wanted {
         let found = wanted
             .prompt
             .as_deref()
-            .and_then(|prompt| scan::first(prompt, ScanScope::Strict));
+            .and_then(|prompt| threat_scan::first(prompt, ScanScope::Strict));
         if let Some(found) = found {
             let message = format!(
                 "'prompt' is refused ({found}): it reads like an attempt to turn the agent \

@@ -602,6 +602,6 @@ impl Conversation {
     pub fn configured_effort(&self) -> Option<ReasoningEffort> {
         let cache = self.cx.home.cache_dir();
         let model = &self.chat.route.model;
-        hermes_agent::home::settings::from_config(&self.chat.config, &cache, model).reasoning
+        crate::home::settings::from_config(&self.chat.config, &cache, model).reasoning
     }
 }

@@ -9,6 +9,7 @@
 //! | [`wiring`] | opens conversations: model, store, tools, MCP servers, hooks and prompt are connected here |
 //! | [`options`] | what a person or a front end asks for when a conversation is opened |
 //! | [`context`] | the home, its environment, and the process that holds the conversations |
+//! | [`home`] | settings, prompt and tools that a session takes from a home; toolsets |
 //! | [`hooks`] | the person's own programs that run when something happens |
 //! | [`child`] | runs such a program to its end or its deadline |
 //! | [`checkpoints`], [`export_html`], [`text`] | texts for people |
@@ -24,6 +25,7 @@ pub mod conversation;
 pub mod export_html;
 pub mod failure;
 pub mod front;
+pub mod home;
 pub mod hooks;
 pub mod host;
 pub mod options;

@@ -21,7 +21,7 @@ mod web;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hermes_agent::home::ToolChoice;
+use crate::home::ToolChoice;
 use hermes_config::Config;
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::figures;

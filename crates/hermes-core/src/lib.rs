@@ -22,6 +22,7 @@
 //! | [`private`] | which files of a person are private, which run by themselves later |
 //! | [`fence`] | marking text from outside |
 //! | [`taint`] | lasting changes after reading from outside |
+//! | [`threat_scan`] | text that tries to instruct the model |
 //! | [`task`] | the one way to start a background task |
 
 pub mod approval;
@@ -45,6 +46,7 @@ pub mod slash;
 pub mod store;
 pub mod taint;
 pub mod task;
+pub mod threat_scan;
 pub mod tool;
 pub mod usage;
 

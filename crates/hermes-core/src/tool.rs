@@ -34,6 +34,28 @@ pub struct ToolSpec {
     pub result_limit: Option<usize>,
 }
 
+impl ToolSpec {
+    /// A trusted tool without a result limit of its own. The first sentence of `description` must
+    /// stand alone: small contexts see no more.
+    pub fn new(
+        name: &str,
+        toolset: &'static str,
+        effects: Effects,
+        description: &str,
+        parameters: impl Into<Arc<Value>>,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            parameters: parameters.into(),
+            toolset,
+            effects,
+            untrusted: false,
+            result_limit: None,
+        }
+    }
+}
+
 /// A schema that is built once, when it is first needed.
 pub type Schema = LazyLock<Arc<Value>>;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hermes_agent::tools::{RunInline, expand_inline};
+use hermes_app::home::store_tools::{RunInline, expand_inline};
 use hermes_core::BoxFuture;
 use hermes_core::clock::{Clock, Rng};
 use hermes_core::store::StoreError;

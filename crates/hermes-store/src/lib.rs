@@ -7,7 +7,6 @@
 //! | [`memory`] | `MEMORY.md` and `USER.md` |
 //! | [`skills`] | the skills library |
 //! | [`pending`] | writes that wait for approval |
-//! | [`scan`] | detection of text that tries to instruct the model |
 
 pub mod db;
 #[cfg(any(test, fuzzing))]
@@ -15,7 +14,6 @@ pub mod fuzz;
 pub mod jobs;
 pub mod memory;
 pub mod pending;
-pub mod scan;
 pub mod skills;
 
 pub use db::{SCHEMA_VERSION, Store};

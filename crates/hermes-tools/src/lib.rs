@@ -14,32 +14,10 @@ pub mod schedule;
 pub mod terminal;
 pub mod web;
 
-use std::sync::Arc;
-
 use hermes_core::approval::Presence;
-use hermes_core::tool::{Effects, ToolContext, ToolSpec};
+use hermes_core::tool::ToolContext;
 use hermes_exec::Confinement;
 use hermes_policy::{ApprovalMode, Gate};
-use serde_json::Value;
-
-/// The first sentence of `description` must be complete: small contexts see no more.
-pub(crate) fn spec(
-    name: &str,
-    toolset: &'static str,
-    effects: Effects,
-    description: &str,
-    parameters: impl Into<Arc<Value>>,
-) -> ToolSpec {
-    ToolSpec {
-        name: name.to_owned(),
-        description: description.to_owned(),
-        parameters: parameters.into(),
-        toolset,
-        effects,
-        untrusted: false,
-        result_limit: None,
-    }
-}
 
 /// Whether a program under `confinement` can access the network.
 pub(crate) fn reaches_network(confinement: &Confinement) -> bool {

@@ -35,10 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "hermes-fetch",
         ],
     ),
-    (
-        "hermes-agent",
-        &["hermes-core", "hermes-config", "hermes-store"],
-    ),
+    ("hermes-agent", &["hermes-core", "hermes-config"]),
     (
         "hermes-app",
         &[

@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
-use hermes_store::scan::{self, ScanScope};
+use hermes_core::threat_scan::{self, ScanScope};
 
 pub use hints::Hints;
 
@@ -164,7 +164,7 @@ fn read(path: &Path, notices: &mut Vec<String>) -> Option<String> {
 
 /// The text, or a line in its place when it tries what instructions have no business to try.
 fn checked(text: &str, name: &str, path: &Path, notices: &mut Vec<String>) -> String {
-    let found = scan::scan(text, ScanScope::Context);
+    let found = threat_scan::scan(text, ScanScope::Context);
     if found.is_empty() {
         return text.to_owned();
     }

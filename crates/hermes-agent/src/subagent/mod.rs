@@ -30,9 +30,9 @@ use hermes_core::tool::Tool;
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use crate::home::settings::parse_effort;
 use crate::session::PromptSource;
 use crate::settings::AgentSettings;
+use crate::settings::parse_effort;
 
 pub use background::Post;
 pub use tools::ParentTools;

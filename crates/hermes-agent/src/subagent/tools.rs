@@ -7,7 +7,7 @@ use hermes_core::model::ModelInfo;
 use hermes_core::tool::{Registry, Tool, ToolSpec};
 
 use super::BLOCKED;
-use crate::home::deferred;
+use crate::deferred;
 use crate::session::ToolSource;
 use crate::tools::{TodoList, todo_tool};
 

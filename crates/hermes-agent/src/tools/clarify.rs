@@ -11,8 +11,6 @@ use hermes_core::tool::{
 };
 use serde_json::{Value, json};
 
-use super::{done, spec};
-
 const NAME: &str = "clarify";
 const MAX_CHOICES: usize = 4;
 
@@ -46,7 +44,7 @@ impl Clarify {
             choice is really theirs. Where a sensible default exists, take it and say so instead. \
             Dangerous commands ask for permission by themselves.";
         Self {
-            spec: spec(NAME, NAME, Effects::Interactive, description, parameters),
+            spec: ToolSpec::new(NAME, NAME, Effects::Interactive, description, parameters),
             timeout,
         }
     }
@@ -144,7 +142,7 @@ impl Tool for Clarify {
     fn call<'a>(&'a self, args: ToolArgs, cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
         Box::pin(async move {
             match self.run(&args, cx).await {
-                Ok(value) => done(&value),
+                Ok(value) => ToolOutcome::json(&value),
                 Err(outcome) => outcome,
             }
         })

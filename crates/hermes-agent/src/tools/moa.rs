@@ -18,8 +18,6 @@ use hermes_core::tool::{
 };
 use serde_json::{Value, json};
 
-use super::{done, failed, spec};
-
 const NAME: &str = "mixture_of_agents";
 const TASK: &str = "moa";
 const REFERENCE_TEMPERATURE: f32 = 0.6;
@@ -157,7 +155,7 @@ impl Moa {
             For difficult mathematics, algorithms or analysis where one model may err. It costs \
             several long model calls: not for what you can answer yourself.";
         Self {
-            spec: spec(NAME, TASK, Effects::ReadOnly, description, parameters),
+            spec: ToolSpec::new(NAME, TASK, Effects::ReadOnly, description, parameters),
             references,
             aggregator,
             max_tokens: preset.max_tokens,
@@ -311,7 +309,7 @@ fn refused(error: &str, models: &[String]) -> ToolOutcome {
         "models_used": { "reference_models": models },
         "error": error,
     });
-    failed(ToolErrorKind::Failed, &value)
+    ToolOutcome::error(ToolErrorKind::Failed, value.to_string())
 }
 
 impl Tool for Moa {
@@ -322,7 +320,7 @@ impl Tool for Moa {
     fn call<'a>(&'a self, args: ToolArgs, cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
         Box::pin(async move {
             match self.run(&args, cx).await {
-                Ok(value) => done(&value),
+                Ok(value) => ToolOutcome::json(&value),
                 Err(outcome) => outcome,
             }
         })

@@ -11,7 +11,6 @@ use hermes_core::tool::{Effects, Tool, ToolArgs, ToolContext, ToolOutcome, ToolS
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{done, spec};
 use hermes_core::args::Args;
 
 const NAME: &str = "todo";
@@ -264,7 +263,7 @@ impl Todo {
             when one turns out wrong, cancel it and add a better one. Without arguments it shows \
             the list; every call returns the whole list.";
         Self {
-            spec: spec(NAME, NAME, Effects::Exclusive, description, parameters),
+            spec: ToolSpec::new(NAME, NAME, Effects::Exclusive, description, parameters),
             list,
         }
     }
@@ -296,7 +295,7 @@ impl Tool for Todo {
 
     fn call<'a>(&'a self, args: ToolArgs, _cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
         let outcome = match self.run(&args) {
-            Ok(value) => done(&value),
+            Ok(value) => ToolOutcome::json(&value),
             Err(outcome) => outcome,
         };
         Box::pin(std::future::ready(outcome))

@@ -8,8 +8,8 @@ use hermes_core::message::{Content, Message, Part};
 use hermes_core::redact;
 use hermes_core::store::{SessionUpdate, StoredItem};
 use hermes_core::taint::says_from_outside;
+use hermes_core::threat_scan::{self, ScanScope};
 use hermes_core::tool::{ToolOutcome, ToolSpec};
-use hermes_store::scan::{self, ScanScope};
 
 use super::{Flow, Turn};
 use crate::fence;
@@ -33,7 +33,7 @@ pub(super) fn suspicious(spec: Option<&ToolSpec>, text: &str) -> Vec<String> {
     if spec.is_none_or(|spec| OWN.contains(&spec.toolset)) {
         return Vec::new();
     }
-    scan::scan(text, ScanScope::Context)
+    threat_scan::scan(text, ScanScope::Context)
         .iter()
         .map(ToString::to_string)
         .collect()

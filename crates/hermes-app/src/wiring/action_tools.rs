@@ -8,12 +8,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice};
+use crate::home::store_tools::StoreTools;
+use crate::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice};
 use hermes_agent::session::{SessionHandle, ToolSource as _};
 use hermes_agent::settings::AgentSettings;
 use hermes_agent::subagent::{Limits, ParentTools, Post, SubagentDeps, delegate_task};
+use hermes_agent::tools::clarify_tool;
 use hermes_agent::tools::moa::{Preset, mixture_of_agents};
-use hermes_agent::tools::{StoreTools, clarify_tool};
 use hermes_config::Config;
 use hermes_core::clock::{Clock, Rng, SystemRng};
 use hermes_core::model::ModelRouter;

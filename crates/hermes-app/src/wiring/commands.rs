@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::home::store_tools::Declare;
 use hermes_agent::session::{SessionHandle, WeakSession};
-use hermes_agent::tools::Declare;
 use hermes_config::Config;
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::event::AgentCommand;

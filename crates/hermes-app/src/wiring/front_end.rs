@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hermes_agent::home::{FedToolset, ToolFeed};
+use crate::home::{FedToolset, ToolFeed};
 use hermes_core::BoxFuture;
 use hermes_core::ids::SessionId;
 use hermes_core::message::Message;

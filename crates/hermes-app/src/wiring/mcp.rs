@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::home::{FedToolset, ToolChoice};
 use chrono::{DateTime, Utc};
-use hermes_agent::home::{FedToolset, ToolChoice};
 use hermes_config::{Config, Env, Home, Loaded, ProcessEnv};
 use hermes_core::clock::{Clock as _, SystemClock, SystemRng};
 use hermes_core::task;

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::home::store_tools::{RunInline, StoreTools};
+use crate::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice, ToolFeed, settings};
 use hermes_agent::events::EventReceiver;
-use hermes_agent::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice, ToolFeed, settings};
 use hermes_agent::session::{PromptSource, Session, SessionDeps, SessionHandle, ToolSource};
 use hermes_agent::settings::AgentSettings;
-use hermes_agent::tools::{RunInline, StoreTools};
 use hermes_config::Config;
 use hermes_core::approval::{ApproveAll, Approver, DenyAll};
 use hermes_core::ask::{Asker, Nobody};

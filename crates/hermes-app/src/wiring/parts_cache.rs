@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::home::{HomePrompt, ToolChoice};
 use chrono::NaiveDate;
-use hermes_agent::home::{HomePrompt, ToolChoice};
 use hermes_agent::session::{PromptContext, PromptSource, PromptText};
 use hermes_config::Config;
 use hermes_core::BoxFuture;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_agent::tools::{InlineLine, RunInline, expand_inline};
+use crate::home::store_tools::{InlineLine, RunInline, expand_inline};
 use hermes_config::Config;
 use hermes_exec::{Confinement, Exec};
 use hermes_policy::CommandRequest;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use hermes_agent::home::HomeTools;
+use crate::home::HomeTools;
 use hermes_agent::session::ToolSource;
 use hermes_config::Config;
 use hermes_core::BoxFuture;

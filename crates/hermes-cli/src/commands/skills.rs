@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand, ValueEnum};
-use hermes_agent::tools::apply_pending_skill;
+use hermes_app::home::store_tools::apply_pending_skill;
 use hermes_store::pending::Subsystem;
 use hermes_store::skills::{Skill, SkillLibrary, View, manifest};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hermes_agent::home::toolsets;
+use hermes_app::home::toolsets;
 use hermes_config::{Config, redact};
 use hermes_core::model::{ModelRouter as _, Route};
 use hermes_exec::backend;

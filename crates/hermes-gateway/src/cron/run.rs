@@ -10,8 +10,8 @@ use hermes_core::ask::Answer;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};
 use hermes_core::ids::SessionId;
 use hermes_core::store::SessionStore as _;
+use hermes_core::threat_scan::{self, ScanScope};
 use hermes_store::jobs::{Job, JobError};
-use hermes_store::scan::{self, ScanScope};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -317,7 +317,7 @@ impl Inner {
 
     /// Things that must not be found out by running it.
     fn may_run(&self, job: &Job) -> Result<(), String> {
-        if let Some(found) = scan::first(&job.prompt(), ScanScope::Strict) {
+        if let Some(found) = threat_scan::first(&job.prompt(), ScanScope::Strict) {
             return Err(format!(
                 "its prompt was refused ({found}): it reads like an attempt to turn the agent against its person"
             ));

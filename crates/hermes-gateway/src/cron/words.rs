@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, FixedOffset};
 use hermes_core::fence::fence_flagged;
+use hermes_core::threat_scan::{self, ScanScope};
 use hermes_store::jobs::Job;
-use hermes_store::scan::{self, ScanScope};
 
 /// Upstream results are given up to this many characters.
 const UPSTREAM: usize = 8_000;
@@ -54,7 +54,7 @@ pub(super) fn prompt(job: &Job, material: &Material) -> String {
 
 /// Text that nobody here wrote.
 fn data(source: &str, text: &str) -> String {
-    let found = scan::scan(text, ScanScope::Context);
+    let found = threat_scan::scan(text, ScanScope::Context);
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();
     fence_flagged(source, text, &found)
 }

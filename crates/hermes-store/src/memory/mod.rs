@@ -16,8 +16,8 @@ use hermes_config::home::Home;
 use hermes_core::clock::{Clock, SystemClock};
 use serde_json::Value;
 
-use crate::scan::{self, ScanScope};
 use file::MemoryFile;
+use hermes_core::threat_scan::{self, ScanScope};
 pub use outcome::{MemoryError, MemoryStatus};
 
 /// The separator between entries.
@@ -354,7 +354,7 @@ impl CheckedOperation {
                     action,
                 });
             }
-            match scan::first(text, ScanScope::Strict) {
+            match threat_scan::first(text, ScanScope::Strict) {
                 Some(category) => Err(MemoryError::Blocked { category }),
                 None => Ok(pieces),
             }

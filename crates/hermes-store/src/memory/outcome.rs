@@ -7,7 +7,7 @@ use hermes_config::fs::LockError;
 use serde_json::{Value, json};
 
 use super::{MemoryOperation, MemoryTarget};
-use crate::scan::ThreatCategory;
+use hermes_core::threat_scan::ThreatCategory;
 
 /// The state after a change.
 #[derive(Clone, Debug, PartialEq, Eq)]

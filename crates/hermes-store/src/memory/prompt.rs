@@ -3,7 +3,7 @@
 
 use super::outcome::{percent, thousands};
 use super::{DELIMITER, MemoryTarget, length};
-use crate::scan::{self, ScanScope};
+use hermes_core::threat_scan::{self, ScanScope};
 
 /// A file may exceed its limit after manual edits or by the original. At most this many times the
 /// limit is shown, but at least [`MIN_SHOWN_CHARS`] characters, because every request includes
@@ -68,7 +68,7 @@ fn scanned_entry(target: MemoryTarget, entry: &str) -> String {
     if entry.starts_with("[BLOCKED:") {
         return entry.to_owned();
     }
-    let found = scan::scan(entry, ScanScope::Strict);
+    let found = threat_scan::scan(entry, ScanScope::Strict);
     if found.is_empty() {
         return entry.to_owned();
     }

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use super::module::{self, CallTransport};
 use super::rpc::ProgramCalls;
 use super::{CodeDeps, CodeMode, HELPERS, NAME, remote, rpc};
-use crate::{is_free, reaches_network, spec};
+use crate::{is_free, reaches_network};
 
 const STDOUT_BYTES: usize = 50_000;
 const STDERR_BYTES: usize = 10_000;
@@ -100,7 +100,7 @@ impl ExecuteCode {
         Self {
             spec: ToolSpec {
                 result_limit: Some(100_000),
-                ..spec(
+                ..ToolSpec::new(
                     NAME,
                     "code_execution",
                     Effects::Exclusive,

@@ -75,7 +75,7 @@ impl Echo {
         Arc::new(Self {
             spec: ToolSpec {
                 untrusted,
-                ..crate::spec(name, "test", Effects::ReadOnly, "", json!({}))
+                ..ToolSpec::new(name, "test", Effects::ReadOnly, "", json!({}))
             },
             running: AtomicUsize::new(0),
             most: AtomicUsize::new(0),

@@ -76,7 +76,7 @@ impl Patch {
             places are not. A patch is checked as a whole first and applied completely or not at \
             all. The result has the diff, and lint tells of errors that the change brought in.";
         Self {
-            spec: crate::spec(NAME, "file", Effects::Exclusive, description, parameters),
+            spec: ToolSpec::new(NAME, "file", Effects::Exclusive, description, parameters),
             shared,
             misses: Mutex::default(),
         }

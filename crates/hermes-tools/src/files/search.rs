@@ -108,7 +108,7 @@ impl SearchFiles {
             faster than grep or find in the terminal. total_count counts everything found; when \
             truncated is true, go on with a larger offset.";
         Self {
-            spec: crate::spec(NAME, "file", Effects::ReadOnly, description, parameters),
+            spec: ToolSpec::new(NAME, "file", Effects::ReadOnly, description, parameters),
             shared,
         }
     }

@@ -45,7 +45,7 @@ impl WriteFile {
             existing file are kept. JSON, YAML and TOML that do not parse are refused; for code, \
             lint tells of errors that this write brought in.";
         Self {
-            spec: crate::spec(
+            spec: ToolSpec::new(
                 NAME,
                 "file",
                 Effects::WritesPaths(&["path"]),

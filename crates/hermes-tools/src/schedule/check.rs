@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::path::{Component, Path};
 use std::sync::LazyLock;
 
-use hermes_store::scan::{self, ScanScope};
+use hermes_core::threat_scan::{self, ScanScope};
 use regex::{RegexSet, RegexSetBuilder};
 
 /// Commands that stop the gateway. Text about one does not count.
@@ -50,7 +50,7 @@ pub(super) fn script_content(name: &str, scripts: &Path) -> Result<(), String> {
 
 /// A prompt acts later and unattended: one that looks like an attack is refused.
 pub(super) fn prompt(text: &str) -> Result<(), String> {
-    match scan::first(text, ScanScope::Strict) {
+    match threat_scan::first(text, ScanScope::Strict) {
         None => keeps_the_gateway(text),
         Some(found) => Err(format!(
             "the prompt was refused ({found}): it reads like an attempt to turn the agent against its person. Say plainly what is to be done"

@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 
 use super::request::{CronAction, JobFields, NAME, parameters};
 use super::{ChangeRefused, ScheduleDeps};
-use crate::spec;
 
 const PREVIEW: usize = 100;
 /// A scheduler that checked the jobs this recently is alive.
@@ -33,7 +32,7 @@ impl CronJob {
             this conversation, so the prompt says everything it needs. Look at the list before \
             changing or removing a job.";
         Self {
-            spec: spec(
+            spec: ToolSpec::new(
                 NAME,
                 NAME,
                 Effects::Exclusive,

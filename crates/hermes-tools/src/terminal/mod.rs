@@ -27,7 +27,7 @@ use hermes_policy::Gate;
 use serde_json::json;
 
 use crate::files::Checkpoints;
-use crate::{is_free, spec};
+use crate::is_free;
 
 /// Dependencies of the terminal tools.
 #[derive(Clone)]
@@ -129,7 +129,7 @@ session_id at once, which the process tool takes; add notify_on_complete=true wh
 disown or setsid for that.";
 
 fn terminal_spec() -> ToolSpec {
-    let mut spec = spec(
+    let mut spec = ToolSpec::new(
         "terminal",
         "terminal",
         Effects::Exclusive,
@@ -180,7 +180,7 @@ output); log (lines of the output); wait (until it ends or the timeout is over);
 write (text to its standard input as it is); submit (text and Enter); close (end of input).";
 
 fn process_spec() -> ToolSpec {
-    spec(
+    ToolSpec::new(
         "process",
         "terminal",
         Effects::Exclusive,

@@ -113,7 +113,7 @@ impl WebExtract {
             A page longer than char_limit comes as its beginning and end, with the path of a file that \
             holds all of it; page through that with read_file. Images are named, not shown: use \
             vision_analyze for them. Each page that cannot be read says why in its error.";
-        let mut spec = crate::spec(NAME, "web", Effects::ReadOnly, description, parameters);
+        let mut spec = ToolSpec::new(NAME, "web", Effects::ReadOnly, description, parameters);
         spec.untrusted = true;
         spec.result_limit = Some(100_000);
         Self { spec, deps }

@@ -43,7 +43,7 @@ impl WebSearch {
         }));
         let description = "Search the web: titles, addresses and short descriptions of pages. \
             Read a page that looks right with web_extract before relying on it.";
-        let mut spec = crate::spec(NAME, "web", Effects::ReadOnly, description, parameters);
+        let mut spec = ToolSpec::new(NAME, "web", Effects::ReadOnly, description, parameters);
         spec.untrusted = true;
         spec.result_limit = Some(100_000);
         Self { spec, deps }

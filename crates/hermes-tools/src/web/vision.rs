@@ -101,7 +101,7 @@ impl VisionAnalyze {
         let description = "Look at an image: photo, screenshot, chart, scan. \
             A model that sees gets the image itself; otherwise a helper that sees describes it and \
             answers the question. PNG, JPEG, GIF, WebP and BMP; large ones are made smaller.";
-        let mut spec = crate::spec(NAME, "vision", Effects::ReadOnly, description, parameters);
+        let mut spec = ToolSpec::new(NAME, "vision", Effects::ReadOnly, description, parameters);
         // Text in an image is as untrusted as text on a page.
         spec.untrusted = true;
         Self {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Arg, Command};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
-use hermes_agent::home::toolsets;
+use hermes_app::home::toolsets;
 use hermes_config::env::{Env, ProcessEnv};
 use hermes_config::home::Home;
 use hermes_config::{Config, Loaded};

@@ -318,7 +318,7 @@ pub(super) fn gateway(cx: &Context, report: &mut Report) {
 
 /// The toolset that a tool is switched with.
 fn set_of(tool: &str) -> &'static str {
-    hermes_agent::home::toolsets::switchable("cli")
+    hermes_app::home::toolsets::switchable("cli")
         .find(|set| set.tools.contains(&tool))
         .map_or("NAME", |set| set.name)
 }

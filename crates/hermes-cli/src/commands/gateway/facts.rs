@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use chrono::Utc;
-use hermes_agent::home::toolsets;
+use hermes_app::home::toolsets;
 use hermes_app::hooks::{Happening, Hooks};
 use hermes_config::fs::write_atomic;
 use hermes_gateway::gateway::{Gateway, RestartRequest};

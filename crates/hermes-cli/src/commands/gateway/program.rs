@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hermes_agent::home::ToolChoice;
-use hermes_agent::tools::RunInline;
 use hermes_app::context::HostProcess;
 use hermes_app::conversation::actor::{self, ActorOptions, ClosePolicy, CommandRules, refusal};
 use hermes_app::conversation::{Conversation, Surface};
 use hermes_app::front::{OpenedConversation, Refusal};
+use hermes_app::home::ToolChoice;
+use hermes_app::home::store_tools::RunInline;
 use hermes_app::host::{CommandInfo, ConversationHost, Opening, Script};
 use hermes_app::{AppContext, TurnOptions};
 use hermes_core::slash::{COMMANDS, CommandDef, Parsed, Verb, parse};

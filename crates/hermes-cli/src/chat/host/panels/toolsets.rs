@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use hermes_agent::home::toolsets::{self, Toolset};
 use hermes_agent::session::ToolSource as _;
+use hermes_app::home::toolsets::{self, Toolset};
 use hermes_core::front_end::TextKind;
 use hermes_tui::port::{Group, Mark, Panel, PanelAsk, PanelRow};
 

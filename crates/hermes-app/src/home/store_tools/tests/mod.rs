@@ -13,6 +13,7 @@ use hermes_core::ids::TurnId;
 use hermes_core::tool::{Registry, ToolContext};
 use hermes_store::memory::MemoryLimits;
 use hermes_store::skills::Settings;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::*;

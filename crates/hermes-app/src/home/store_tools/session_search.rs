@@ -13,7 +13,7 @@ use hermes_store::db::search::{DiscoverRequest, ScrollRequest, SearchOrder};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{blocking, done, spec};
+use super::blocking;
 use hermes_core::args::Args;
 
 const NAME: &str = "session_search";
@@ -79,7 +79,7 @@ impl SessionSearch {
             words. It knows only what was said: for what a file, page or system holds now, look \
             there.";
         Self {
-            spec: spec(NAME, NAME, Effects::ReadOnly, description, parameters),
+            spec: ToolSpec::new(NAME, NAME, Effects::ReadOnly, description, parameters),
             store,
             home,
         }
@@ -135,7 +135,7 @@ impl Tool for SessionSearch {
     fn call<'a>(&'a self, args: ToolArgs, cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
         Box::pin(async move {
             match self.run(&args, cx).await {
-                Ok(value) => done(&value),
+                Ok(value) => ToolOutcome::json(&value),
                 Err(outcome) => outcome,
             }
         })

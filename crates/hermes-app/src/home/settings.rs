@@ -7,8 +7,10 @@ use hermes_config::Config;
 use hermes_config::schema::LoopLimits;
 use hermes_core::model::ReasoningEffort;
 
-use crate::compress;
-use crate::settings::{AgentSettings, GuardLimits, GuardSettings, IntentNudges, ToolSettings};
+use hermes_agent::compress;
+use hermes_agent::settings::{
+    AgentSettings, GuardLimits, GuardSettings, IntentNudges, ToolSettings, parse_effort,
+};
 
 /// The settings that `config` asks for. `cache` is where oversized results go; `model` decides
 /// per-model overrides.
@@ -42,22 +44,6 @@ fn reasoning(config: &Config, model: &str) -> Option<ReasoningEffort> {
     let overridden = config.agent.reasoning_overrides.get(model);
     let word = overridden.or(config.agent.reasoning_effort.as_ref())?;
     parse_effort(word.as_str())
-}
-
-/// `None`: the provider's default.
-pub fn parse_effort(word: &str) -> Option<ReasoningEffort> {
-    let effort = match word.to_ascii_lowercase().as_str() {
-        "none" | "off" | "false" => ReasoningEffort::None,
-        "minimal" => ReasoningEffort::Minimal,
-        "low" => ReasoningEffort::Low,
-        "medium" | "true" | "on" => ReasoningEffort::Medium,
-        "high" => ReasoningEffort::High,
-        "xhigh" => ReasoningEffort::Xhigh,
-        "max" => ReasoningEffort::Max,
-        "ultra" => ReasoningEffort::Ultra,
-        _ => return None,
-    };
-    Some(effort)
 }
 
 fn intent_nudges(word: &str) -> IntentNudges {

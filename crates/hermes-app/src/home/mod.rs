@@ -1,8 +1,8 @@
 //! What a session takes from a home: settings, system prompt, tools. Every front end starts here.
 
-pub(crate) mod deferred;
 pub mod prompt;
 pub mod settings;
+pub mod store_tools;
 pub mod tools;
 pub mod toolsets;
 

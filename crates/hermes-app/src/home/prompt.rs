@@ -12,10 +12,12 @@ use hermes_core::clock::Clock;
 use hermes_store::memory::{MemoryFiles, MemoryTarget};
 use hermes_store::skills::{Offer, SkillLibrary};
 
-use crate::context_files::{self, ContextFile};
-use crate::lean::Mode;
-use crate::prompt::{self, Enforcement, Environment, Guidance, Inputs, PlatformHint, Profile};
-use crate::session::{PromptContext, PromptSource, PromptText};
+use hermes_agent::context_files::{self, ContextFile};
+use hermes_agent::lean::Mode;
+use hermes_agent::prompt::{
+    self, Enforcement, Environment, Guidance, Inputs, PlatformHint, Profile,
+};
+use hermes_agent::session::{PromptContext, PromptSource, PromptText};
 
 /// What the caller decides about the prompt.
 #[derive(Clone, Debug, Default)]

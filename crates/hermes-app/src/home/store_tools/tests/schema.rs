@@ -4,8 +4,10 @@
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
+use hermes_core::tool::Effects;
+
 use super::*;
-use crate::lean::trimmed_schema;
+use hermes_agent::lean::trimmed_schema;
 
 /// Name, toolset, effects, properties, required fields.
 type Row = (&'static str, &'static str, Effects, Value, Value);

@@ -12,7 +12,7 @@ use hermes_store::memory::{MemoryError, MemoryOperation, MemoryStatus, MemoryTar
 use hermes_store::pending::Subsystem;
 use serde_json::{Value, json};
 
-use super::{StoreTools, blocking, done, failed, spec, waits};
+use super::{StoreTools, blocking, waits};
 use hermes_core::args::Args;
 
 const NAME: &str = "memory";
@@ -75,7 +75,7 @@ impl Memory {
             full, remove or shorten entries in the same call. What you save is on disk at once; \
             it appears in your prompt from the next conversation on.";
         Self {
-            spec: spec(NAME, NAME, Effects::Exclusive, description, parameters),
+            spec: ToolSpec::new(NAME, NAME, Effects::Exclusive, description, parameters),
             deps,
             failures: Mutex::new(None),
         }
@@ -169,7 +169,9 @@ impl Memory {
         let entries = blocking(move || memory.entries(target)).await;
         let entries = match entries {
             Ok(Ok(entries)) => entries,
-            Ok(Err(error)) => return failed(ToolErrorKind::Failed, &error.to_json()),
+            Ok(Err(error)) => {
+                return ToolOutcome::error(ToolErrorKind::Failed, error.to_json().to_string());
+            }
             Err(outcome) => return outcome,
         };
         let value = json!({
@@ -177,7 +179,7 @@ impl Memory {
             "error": format!("{NAME}: {why}; pass a part of one of current_entries"),
             "current_entries": entries,
         });
-        failed(ToolErrorKind::BadArguments, &value)
+        ToolOutcome::error(ToolErrorKind::BadArguments, value.to_string())
     }
 
     fn refused(&self, error: &MemoryError, cx: &ToolContext) -> ToolOutcome {
@@ -192,9 +194,9 @@ impl Memory {
                 "done": true,
                 "error": "Memory could not be changed after several attempts in this turn. Leave it as it is and answer the person; it can be saved another time.",
             });
-            return failed(kind, &value);
+            return ToolOutcome::error(kind, value.to_string());
         }
-        failed(kind, &error.to_json())
+        ToolOutcome::error(kind, error.to_json().to_string())
     }
 
     /// Failed attempts in a row in this turn.
@@ -219,9 +221,9 @@ impl Memory {
         let clock = Arc::clone(&cx.clock);
         let staged = blocking(move || {
             // What could never be saved is refused now, not when the person looks at it.
-            deps.memory
-                .check(&request.operations)
-                .map_err(|error| failed(ToolErrorKind::Failed, &error.to_json()))?;
+            deps.memory.check(&request.operations).map_err(|error| {
+                ToolOutcome::error(ToolErrorKind::Failed, error.to_json().to_string())
+            })?;
             let (payload, summary) = payload(&request);
             deps.pending()
                 .stage(
@@ -254,7 +256,7 @@ impl Tool for Memory {
     fn call<'a>(&'a self, args: ToolArgs, cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
         Box::pin(async move {
             match self.run(args, cx).await {
-                Ok(value) => done(&value),
+                Ok(value) => ToolOutcome::json(&value),
                 Err(outcome) => outcome,
             }
         })

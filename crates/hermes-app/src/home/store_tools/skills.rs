@@ -12,7 +12,7 @@ use hermes_store::skills::usage::Event;
 use hermes_store::skills::{Managed, SkillError, SkillLibrary, View};
 use serde_json::{Value, json};
 
-use super::{StoreTools, blocking, done, expand_inline, failed, spec, waits};
+use super::{StoreTools, blocking, expand_inline, waits};
 use hermes_core::args::Args;
 
 const TOOLSET: &str = "skills";
@@ -36,7 +36,7 @@ impl SkillsList {
         let description = "List the skills: names, descriptions, categories. \
             A skill is a set of instructions for one kind of task; load it with skill_view.";
         Self {
-            spec: spec(
+            spec: ToolSpec::new(
                 "skills_list",
                 TOOLSET,
                 Effects::ReadOnly,
@@ -86,7 +86,7 @@ impl SkillView {
             The skill comes with linked_files: reference texts, templates and scripts to load \
             when a step needs them. Follow the instructions of a skill that fits the task.";
         Self {
-            spec: spec(
+            spec: ToolSpec::new(
                 "skill_view",
                 TOOLSET,
                 Effects::ReadOnly,
@@ -188,7 +188,7 @@ impl SkillManage {
             person before you create or delete one; not for one-off work. Pinned skills cannot be \
             deleted, only patched.";
         Self {
-            spec: spec(
+            spec: ToolSpec::new(
                 "skill_manage",
                 TOOLSET,
                 Effects::Exclusive,
@@ -417,12 +417,12 @@ fn refused(error: &SkillError) -> ToolOutcome {
         SkillError::Pinned(_) | SkillError::Disabled(_) => ToolErrorKind::Denied,
         _ => ToolErrorKind::Failed,
     };
-    failed(kind, &error.to_json())
+    ToolOutcome::error(kind, error.to_json().to_string())
 }
 
 fn outcome(result: Result<Value, ToolOutcome>) -> ToolOutcome {
     match result {
-        Ok(value) => done(&value),
+        Ok(value) => ToolOutcome::json(&value),
         Err(outcome) => outcome,
     }
 }

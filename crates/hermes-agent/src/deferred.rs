@@ -12,12 +12,12 @@ use hermes_core::tool::{
 use serde_json::{Value, json};
 
 /// Bytes of definitions from outside that go with every request; beyond that the largest toolsets are deferred.
-pub(super) const LIMIT: usize = 64 * 1024;
+pub const LIMIT: usize = 64 * 1024;
 
-pub(crate) const SEARCH: &str = "mcp_search_tools";
+pub const SEARCH: &str = "mcp_search_tools";
 const CALL: &str = "mcp_call_tool";
 /// Toolsets of the two, which belong to no server.
-pub(crate) const TOOLSET: &str = "mcp";
+pub const TOOLSET: &str = "mcp";
 /// Tools that one search shows, and bytes of them.
 const FOUND: usize = 10;
 const FOUND_BYTES: usize = 24 * 1024;
@@ -25,15 +25,11 @@ const FOUND_BYTES: usize = 24 * 1024;
 const NAMED: usize = 40;
 
 /// Names of tools that are not sent.
-pub(super) type Deferred = Arc<BTreeSet<String>>;
+pub type Deferred = Arc<BTreeSet<String>>;
 
 /// Which of these tools are deferred: whole toolsets, the largest first, until the rest fits. `kept` are those
 /// that a person asked for by name.
-pub(super) fn choose(
-    fed: &[Arc<dyn Tool>],
-    limit: usize,
-    kept: impl Fn(&ToolSpec) -> bool,
-) -> Deferred {
+pub fn choose(fed: &[Arc<dyn Tool>], limit: usize, kept: impl Fn(&ToolSpec) -> bool) -> Deferred {
     let mut sizes: BTreeMap<&'static str, usize> = BTreeMap::new();
     for tool in fed {
         *sizes.entry(tool.spec().toolset).or_default() += size(tool.spec());
@@ -64,7 +60,7 @@ fn size(spec: &ToolSpec) -> usize {
 }
 
 /// The tools by which the others are found and called; none where nothing is deferred.
-pub(super) fn tools(fed: &[Arc<dyn Tool>], deferred: &Deferred) -> Vec<Arc<dyn Tool>> {
+pub fn tools(fed: &[Arc<dyn Tool>], deferred: &Deferred) -> Vec<Arc<dyn Tool>> {
     if deferred.is_empty() {
         return Vec::new();
     }

@@ -7,11 +7,13 @@ use hermes_core::BoxFuture;
 use hermes_core::model::ModelInfo;
 use hermes_core::tool::{Registry, Tool, ToolSpec};
 
-use super::deferred::{self, Deferred};
 use super::toolsets;
-use crate::lean;
-use crate::session::ToolSource;
-use crate::tools::{StoreTools, TodoList, store_backed};
+use hermes_agent::deferred::{self, Deferred};
+use hermes_agent::lean;
+use hermes_agent::session::ToolSource;
+use hermes_agent::tools::TodoList;
+
+use super::store_tools::{StoreTools, store_backed};
 
 /// Sets that stand for everything a platform offers; the original names one per platform.
 const EVERYTHING: &[&str] = &["all", "*"];

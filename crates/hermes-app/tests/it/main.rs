@@ -1,0 +1,7 @@
+//! Sessions with the tools of a home.
+
+/// The session harness of hermes-agent's tests.
+#[path = "../../../hermes-agent/tests/it/support/mod.rs"]
+#[expect(dead_code, reason = "these tests use a part of it")]
+mod support;
+mod untrusted_text;
