@@ -8,6 +8,7 @@ use agent_client_protocol::v1::schema::{
     ToolCallUpdateFields, ToolKind,
 };
 use hermes_core::front_end::TranscriptEntry;
+use hermes_core::tool_traits::{CallTitle, ToolKind as Kind, tool_traits};
 use serde_json::{Map, Value};
 
 use crate::edits::{self, Change};
@@ -21,14 +22,14 @@ const RESULT: usize = 64 * 1024;
 const PATHS: [&str; 2] = ["path", "image_path"];
 
 pub(crate) fn kind(tool: &str) -> ToolKind {
-    match tool {
-        "read_file" | "vision_analyze" | "skill_view" | "skills_list" => ToolKind::Read,
-        "write_file" | "patch" => ToolKind::Edit,
-        "search_files" | "session_search" => ToolKind::Search,
-        "terminal" | "process" | "execute_code" => ToolKind::Execute,
-        "web_search" | "web_extract" => ToolKind::Fetch,
-        "todo" | "delegate_task" | "mixture_of_agents" | "clarify" => ToolKind::Think,
-        _ => ToolKind::Other,
+    match tool_traits(tool).kind {
+        Kind::Read => ToolKind::Read,
+        Kind::Edit => ToolKind::Edit,
+        Kind::Search => ToolKind::Search,
+        Kind::Execute => ToolKind::Execute,
+        Kind::Fetch => ToolKind::Fetch,
+        Kind::Think => ToolKind::Think,
+        Kind::Other => ToolKind::Other,
     }
 }
 
@@ -161,25 +162,20 @@ fn read(arguments: &str) -> Map<String, Value> {
 }
 
 fn title(name: &str, args: &Map<String, Value>) -> String {
-    let word = |key: &str| args.get(key).and_then(Value::as_str);
-    let said = match name {
-        "terminal" => word("command").map(str::to_owned),
-        "execute_code" => Some("Run a program".to_owned()),
-        "read_file" => word("path").map(|path| format!("Read {path}")),
-        "write_file" => word("path").map(|path| format!("Write {path}")),
-        "patch" => Some(match edits::named(name, args, Path::new("")).as_slice() {
+    let title = match tool_traits(name).title {
+        _ if name == "patch" => match edits::named(name, args, Path::new("")).as_slice() {
             [] => "Edit".to_owned(),
             [one] => format!("Edit {}", one.display()),
             many => format!("Edit {} files", many.len()),
-        }),
-        "search_files" => word("pattern").map(|pattern| format!("Search {pattern}")),
-        "web_search" => word("query").map(|query| format!("Search the web: {query}")),
-        "web_extract" => Some("Read web pages".to_owned()),
-        "delegate_task" => word("goal").map(|goal| format!("Subagent: {goal}")),
-        "todo" => Some("Plan".to_owned()),
-        _ => None,
+        },
+        CallTitle::Name => name.to_owned(),
+        CallTitle::Fixed(title) => title.to_owned(),
+        CallTitle::Argument(prefix, key) => match args.get(key).and_then(Value::as_str) {
+            Some(value) => format!("{prefix}{value}"),
+            None => name.to_owned(),
+        },
     };
-    shorten(&said.unwrap_or_else(|| name.to_owned()))
+    shorten(&title)
 }
 
 pub(crate) fn shorten(text: &str) -> String {
@@ -223,11 +219,7 @@ fn shown(name: &str, result: &str) -> String {
             None => error.to_owned(),
         };
     }
-    let text = match name {
-        "terminal" | "process" | "execute_code" => word("output"),
-        "read_file" => word("content"),
-        _ => None,
-    };
+    let text = tool_traits(name).result_field.and_then(word);
     let Some(text) = text else {
         return fenced(&serde_json::to_string_pretty(&map).unwrap_or_else(|_| result.to_owned()));
     };

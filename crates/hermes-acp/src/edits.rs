@@ -16,6 +16,7 @@ use hermes_core::redact;
 use hermes_core::tool::{
     Registry, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
+use hermes_core::tool_traits::{ToolKind, tool_traits};
 use tokio::sync::watch;
 
 use crate::mode::Mode;
@@ -34,7 +35,7 @@ pub(crate) const ACTION: &str = "change ";
 
 /// Tools that change files.
 pub(crate) fn is_edit(tool: &str) -> bool {
-    matches!(tool, "write_file" | "patch")
+    tool_traits(tool).kind == ToolKind::Edit
 }
 
 /// The changes of one conversation. Cheap to clone.

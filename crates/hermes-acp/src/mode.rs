@@ -2,6 +2,7 @@
 
 use agent_client_protocol::v1::schema::{SessionMode, SessionModeState};
 use hermes_core::approval::{ApprovalRequest, Verdict};
+use hermes_core::tool_traits::{ToolKind, tool_traits};
 
 /// What a person is asked about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,9 +16,6 @@ pub enum Mode {
     /// is refused. What is forbidden never gets as far as here.
     DontAsk,
 }
-
-/// Tools whose questions are about running something.
-const COMMANDS: [&str; 3] = ["terminal", "process", "execute_code"];
 
 impl Mode {
     pub const ALL: [Self; 3] = [Self::Default, Self::AcceptEdits, Self::DontAsk];
@@ -59,7 +57,7 @@ impl Mode {
     pub fn verdict(self, request: &ApprovalRequest) -> Option<Verdict> {
         match self {
             Self::Default | Self::AcceptEdits => None,
-            Self::DontAsk if COMMANDS.contains(&request.tool.as_str()) => {
+            Self::DontAsk if tool_traits(&request.tool).kind == ToolKind::Execute => {
                 // A command that the sandbox stopped would run without limits: not unasked.
                 let confined = !request.id.ends_with("-outside");
                 Some(if confined {

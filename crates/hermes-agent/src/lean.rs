@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use hermes_core::model::ModelInfo;
 use hermes_core::tool::ToolSpec;
+use hermes_core::tool_traits::tool_traits;
 use serde_json::{Map, Value};
 
 /// How much goes around the conversation.
@@ -27,21 +28,6 @@ pub enum Mode {
 
 const LEAN_BELOW: u32 = 64_000;
 const MINIMAL_BELOW: u32 = 16_000;
-
-/// What stays in a very small window.
-const MINIMAL_TOOLS: &[&str] = &[
-    "clarify",
-    "memory",
-    "patch",
-    "process",
-    "read_file",
-    "search_files",
-    "skill_view",
-    "terminal",
-    "web_extract",
-    "web_search",
-    "write_file",
-];
 
 /// Longest tool description in the lean modes, in characters.
 const LEAN_DESCRIPTION: usize = 160;
@@ -92,7 +78,7 @@ impl Mode {
     pub fn offers(self, tool: &str, chosen: bool) -> bool {
         match self {
             Self::Full | Self::Lean => true,
-            Self::Minimal => chosen || MINIMAL_TOOLS.binary_search(&tool).is_ok(),
+            Self::Minimal => chosen || tool_traits(tool).minimal,
             Self::Chat => false,
         }
     }
@@ -308,7 +294,6 @@ mod tests {
 
     #[test]
     fn a_minimal_window_offers_few_tools_and_those_chosen() {
-        assert!(MINIMAL_TOOLS.is_sorted());
         let specs = [
             spec("read_file", "", json!({})),
             spec("todo", "", json!({})),

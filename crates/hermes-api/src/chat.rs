@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State as Extract;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use hermes_core::tool_traits::tool_traits;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -254,7 +255,7 @@ impl Stream {
             } if !name.starts_with('_') => {
                 let more = json!({
                     "tool": name,
-                    "emoji": label::sign(&name),
+                    "emoji": tool_traits(&name).icon,
                     "label": label::label(&name, &arguments),
                     "toolCallId": call_id,
                     "status": "running",

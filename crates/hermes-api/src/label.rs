@@ -19,26 +19,6 @@ const TELLING: [&str; 12] = [
     "action",
 ];
 
-/// A sign for a kind of tool, as front ends show them.
-pub(super) fn sign(tool: &str) -> &'static str {
-    match tool {
-        "terminal" | "process" | "execute_code" => "💻",
-        "read_file" | "list_files" => "📖",
-        "write_file" | "patch" => "✏️",
-        "search_files" | "session_search" => "🔎",
-        "web_search" => "🔍",
-        "memory" => "🧠",
-        "todo" => "📋",
-        "delegate_task" => "👥",
-        "send_message" => "✉️",
-        "cronjob" => "⏰",
-        tool if tool.starts_with("web_") || tool.starts_with("browser_") => "🌐",
-        tool if tool.starts_with("skill") => "📚",
-        tool if tool.contains("image") || tool.contains("vision") => "🖼️",
-        _ => "🔧",
-    }
-}
-
 pub(super) fn label(tool: &str, arguments: &str) -> String {
     let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
     let telling = TELLING.iter().find_map(|name| arguments[*name].as_str());

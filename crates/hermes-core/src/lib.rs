@@ -8,6 +8,7 @@
 //! | [`model`] | what a model call takes and yields; routes; errors |
 //! | [`usage`] | tokens and money |
 //! | [`tool`] | tools, their effects, calls and outcomes |
+//! | [`tool_traits`] | what is known of the built-in tools by name |
 //! | [`args`] | reading the arguments of a call |
 //! | [`edit`] | finding and replacing text that was written from memory |
 //! | [`approval`] | questions that only a person may answer |
@@ -48,6 +49,7 @@ pub mod taint;
 pub mod task;
 pub mod threat_scan;
 pub mod tool;
+pub mod tool_traits;
 pub mod usage;
 
 /// A boxed, sendable future: what object-safe async trait methods return.

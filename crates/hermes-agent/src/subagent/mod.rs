@@ -1,7 +1,8 @@
 //! `delegate_task`: children that work in sessions of their own.
 //!
 //! A child is a session like any other, with its own row, a fresh conversation, its own task list
-//! and the tools of its parent without those of [`BLOCKED`]. It runs one turn; what it says last
+//! and those tools of its parent that are
+//! [for subagents](hermes_core::tool_traits::ToolTraits::for_subagents). It runs one turn; what it says last
 //! is its report. The parent waits, or goes on and gets the reports as a message later
 //! ([`Post`]).
 //!
@@ -39,17 +40,6 @@ pub use tools::ParentTools;
 
 /// The name of the tool.
 pub const NAME: &str = "delegate_task";
-
-/// What children do not get: to delegate (unless they are told to), to ask the person, to change
-/// what lasts, to speak for the person, to run programs that call tools.
-pub const BLOCKED: [&str; 6] = [
-    NAME,
-    "clarify",
-    "memory",
-    "send_message",
-    "execute_code",
-    "cronjob",
-];
 
 /// Calls of one conversation that may come to have the same id.
 const RUNS: usize = 100;

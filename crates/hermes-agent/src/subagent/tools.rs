@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use hermes_core::model::ModelInfo;
 use hermes_core::tool::{Registry, Tool, ToolSpec};
+use hermes_core::tool_traits::tool_traits;
 
-use super::BLOCKED;
 use crate::deferred;
 use crate::session::ToolSource;
 use crate::tools::{TodoList, todo_tool};
@@ -64,7 +64,7 @@ impl ChildTools {
 
     fn is_inherited(&self, tool: &Arc<dyn Tool>) -> bool {
         let spec = tool.spec();
-        !BLOCKED.contains(&spec.name.as_str())
+        tool_traits(&spec.name).for_subagents
             && (self.inherit_mcp
                 || !(spec.toolset.starts_with(MCP) || spec.toolset == deferred::TOOLSET))
     }

@@ -3,6 +3,7 @@
 use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit};
 use hermes_core::message::{AssistantMessage, FinishReason, INTERRUPTED, Message};
 use hermes_core::model::{ErrorClass, ModelError, WireFormat};
+use hermes_core::tool_traits::tool_traits;
 use hermes_core::usage::Usage;
 
 use super::judge::{Facts, Verdict, judge};
@@ -19,8 +20,6 @@ pub(super) enum Next {
     Done(TurnExit, String),
 }
 
-/// Tools whose use is not the point of a step: a text beside them may be the answer.
-const HOUSEKEEPING: [&str; 4] = ["memory", "session_search", "skill_manage", "todo"];
 const BASE_MAX_TOKENS: u32 = 4_096;
 const HIGHEST_MAX_TOKENS: u32 = 32_768;
 
@@ -122,7 +121,7 @@ impl Turn<'_> {
         };
         let housekeeping = prepared
             .iter()
-            .all(|one| HOUSEKEEPING.contains(&one.call.name.as_str()));
+            .all(|one| tool_traits(&one.call.name).housekeeping);
         let text = message.text.trim();
         self.earlier = (housekeeping && !text.is_empty()).then(|| text.to_owned());
         self.parts.clear();

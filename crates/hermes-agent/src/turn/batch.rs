@@ -7,6 +7,7 @@ use futures_util::stream::FuturesUnordered;
 use hermes_core::event::{AgentEvent, TurnExit};
 use hermes_core::message::{Message, ToolMessage};
 use hermes_core::tool::{Effects, ToolContext, ToolErrorKind, ToolOutcome};
+use hermes_core::tool_traits::tool_traits;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -18,9 +19,6 @@ use crate::guard::Finding;
 use crate::log::{Item, Origin};
 use crate::plan::{Prepared, Segment, Work, segments};
 use crate::prompt;
-
-/// A step of nothing but this is given back to the budget: the work happened inside it.
-const REFUNDED: &str = "execute_code";
 
 /// The results of a step on their way into the log.
 struct Batch {
@@ -34,7 +32,7 @@ struct Batch {
 
 impl Turn<'_> {
     pub(super) async fn run_tools(&mut self, calls: Vec<Prepared>) -> Flow<State> {
-        let refund = calls.iter().all(|one| one.call.name == REFUNDED);
+        let refund = calls.iter().all(|one| tool_traits(&one.call.name).refunded);
         let plan = segments(&calls, &self.conv.cwd);
         let mut batch = Batch {
             ready: calls.iter().map(|_| None).collect(),

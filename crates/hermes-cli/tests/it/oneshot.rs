@@ -423,3 +423,19 @@ fn a_server_of_this_machine_that_is_not_there_is_tried_twice() {
         done.stderr
     );
 }
+
+/// A tool without a row would have neither a kind nor an icon in front ends, and no place among the small
+/// sets of tools.
+#[test]
+fn every_built_in_tool_has_its_traits() {
+    let setup = Setup::new();
+    setup.server.push_default(Reply::text("hello"));
+    drop(setup.run(["-z", "hi"]).ok());
+    let request = &setup.server.model_requests()[0];
+    let tools = request.body["tools"].as_array().unwrap();
+    assert!(tools.len() > 10, "{tools:?}");
+    for tool in tools {
+        let name = tool["function"]["name"].as_str().unwrap();
+        assert_eq!(hermes_core::tool_traits::tool_traits(name).name, name);
+    }
+}
