@@ -17,10 +17,10 @@ pub const CAPACITY: usize = 512;
 const DELTA_BYTES: usize = 256 * 1024;
 
 pub fn channel(capacity: usize) -> (EventSink, EventReceiver) {
-    let shared = Arc::new(Shared {
-        state: Mutex::new(State {
+    let shared = Arc::new(SharedQueue {
+        state: Mutex::new(EventQueueState {
             capacity: capacity.max(1),
-            ..State::default()
+            ..EventQueueState::default()
         }),
         filled: Notify::new(),
         drained: Notify::new(),
@@ -31,19 +31,19 @@ pub fn channel(capacity: usize) -> (EventSink, EventReceiver) {
 
 /// Where a session reports. Cheap to clone.
 #[derive(Clone)]
-pub struct EventSink(Arc<Shared>);
+pub struct EventSink(Arc<SharedQueue>);
 
 /// Where a front end reads.
-pub struct EventReceiver(Arc<Shared>);
+pub struct EventReceiver(Arc<SharedQueue>);
 
-struct Shared {
-    state: Mutex<State>,
+struct SharedQueue {
+    state: Mutex<EventQueueState>,
     filled: Notify,
     drained: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct EventQueueState {
     waiting: VecDeque<SequencedEvent>,
     capacity: usize,
     seq: u64,
@@ -53,7 +53,7 @@ struct State {
     reader_gone: bool,
 }
 
-impl State {
+impl EventQueueState {
     /// `Some`: there is no room for this event now.
     fn offer(&mut self, event: AgentEvent) -> Option<AgentEvent> {
         if self.reader_gone || self.closed {
@@ -92,7 +92,7 @@ impl State {
 }
 
 impl EventSink {
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, EventQueueState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -162,7 +162,7 @@ impl EventReceiver {
         next
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> std::sync::MutexGuard<'_, EventQueueState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

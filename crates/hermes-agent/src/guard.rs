@@ -11,7 +11,7 @@ use crate::settings::GuardSettings;
 
 /// What the guard makes of a finished call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding {
+pub enum GuardFinding {
     Fine,
     /// Appended to the result.
     Warn(String),
@@ -20,10 +20,10 @@ pub enum Finding {
 }
 
 /// Names a call within a turn: tool and arguments.
-pub type Signature = (String, String);
+pub type CallSignature = (String, String);
 
 /// The signature of a call; the order of keys does not matter.
-pub fn signature(name: &str, args: &ToolArgs) -> Signature {
+pub fn signature(name: &str, args: &ToolArgs) -> CallSignature {
     (
         name.to_owned(),
         canonical(&serde_json::Value::Object(args.clone())),
@@ -57,9 +57,9 @@ fn canonical(value: &serde_json::Value) -> String {
 #[derive(Debug)]
 pub struct Guard {
     settings: GuardSettings,
-    exact: HashMap<Signature, u32>,
+    exact: HashMap<CallSignature, u32>,
     by_tool: HashMap<String, u32>,
-    same_result: HashMap<Signature, (u64, u32)>,
+    same_result: HashMap<CallSignature, (u64, u32)>,
 }
 
 impl Guard {
@@ -73,7 +73,7 @@ impl Guard {
     }
 
     /// `Some`: the call may not run, and the turn ends.
-    pub fn before(&self, call: &Signature) -> Option<String> {
+    pub fn before(&self, call: &CallSignature) -> Option<String> {
         if !self.settings.hard_stop {
             return None;
         }
@@ -94,11 +94,11 @@ impl Guard {
     /// Records a result. `repeatable`: the call only reads, so an unchanged answer is no progress.
     pub fn after(
         &mut self,
-        call: &Signature,
+        call: &CallSignature,
         result: &Content,
         failed: bool,
         repeatable: bool,
-    ) -> Finding {
+    ) -> GuardFinding {
         if failed {
             self.failed(call)
         } else {
@@ -106,36 +106,41 @@ impl Guard {
         }
     }
 
-    fn failed(&mut self, call: &Signature) -> Finding {
+    fn failed(&mut self, call: &CallSignature) -> GuardFinding {
         self.same_result.remove(call);
         let exact = count(&mut self.exact, call.clone());
         let tool = count(&mut self.by_tool, call.0.clone());
         let name = &call.0;
         if self.settings.hard_stop && tool >= self.settings.stop_after.same_tool_failure {
-            return Finding::Stop(format!("{name} failed {tool} times in this turn"));
+            return GuardFinding::Stop(format!("{name} failed {tool} times in this turn"));
         }
         if !self.settings.warnings {
-            Finding::Fine
+            GuardFinding::Fine
         } else if exact >= self.settings.warn_after.exact_failure {
-            Finding::Warn(format!(
+            GuardFinding::Warn(format!(
                 "This exact call of {name} has now failed {exact} times. Repeating it will not help: read the error and change something."
             ))
         } else if tool >= self.settings.warn_after.same_tool_failure {
-            Finding::Warn(format!(
+            GuardFinding::Warn(format!(
                 "{name} has failed {tool} times in this turn. Check your assumptions with a small step first, or take another way; if something outside blocks you, say so."
             ))
         } else {
-            Finding::Fine
+            GuardFinding::Fine
         }
     }
 
-    fn succeeded(&mut self, call: &Signature, result: &Content, repeatable: bool) -> Finding {
+    fn succeeded(
+        &mut self,
+        call: &CallSignature,
+        result: &Content,
+        repeatable: bool,
+    ) -> GuardFinding {
         self.exact.remove(call);
         self.by_tool.remove(&call.0);
         if !repeatable {
             // Something changed: answers may differ from now on.
             self.same_result.clear();
-            return Finding::Fine;
+            return GuardFinding::Fine;
         }
         let hash = hash_of(result);
         let entry = self.same_result.entry(call.clone()).or_insert((hash, 0));
@@ -145,12 +150,12 @@ impl Guard {
         entry.1 += 1;
         let times = entry.1;
         if self.settings.warnings && times >= self.settings.warn_after.no_progress {
-            Finding::Warn(format!(
+            GuardFinding::Warn(format!(
                 "{} has given this same answer {times} times. Use it, or ask something else.",
                 call.0
             ))
         } else {
-            Finding::Fine
+            GuardFinding::Fine
         }
     }
 }
@@ -176,12 +181,12 @@ mod tests {
 
     use super::*;
 
-    fn call(name: &str, value: i32) -> Signature {
+    fn call(name: &str, value: i32) -> CallSignature {
         signature(name, json!({"v": value}).as_object().unwrap())
     }
 
-    fn warned(finding: &Finding) -> bool {
-        matches!(finding, Finding::Warn(_))
+    fn warned(finding: &GuardFinding) -> bool {
+        matches!(finding, GuardFinding::Warn(_))
     }
 
     #[test]
@@ -200,23 +205,23 @@ mod tests {
         let text = Content::from("no");
         assert_eq!(
             guard.after(&call("t", 1), &text, true, false),
-            Finding::Fine
+            GuardFinding::Fine
         );
         assert!(warned(&guard.after(&call("t", 1), &text, true, false)));
         assert!(warned(&guard.after(&call("t", 2), &text, true, false)));
         assert_eq!(
             guard.after(&call("t", 2), &text, false, false),
-            Finding::Fine
+            GuardFinding::Fine
         );
         assert_eq!(
             guard.after(&call("r", 1), &text, false, true),
-            Finding::Fine
+            GuardFinding::Fine
         );
         assert!(warned(&guard.after(&call("r", 1), &text, false, true)));
         let other = Content::from("changed");
         assert_eq!(
             guard.after(&call("r", 1), &other, false, true),
-            Finding::Fine
+            GuardFinding::Fine
         );
     }
 
@@ -228,7 +233,7 @@ mod tests {
         guard.after(&call("w", 1), &text, false, false);
         assert_eq!(
             guard.after(&call("r", 1), &text, false, true),
-            Finding::Fine
+            GuardFinding::Fine
         );
     }
 
@@ -248,7 +253,7 @@ mod tests {
         assert!(hard.before(&call("t", 1)).is_some());
         assert!(matches!(
             hard.after(&call("t", 9), &text, true, false),
-            Finding::Stop(_)
+            GuardFinding::Stop(_)
         ));
         for _ in 0..5 {
             hard.after(&call("r", 1), &text, false, true);

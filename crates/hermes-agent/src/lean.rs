@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 /// How much goes around the conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum PromptSize {
     #[default]
     Full,
     /// Short prompt, trimmed schemas.
@@ -33,7 +33,7 @@ const MINIMAL_BELOW: u32 = 16_000;
 const LEAN_DESCRIPTION: usize = 160;
 const MINIMAL_DESCRIPTION: usize = 90;
 
-impl Mode {
+impl PromptSize {
     pub fn of(context_length: u32) -> Self {
         if context_length < MINIMAL_BELOW {
             Self::Minimal
@@ -179,7 +179,7 @@ const LEAST_ANSWER: u64 = 256;
     "the model's context of {context} tokens is too small for this message: system prompt {system}, \
      tools {tools}, message {message} tokens"
 )]
-pub struct TooSmall {
+pub struct WindowTooSmall {
     pub context: u32,
     pub system: u64,
     pub tools: u64,
@@ -188,11 +188,11 @@ pub struct TooSmall {
 
 /// Refuses only what cannot work: the prompt, the tools and the newest message alone exceed the
 /// window. Figures are real tokens (see [`crate::tokens::Meter::real`]).
-pub fn fits(context: u32, system: u64, tools: u64, message: u64) -> Result<(), TooSmall> {
+pub fn fits(context: u32, system: u64, tools: u64, message: u64) -> Result<(), WindowTooSmall> {
     if system + tools + message + LEAST_ANSWER <= u64::from(context) {
         return Ok(());
     }
-    Err(TooSmall {
+    Err(WindowTooSmall {
         context,
         system,
         tools,
@@ -220,11 +220,16 @@ mod tests {
 
     #[test]
     fn modes_by_window() {
-        assert_eq!(Mode::of(8_192), Mode::Minimal);
-        assert_eq!(Mode::of(32_768), Mode::Lean);
-        assert_eq!(Mode::of(64_000), Mode::Full);
-        assert!(Mode::of(64_000).warning(64_000).is_none());
-        assert!(Mode::of(8_192).warning(8_192).unwrap().contains("8192"));
+        assert_eq!(PromptSize::of(8_192), PromptSize::Minimal);
+        assert_eq!(PromptSize::of(32_768), PromptSize::Lean);
+        assert_eq!(PromptSize::of(64_000), PromptSize::Full);
+        assert!(PromptSize::of(64_000).warning(64_000).is_none());
+        assert!(
+            PromptSize::of(8_192)
+                .warning(8_192)
+                .unwrap()
+                .contains("8192")
+        );
     }
 
     #[test]
@@ -239,14 +244,23 @@ mod tests {
             local: true,
             small: false,
         };
-        assert_eq!(Mode::for_model(&model), Mode::Full);
+        assert_eq!(PromptSize::for_model(&model), PromptSize::Full);
         model.small = true;
-        assert_eq!(Mode::for_model(&model), Mode::Minimal);
+        assert_eq!(PromptSize::for_model(&model), PromptSize::Minimal);
         model.tools = false;
-        assert_eq!(Mode::for_model(&model), Mode::Chat);
-        assert!(Mode::Chat.warning(8_192).unwrap().contains("no tools"));
+        assert_eq!(PromptSize::for_model(&model), PromptSize::Chat);
+        assert!(
+            PromptSize::Chat
+                .warning(8_192)
+                .unwrap()
+                .contains("no tools")
+        );
         let specs = [spec("read_file", "", json!({}))];
-        assert!(Mode::Chat.tools(&specs, &["read_file".into()]).is_empty());
+        assert!(
+            PromptSize::Chat
+                .tools(&specs, &["read_file".into()])
+                .is_empty()
+        );
     }
 
     #[test]
@@ -280,14 +294,16 @@ mod tests {
     #[test]
     fn descriptions_are_cut_at_sentences() {
         let long = format!("Reads a file. {}", "More about it. ".repeat(40));
-        let lean = Mode::Lean.spec(&spec("read_file", &long, json!({})));
+        let lean = PromptSize::Lean.spec(&spec("read_file", &long, json!({})));
         assert!(lean.description.starts_with("Reads a file. More"));
         assert!(lean.description.ends_with('.'));
         assert!(lean.description.chars().count() <= LEAN_DESCRIPTION);
-        let endless = Mode::Lean.spec(&spec("x", &"wörter ".repeat(100), json!({})));
+        let endless = PromptSize::Lean.spec(&spec("x", &"wörter ".repeat(100), json!({})));
         assert!(endless.description.ends_with('…'));
         assert_eq!(
-            Mode::Full.spec(&spec("x", &long, json!({}))).description,
+            PromptSize::Full
+                .spec(&spec("x", &long, json!({})))
+                .description,
             long
         );
     }
@@ -298,15 +314,15 @@ mod tests {
             spec("read_file", "", json!({})),
             spec("todo", "", json!({})),
         ];
-        let names = |mode: Mode, chosen: &[String]| -> Vec<String> {
+        let names = |mode: PromptSize, chosen: &[String]| -> Vec<String> {
             mode.tools(&specs, chosen)
                 .iter()
                 .map(|spec| spec.name.clone())
                 .collect()
         };
-        assert_eq!(names(Mode::Minimal, &[]), ["read_file"]);
-        assert_eq!(names(Mode::Minimal, &["todo".to_owned()]).len(), 2);
-        assert_eq!(names(Mode::Lean, &[]).len(), 2);
+        assert_eq!(names(PromptSize::Minimal, &[]), ["read_file"]);
+        assert_eq!(names(PromptSize::Minimal, &["todo".to_owned()]).len(), 2);
+        assert_eq!(names(PromptSize::Lean, &[]).len(), 2);
     }
 
     #[test]

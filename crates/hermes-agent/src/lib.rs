@@ -43,7 +43,7 @@ pub mod spill;
 pub mod subagent;
 pub mod title;
 pub mod tokens;
-mod told;
+mod tool_lists;
 pub mod tools;
 pub mod turn;
 pub mod weight;

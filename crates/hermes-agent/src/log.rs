@@ -12,7 +12,7 @@ use hermes_core::store::{NewItem, StoredItem};
 
 use crate::compress::summary;
 use crate::tokens;
-use crate::weight::{self, Weight};
+use crate::weight::{self, ConversationMemory};
 
 /// Who wrote an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub enum Synthetic {
 
 /// One entry of the log.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Item {
+pub struct LogItem {
     pub message: Arc<Message>,
     /// Set once the item is in the store.
     pub row: Option<RowId>,
@@ -71,7 +71,7 @@ pub struct Item {
     pub at: f64,
 }
 
-impl Item {
+impl LogItem {
     pub fn new(mut message: Message, origin: Origin, at: f64) -> Self {
         message.shrink();
         Self {
@@ -101,7 +101,7 @@ impl Item {
     }
 }
 
-impl From<StoredItem> for Item {
+impl From<StoredItem> for LogItem {
     fn from(stored: StoredItem) -> Self {
         let origin = Origin::of(&stored.message);
         Self {
@@ -114,11 +114,11 @@ impl From<StoredItem> for Item {
 /// The visible part of a conversation, oldest first.
 #[derive(Debug, Default)]
 pub struct Log {
-    items: Vec<Item>,
+    items: Vec<LogItem>,
     tokens: u64,
     /// Of the items.
     bytes: usize,
-    weight: Weight,
+    weight: ConversationMemory,
     compactions: u32,
 }
 
@@ -131,14 +131,14 @@ impl Log {
         log
     }
 
-    pub fn push(&mut self, item: Item) {
+    pub fn push(&mut self, item: LogItem) {
         self.tokens += tokens::message(&item.message);
         self.bytes += weight::item(&item);
         self.weight.set(weight::OPEN + self.bytes);
         self.items.push(item);
     }
 
-    pub fn items(&self) -> &[Item] {
+    pub fn items(&self) -> &[LogItem] {
         &self.items
     }
 
@@ -153,7 +153,7 @@ impl Log {
 
     /// What it holds in memory, with what an open conversation holds beside it. Goes on being
     /// reckoned as the log changes.
-    pub fn weight(&self) -> Weight {
+    pub fn weight(&self) -> ConversationMemory {
         self.weight.clone()
     }
 
@@ -161,7 +161,7 @@ impl Log {
         self.items.is_empty()
     }
 
-    pub fn last(&self) -> Option<&Item> {
+    pub fn last(&self) -> Option<&LogItem> {
         self.items.last()
     }
 
@@ -185,12 +185,12 @@ impl Log {
     }
 
     /// Replaces the visible part. The rows it stood for stay in the store.
-    pub fn replace(&mut self, view: Vec<Item>) {
+    pub fn replace(&mut self, view: Vec<LogItem>) {
         self.compactions += 1;
         self.rebuild(view);
     }
 
-    fn rebuild(&mut self, items: Vec<Item>) {
+    fn rebuild(&mut self, items: Vec<LogItem>) {
         self.items.clear();
         self.tokens = 0;
         self.bytes = 0;
@@ -215,7 +215,7 @@ impl Log {
     }
 
     /// Hides everything from `at` on (undo), and gives it.
-    pub fn split_off(&mut self, at: usize) -> Vec<Item> {
+    pub fn split_off(&mut self, at: usize) -> Vec<LogItem> {
         let mut kept = std::mem::take(&mut self.items);
         let hidden = kept.split_off(at.min(kept.len()));
         self.rebuild(kept);
@@ -235,10 +235,10 @@ fn holds_summary(message: &Message) -> bool {
 mod tests {
     use super::*;
 
-    fn person(text: &str, row: i64) -> Item {
-        Item {
+    fn person(text: &str, row: i64) -> LogItem {
+        LogItem {
             row: Some(RowId(row)),
-            ..Item::new(Message::user(text), Origin::Person, 0.0)
+            ..LogItem::new(Message::user(text), Origin::Person, 0.0)
         }
     }
 
@@ -267,9 +267,9 @@ mod tests {
     fn turns_are_counted_by_what_the_person_said() {
         let mut log = Log::default();
         log.push(person("one", 1));
-        log.push(Item::new(Message::assistant("1"), Origin::Model, 0.0));
+        log.push(LogItem::new(Message::assistant("1"), Origin::Model, 0.0));
         log.push(person("two", 3));
-        log.push(Item::ephemeral(
+        log.push(LogItem::ephemeral(
             Message::user("go on"),
             Synthetic::Nudge,
             0.0,

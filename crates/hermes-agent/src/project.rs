@@ -12,7 +12,7 @@ use hermes_core::message::{
     AssistantMessage, Content, FinishReason, INTERRUPTED, Message, Part, ToolMessage, UserMessage,
 };
 
-use crate::log::{Item, Origin, Synthetic};
+use crate::log::{LogItem, Origin, Synthetic};
 
 /// What the receiver can take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,8 +50,8 @@ const NO_RESULT: &str = "[No result was recorded for this call: it was interrupt
 const IMAGE_LEFT_OUT: &str = "[image left out: this model cannot read it]";
 
 /// The messages of a request, oldest first.
-pub fn project(items: &[Item], caps: &ViewCaps) -> Vec<Arc<Message>> {
-    let mut view = View {
+pub fn project(items: &[LogItem], caps: &ViewCaps) -> Vec<Arc<Message>> {
+    let mut view = ProjectedRows {
         out: Vec::with_capacity(items.len()),
         open: Vec::new(),
         caps,
@@ -63,15 +63,15 @@ pub fn project(items: &[Item], caps: &ViewCaps) -> Vec<Arc<Message>> {
     view.out
 }
 
-struct View<'a> {
+struct ProjectedRows<'a> {
     out: Vec<Arc<Message>>,
     /// Calls of the last assistant message that have no result yet: id and tool name.
     open: Vec<(&'a str, &'a str)>,
     caps: &'a ViewCaps,
 }
 
-impl<'a> View<'a> {
-    fn add(&mut self, item: &'a Item) {
+impl<'a> ProjectedRows<'a> {
+    fn add(&mut self, item: &'a LogItem) {
         match &*item.message {
             Message::User(user) => {
                 self.answer_open_calls();

@@ -11,7 +11,7 @@ use hermes_core::model::{ErrorClass, ModelError};
 
 /// A change to the next request that may make it acceptable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fix {
+pub enum RequestFix {
     /// Summarise older rows.
     Compress,
     /// Believe in a smaller window, then summarise.
@@ -38,7 +38,7 @@ pub enum Retries {
 
 /// Base and cap of the pause between attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pause {
+pub enum RetryPause {
     /// 2 s, up to 60 s.
     Error,
     /// 5 s, up to 120 s: the server answers, but nonsense.
@@ -47,12 +47,12 @@ pub enum Pause {
 
 /// A row of the table. Counts are failures of this class in a row on one route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct RecoveryRule {
     pub class: ErrorClass,
     /// What to change first, and how often in a turn.
-    pub fix: Option<(Fix, u32)>,
+    pub fix: Option<(RequestFix, u32)>,
     pub retries: Retries,
-    pub pause: Pause,
+    pub pause: RetryPause,
     /// From which failure on another credential is tried.
     pub rotate_from: Option<u32>,
     /// From which failure on the fallback chain is tried. Retried classes fall back anyway once
@@ -60,26 +60,26 @@ pub struct Rule {
     pub fallback_from: Option<u32>,
 }
 
-const fn rule(class: ErrorClass) -> Rule {
-    Rule {
+const fn rule(class: ErrorClass) -> RecoveryRule {
+    RecoveryRule {
         class,
         fix: None,
         retries: Retries::Never,
-        pause: Pause::Error,
+        pause: RetryPause::Error,
         rotate_from: None,
         fallback_from: None,
     }
 }
 
-const fn retried(class: ErrorClass) -> Rule {
-    Rule {
+const fn retried(class: ErrorClass) -> RecoveryRule {
+    RecoveryRule {
         retries: Retries::Configured,
         ..rule(class)
     }
 }
 
-const fn fixed(class: ErrorClass, fix: Fix, times: u32) -> Rule {
-    Rule {
+const fn fixed(class: ErrorClass, fix: RequestFix, times: u32) -> RecoveryRule {
+    RecoveryRule {
         fix: Some((fix, times)),
         ..rule(class)
     }
@@ -91,31 +91,31 @@ const THIRD: Option<u32> = Some(3);
 
 /// One row per class. [`ErrorClass::Cancelled`] has none: it is not a failure.
 #[rustfmt::skip]
-pub const TABLE: [Rule; 25] = [
-    Rule { rotate_from: NOW, fallback_from: NOW, ..rule(ErrorClass::Auth) },
-    Rule { rotate_from: NOW, fallback_from: NOW, ..rule(ErrorClass::Billing) },
-    Rule { rotate_from: SECOND, fallback_from: SECOND, ..retried(ErrorClass::RateLimit) },
-    Rule { fallback_from: SECOND, ..retried(ErrorClass::UpstreamRateLimit) },
-    Rule { fallback_from: THIRD, ..retried(ErrorClass::Overloaded) },
+pub const TABLE: [RecoveryRule; 25] = [
+    RecoveryRule { rotate_from: NOW, fallback_from: NOW, ..rule(ErrorClass::Auth) },
+    RecoveryRule { rotate_from: NOW, fallback_from: NOW, ..rule(ErrorClass::Billing) },
+    RecoveryRule { rotate_from: SECOND, fallback_from: SECOND, ..retried(ErrorClass::RateLimit) },
+    RecoveryRule { fallback_from: SECOND, ..retried(ErrorClass::UpstreamRateLimit) },
+    RecoveryRule { fallback_from: THIRD, ..retried(ErrorClass::Overloaded) },
     retried(ErrorClass::Server),
-    Rule { fallback_from: THIRD, ..retried(ErrorClass::Timeout) },
-    Rule { fallback_from: SECOND, ..retried(ErrorClass::Unreachable) },
+    RecoveryRule { fallback_from: THIRD, ..retried(ErrorClass::Timeout) },
+    RecoveryRule { fallback_from: SECOND, ..retried(ErrorClass::Unreachable) },
     rule(ErrorClass::TlsCertificate),
-    fixed(ErrorClass::ContextOverflow, Fix::Compress, 3),
-    fixed(ErrorClass::OutputCap, Fix::LowerOutput, 3),
-    fixed(ErrorClass::PayloadTooLarge, Fix::Compress, 3),
-    Rule { fallback_from: NOW, ..fixed(ErrorClass::ImageTooLarge, Fix::SmallerImages, 2) },
-    Rule { fallback_from: NOW, ..fixed(ErrorClass::ImagesUnsupported, Fix::NoImages, 1) },
-    Rule { fallback_from: NOW, ..fixed(ErrorClass::ToolContentRejected, Fix::PlainToolResults, 1) },
-    Rule { fallback_from: NOW, ..fixed(ErrorClass::ReasoningRejected, Fix::NoReasoning, 1) },
-    Rule { fallback_from: NOW, ..fixed(ErrorClass::SchemaRejected, Fix::SimpleSchemas, 1) },
-    Rule { fallback_from: NOW, ..fixed(ErrorClass::LongContextTier, Fix::SmallerWindow, 1) },
-    Rule { fallback_from: NOW, ..rule(ErrorClass::ModelNotFound) },
+    fixed(ErrorClass::ContextOverflow, RequestFix::Compress, 3),
+    fixed(ErrorClass::OutputCap, RequestFix::LowerOutput, 3),
+    fixed(ErrorClass::PayloadTooLarge, RequestFix::Compress, 3),
+    RecoveryRule { fallback_from: NOW, ..fixed(ErrorClass::ImageTooLarge, RequestFix::SmallerImages, 2) },
+    RecoveryRule { fallback_from: NOW, ..fixed(ErrorClass::ImagesUnsupported, RequestFix::NoImages, 1) },
+    RecoveryRule { fallback_from: NOW, ..fixed(ErrorClass::ToolContentRejected, RequestFix::PlainToolResults, 1) },
+    RecoveryRule { fallback_from: NOW, ..fixed(ErrorClass::ReasoningRejected, RequestFix::NoReasoning, 1) },
+    RecoveryRule { fallback_from: NOW, ..fixed(ErrorClass::SchemaRejected, RequestFix::SimpleSchemas, 1) },
+    RecoveryRule { fallback_from: NOW, ..fixed(ErrorClass::LongContextTier, RequestFix::SmallerWindow, 1) },
+    RecoveryRule { fallback_from: NOW, ..rule(ErrorClass::ModelNotFound) },
     rule(ErrorClass::AccountPolicy),
-    Rule { fallback_from: NOW, ..rule(ErrorClass::ContentPolicy) },
-    Rule { fallback_from: NOW, ..rule(ErrorClass::Format) },
-    Rule { pause: Pause::Body, ..retried(ErrorClass::BadResponse) },
-    Rule { pause: Pause::Body, ..retried(ErrorClass::EmptyStream) },
+    RecoveryRule { fallback_from: NOW, ..rule(ErrorClass::ContentPolicy) },
+    RecoveryRule { fallback_from: NOW, ..rule(ErrorClass::Format) },
+    RecoveryRule { pause: RetryPause::Body, ..retried(ErrorClass::BadResponse) },
+    RecoveryRule { pause: RetryPause::Body, ..retried(ErrorClass::EmptyStream) },
     retried(ErrorClass::Unknown),
 ];
 
@@ -124,8 +124,8 @@ pub const LONGEST_WAIT: Duration = Duration::from_mins(10);
 
 /// A proposal.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Step {
-    Fix(Fix),
+pub enum RecoveryStep {
+    Fix(RequestFix),
     /// Another credential, same model.
     Rotate,
     /// The next model of the chain.
@@ -136,7 +136,7 @@ pub enum Step {
 
 /// What is known when a call fails.
 #[derive(Clone, Copy, Debug)]
-pub struct Failure<'a> {
+pub struct FailedRequest<'a> {
     pub error: &'a ModelError,
     /// How often this class failed in a row on this route, with this time.
     pub nth: u32,
@@ -146,12 +146,12 @@ pub struct Failure<'a> {
     pub max_retries: u32,
 }
 
-pub fn rule_for(class: ErrorClass) -> Option<&'static Rule> {
+pub fn rule_for(class: ErrorClass) -> Option<&'static RecoveryRule> {
     TABLE.iter().find(|rule| rule.class == class)
 }
 
 /// What may be tried, in order. Empty: the failure is final.
-pub fn proposals(failure: &Failure<'_>, rng: &dyn Rng) -> Vec<Step> {
+pub fn proposals(failure: &FailedRequest<'_>, rng: &dyn Rng) -> Vec<RecoveryStep> {
     let Some(rule) = rule_for(failure.error.class) else {
         return Vec::new();
     };
@@ -159,7 +159,7 @@ pub fn proposals(failure: &Failure<'_>, rng: &dyn Rng) -> Vec<Step> {
     if let Some((fix, limit)) = rule.fix
         && failure.fixes < limit
     {
-        steps.push(Step::Fix(fix));
+        steps.push(RecoveryStep::Fix(fix));
     }
     let too_long = failure
         .error
@@ -167,29 +167,29 @@ pub fn proposals(failure: &Failure<'_>, rng: &dyn Rng) -> Vec<Step> {
         .is_some_and(|wait| wait > LONGEST_WAIT);
     let due = |from: Option<u32>| from.is_some_and(|from| failure.nth >= from || too_long);
     if due(rule.rotate_from) {
-        steps.push(Step::Rotate);
+        steps.push(RecoveryStep::Rotate);
     }
     if due(rule.fallback_from) {
-        steps.push(Step::Fallback);
+        steps.push(RecoveryStep::Fallback);
     }
     if rule.retries == Retries::Configured {
         if failure.nth <= failure.max_retries && !too_long {
             let wait = failure.error.retry_after;
             let pause = wait.unwrap_or_else(|| backoff(rule.pause, failure.nth, rng));
-            steps.push(Step::Retry(pause));
+            steps.push(RecoveryStep::Retry(pause));
         }
-        if !steps.contains(&Step::Fallback) {
-            steps.push(Step::Fallback);
+        if !steps.contains(&RecoveryStep::Fallback) {
+            steps.push(RecoveryStep::Fallback);
         }
     }
     steps
 }
 
 /// min(base·2^(n−1), cap), plus up to half of it.
-pub fn backoff(pause: Pause, nth: u32, rng: &dyn Rng) -> Duration {
+pub fn backoff(pause: RetryPause, nth: u32, rng: &dyn Rng) -> Duration {
     let (base, cap) = match pause {
-        Pause::Error => (2.0, 60.0),
-        Pause::Body => (5.0, 120.0),
+        RetryPause::Error => (2.0, 60.0),
+        RetryPause::Body => (5.0, 120.0),
     };
     let exponent = nth.saturating_sub(1).min(16) as i32;
     let delay: f64 = (base * 2_f64.powi(exponent)).min(cap);
@@ -200,9 +200,9 @@ pub fn backoff(pause: Pause, nth: u32, rng: &dyn Rng) -> Duration {
 mod tests {
     use super::*;
 
-    struct Fixed(u64);
+    struct AppliedFixes(u64);
 
-    impl Rng for Fixed {
+    impl Rng for AppliedFixes {
         fn next_u64(&self) -> u64 {
             self.0
         }
@@ -220,18 +220,18 @@ mod tests {
         }
     }
 
-    fn steps(error: &ModelError, nth: u32, fixes: u32) -> Vec<Step> {
-        let failure = Failure {
+    fn steps(error: &ModelError, nth: u32, fixes: u32) -> Vec<RecoveryStep> {
+        let failure = FailedRequest {
             error,
             nth,
             fixes,
             max_retries: 3,
         };
-        proposals(&failure, &Fixed(0))
+        proposals(&failure, &AppliedFixes(0))
     }
 
-    fn secs(seconds: u64) -> Step {
-        Step::Retry(Duration::from_secs(seconds))
+    fn secs(seconds: u64) -> RecoveryStep {
+        RecoveryStep::Retry(Duration::from_secs(seconds))
     }
 
     #[test]
@@ -251,9 +251,15 @@ mod tests {
     #[test]
     fn the_first_429_waits_the_second_takes_another_key_then_another_model() {
         let error = error(ErrorClass::RateLimit);
-        assert_eq!(steps(&error, 1, 0), [secs(2), Step::Fallback]);
-        assert_eq!(steps(&error, 2, 0), [Step::Rotate, Step::Fallback, secs(4)]);
-        assert_eq!(steps(&error, 4, 0), [Step::Rotate, Step::Fallback]);
+        assert_eq!(steps(&error, 1, 0), [secs(2), RecoveryStep::Fallback]);
+        assert_eq!(
+            steps(&error, 2, 0),
+            [RecoveryStep::Rotate, RecoveryStep::Fallback, secs(4)]
+        );
+        assert_eq!(
+            steps(&error, 4, 0),
+            [RecoveryStep::Rotate, RecoveryStep::Fallback]
+        );
     }
 
     #[test]
@@ -262,46 +268,61 @@ mod tests {
         error.retry_after = Some(Duration::from_secs(17));
         assert_eq!(steps(&error, 1, 0)[0], secs(17));
         error.retry_after = Some(Duration::from_secs(601));
-        assert_eq!(steps(&error, 1, 0), [Step::Rotate, Step::Fallback]);
+        assert_eq!(
+            steps(&error, 1, 0),
+            [RecoveryStep::Rotate, RecoveryStep::Fallback]
+        );
     }
 
     #[test]
     fn fixes_come_first_and_end() {
         let overflow = error(ErrorClass::ContextOverflow);
-        assert_eq!(steps(&overflow, 1, 0), [Step::Fix(Fix::Compress)]);
+        assert_eq!(
+            steps(&overflow, 1, 0),
+            [RecoveryStep::Fix(RequestFix::Compress)]
+        );
         assert_eq!(steps(&overflow, 9, 3), []);
         let images = error(ErrorClass::ImagesUnsupported);
-        assert_eq!(steps(&images, 1, 1), [Step::Fallback]);
+        assert_eq!(steps(&images, 1, 1), [RecoveryStep::Fallback]);
     }
 
     #[test]
     fn money_keys_and_certificates_are_not_retried() {
         for class in [ErrorClass::Auth, ErrorClass::Billing] {
-            assert_eq!(steps(&error(class), 1, 0), [Step::Rotate, Step::Fallback]);
+            assert_eq!(
+                steps(&error(class), 1, 0),
+                [RecoveryStep::Rotate, RecoveryStep::Fallback]
+            );
         }
         assert_eq!(steps(&error(ErrorClass::TlsCertificate), 1, 0), []);
         assert_eq!(steps(&error(ErrorClass::AccountPolicy), 1, 0), []);
-        assert_eq!(steps(&error(ErrorClass::Format), 1, 0), [Step::Fallback]);
+        assert_eq!(
+            steps(&error(ErrorClass::Format), 1, 0),
+            [RecoveryStep::Fallback]
+        );
     }
 
     #[test]
     fn overload_falls_back_after_two_retries() {
         let error = error(ErrorClass::Overloaded);
-        assert_eq!(steps(&error, 2, 0), [secs(4), Step::Fallback]);
-        assert_eq!(steps(&error, 3, 0), [Step::Fallback, secs(8)]);
+        assert_eq!(steps(&error, 2, 0), [secs(4), RecoveryStep::Fallback]);
+        assert_eq!(steps(&error, 3, 0), [RecoveryStep::Fallback, secs(8)]);
     }
 
     #[test]
     fn pauses_double_up_to_a_cap_and_jitter_adds_at_most_half() {
-        let none = Fixed(0);
-        let most = Fixed(u64::MAX);
+        let none = AppliedFixes(0);
+        let most = AppliedFixes(u64::MAX);
         let seconds = |pause, nth| backoff(pause, nth, &none).as_secs();
         assert_eq!(
-            [1, 2, 3, 6].map(|n| seconds(Pause::Error, n)),
+            [1, 2, 3, 6].map(|n| seconds(RetryPause::Error, n)),
             [2, 4, 8, 60]
         );
-        assert_eq!([1, 2, 6].map(|n| seconds(Pause::Body, n)), [5, 10, 120]);
-        let longest = backoff(Pause::Error, 9, &most);
+        assert_eq!(
+            [1, 2, 6].map(|n| seconds(RetryPause::Body, n)),
+            [5, 10, 120]
+        );
+        let longest = backoff(RetryPause::Error, 9, &most);
         assert!(longest > Duration::from_secs(89) && longest <= Duration::from_secs(90));
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// How the arguments of a call could be read.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Arguments {
+pub enum RepairedArguments {
     /// As written.
     Exact(ToolArgs),
     /// After a repair that added nothing of substance (quotes, commas, control characters).
@@ -21,7 +21,7 @@ pub enum Arguments {
     Unreadable(String),
 }
 
-impl Arguments {
+impl RepairedArguments {
     pub fn read(text: &str) -> Self {
         let trimmed = text.trim();
         if trimmed.is_empty() {
@@ -38,14 +38,14 @@ impl Arguments {
     }
 }
 
-fn from_value(value: Value, repaired: bool) -> Arguments {
+fn from_value(value: Value, repaired: bool) -> RepairedArguments {
     match value {
-        Value::Object(map) if repaired => Arguments::Repaired(map),
-        Value::Object(map) => Arguments::Exact(map),
-        Value::Null => Arguments::Exact(ToolArgs::new()),
+        Value::Object(map) if repaired => RepairedArguments::Repaired(map),
+        Value::Object(map) => RepairedArguments::Exact(map),
+        Value::Null => RepairedArguments::Exact(ToolArgs::new()),
         // Some models encode the object twice.
         Value::String(inner) => match serde_json::from_str(&inner) {
-            Ok(Value::Object(map)) => Arguments::Repaired(map),
+            Ok(Value::Object(map)) => RepairedArguments::Repaired(map),
             _ => not_an_object("a string"),
         },
         Value::Array(_) => not_an_object("an array"),
@@ -53,18 +53,18 @@ fn from_value(value: Value, repaired: bool) -> Arguments {
     }
 }
 
-fn not_an_object(what: &str) -> Arguments {
-    Arguments::Unreadable(format!(
+fn not_an_object(what: &str) -> RepairedArguments {
+    RepairedArguments::Unreadable(format!(
         "the arguments are {what}; they must be one JSON object"
     ))
 }
 
-fn repair(text: &str, error: &serde_json::Error) -> Arguments {
+fn repair(text: &str, error: &serde_json::Error) -> RepairedArguments {
     if !text.ends_with(['}', ']']) {
-        return Arguments::Truncated;
+        return RepairedArguments::Truncated;
     }
     let unreadable =
-        || Arguments::Unreadable(format!("the arguments are not valid JSON ({error})"));
+        || RepairedArguments::Unreadable(format!("the arguments are not valid JSON ({error})"));
     // A closer at the end does not prove completeness: `{"a": [1, 2}` lost something before it.
     if !is_balanced(text) {
         return unreadable();
@@ -262,11 +262,17 @@ mod tests {
 
     #[test]
     fn good_and_empty_arguments_are_taken_as_they_are() {
-        assert_eq!(Arguments::read(" "), Arguments::Exact(ToolArgs::new()));
-        assert_eq!(Arguments::read("null"), Arguments::Exact(ToolArgs::new()));
         assert_eq!(
-            Arguments::read(r#"{"a": 1}"#),
-            Arguments::Exact(object(&json!({"a": 1})))
+            RepairedArguments::read(" "),
+            RepairedArguments::Exact(ToolArgs::new())
+        );
+        assert_eq!(
+            RepairedArguments::read("null"),
+            RepairedArguments::Exact(ToolArgs::new())
+        );
+        assert_eq!(
+            RepairedArguments::read(r#"{"a": 1}"#),
+            RepairedArguments::Exact(object(&json!({"a": 1})))
         );
     }
 
@@ -284,8 +290,8 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                Arguments::read(text),
-                Arguments::Repaired(object(&want)),
+                RepairedArguments::read(text),
+                RepairedArguments::Repaired(object(&want)),
                 "{text}"
             );
         }
@@ -294,7 +300,11 @@ mod tests {
     #[test]
     fn what_was_cut_is_never_completed() {
         for text in [r#"{"a":"x"#, r#"{"a":[1,2"#, r#"{"a""#, "{"] {
-            assert_eq!(Arguments::read(text), Arguments::Truncated, "{text}");
+            assert_eq!(
+                RepairedArguments::read(text),
+                RepairedArguments::Truncated,
+                "{text}"
+            );
         }
         for text in [
             r#"{"a":[1,2}"#,
@@ -304,9 +314,12 @@ mod tests {
             r#"{"a":1}{"b":2}"#,
         ] {
             assert!(
-                matches!(Arguments::read(text), Arguments::Unreadable(_)),
+                matches!(
+                    RepairedArguments::read(text),
+                    RepairedArguments::Unreadable(_)
+                ),
                 "{text}: {:?}",
-                Arguments::read(text)
+                RepairedArguments::read(text)
             );
         }
     }
@@ -322,9 +335,12 @@ mod tests {
             "{\"a\": 1, // \"b\": 2\n}",
         ] {
             assert!(
-                matches!(Arguments::read(text), Arguments::Unreadable(_)),
+                matches!(
+                    RepairedArguments::read(text),
+                    RepairedArguments::Unreadable(_)
+                ),
                 "{text}: {:?}",
-                Arguments::read(text)
+                RepairedArguments::read(text)
             );
         }
     }
@@ -338,9 +354,9 @@ mod tests {
             let whole = json!({"path": path, "body": body, "list": [1, {"x": "]}"}]}).to_string();
             let cut = cut % whole.len();
             prop_assume!(cut > 0 && whole.is_char_boundary(cut));
-            let read = Arguments::read(&whole[..cut]);
+            let read = RepairedArguments::read(&whole[..cut]);
             prop_assert!(
-                matches!(read, Arguments::Truncated | Arguments::Unreadable(_)),
+                matches!(read, RepairedArguments::Truncated | RepairedArguments::Unreadable(_)),
                 "{:?} from {:?}", read, &whole[..cut]
             );
         }

@@ -9,7 +9,7 @@
 
 /// A piece of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum AnswerPiece {
     Text(String),
     Reasoning(String),
 }
@@ -46,7 +46,7 @@ struct Tag {
 }
 
 /// What stands at a `<`.
-enum Look {
+enum TagMatch {
     Tag(Tag),
     NoTag,
     /// It may become a tag when more text arrives.
@@ -75,17 +75,17 @@ impl Default for Scrubber {
 
 impl Scrubber {
     /// Takes the next chunk; gives what is certain by now.
-    pub fn push(&mut self, chunk: &str) -> Vec<Piece> {
+    pub fn push(&mut self, chunk: &str) -> Vec<AnswerPiece> {
         self.held.push_str(chunk);
         self.drain(false)
     }
 
     /// The stream ended; gives the rest.
-    pub fn finish(&mut self) -> Vec<Piece> {
+    pub fn finish(&mut self) -> Vec<AnswerPiece> {
         self.drain(true)
     }
 
-    fn drain(&mut self, end: bool) -> Vec<Piece> {
+    fn drain(&mut self, end: bool) -> Vec<AnswerPiece> {
         let mut out = Vec::new();
         let held = std::mem::take(&mut self.held);
         let mut rest = held.as_str();
@@ -109,31 +109,31 @@ impl Scrubber {
         text: &str,
         name: &'static str,
         end: bool,
-        out: &mut Vec<Piece>,
+        out: &mut Vec<AnswerPiece>,
     ) -> usize {
         let mut from = 0;
         while let Some(at) = text[from..].find('<').map(|at| at + from) {
             match look(&text[at..], end) {
-                Look::Tag(tag) if tag.closing && tag.name == name => {
-                    add(out, Piece::Reasoning(text[..at].to_owned()));
+                TagMatch::Tag(tag) if tag.closing && tag.name == name => {
+                    add(out, AnswerPiece::Reasoning(text[..at].to_owned()));
                     self.inside = None;
                     // What follows a block is the beginning of the answer.
                     self.line_start = true;
                     return at + tag.len;
                 }
-                Look::Undecided => {
-                    add(out, Piece::Reasoning(text[..at].to_owned()));
+                TagMatch::Undecided => {
+                    add(out, AnswerPiece::Reasoning(text[..at].to_owned()));
                     return at;
                 }
-                Look::Tag(_) | Look::NoTag => from = at + 1,
+                TagMatch::Tag(_) | TagMatch::NoTag => from = at + 1,
             }
         }
-        add(out, Piece::Reasoning(text.to_owned()));
+        add(out, AnswerPiece::Reasoning(text.to_owned()));
         text.len()
     }
 
     /// Consumes text up to the next thing that has to be decided. Returns how many bytes.
-    fn take_text(&mut self, text: &str, end: bool, out: &mut Vec<Piece>) -> usize {
+    fn take_text(&mut self, text: &str, end: bool, out: &mut Vec<AnswerPiece>) -> usize {
         let Some(at) = text.find('<') else {
             return self.show(text, out);
         };
@@ -141,17 +141,17 @@ impl Scrubber {
             return self.show(&text[..at], out);
         }
         match look(text, end) {
-            Look::Undecided => 0,
-            Look::NoTag => self.show("<", out),
-            Look::Tag(tag) if tag.closing => {
+            TagMatch::Undecided => 0,
+            TagMatch::NoTag => self.show("<", out),
+            TagMatch::Tag(tag) if tag.closing => {
                 // A closing tag without an opening one shows nothing to anybody.
                 tag.len
             }
-            Look::Tag(tag) if self.line_start && !tag.stray => {
+            TagMatch::Tag(tag) if self.line_start && !tag.stray => {
                 self.inside = Some(tag.name);
                 tag.len
             }
-            Look::Tag(tag) => {
+            TagMatch::Tag(tag) => {
                 let after = &text[tag.len..];
                 let horizon = if tag.stray { CALL_HORIZON } else { HORIZON };
                 if closes(after, tag.name, horizon, end) {
@@ -168,20 +168,22 @@ impl Scrubber {
         }
     }
 
-    fn show(&mut self, text: &str, out: &mut Vec<Piece>) -> usize {
+    fn show(&mut self, text: &str, out: &mut Vec<AnswerPiece>) -> usize {
         let line = text.rfind('\n').map_or(text, |at| &text[at + 1..]);
         let blank = line.chars().all(char::is_whitespace);
         self.line_start = blank && (self.line_start || line.len() < text.len());
-        add(out, Piece::Text(text.to_owned()));
+        add(out, AnswerPiece::Text(text.to_owned()));
         text.len()
     }
 }
 
-fn add(out: &mut Vec<Piece>, piece: Piece) {
+fn add(out: &mut Vec<AnswerPiece>, piece: AnswerPiece) {
     match (out.last_mut(), piece) {
-        (_, Piece::Text(text) | Piece::Reasoning(text)) if text.is_empty() => {}
-        (Some(Piece::Text(last)), Piece::Text(text))
-        | (Some(Piece::Reasoning(last)), Piece::Reasoning(text)) => last.push_str(&text),
+        (_, AnswerPiece::Text(text) | AnswerPiece::Reasoning(text)) if text.is_empty() => {}
+        (Some(AnswerPiece::Text(last)), AnswerPiece::Text(text))
+        | (Some(AnswerPiece::Reasoning(last)), AnswerPiece::Reasoning(text)) => {
+            last.push_str(&text)
+        }
         (_, piece) => out.push(piece),
     }
 }
@@ -191,11 +193,11 @@ fn closes(text: &str, name: &str, horizon: usize, end: bool) -> bool {
     text.match_indices("</")
         .map(|(at, _)| at)
         .take_while(|at| *at <= horizon)
-        .any(|at| matches!(look(&text[at..], end), Look::Tag(tag) if tag.closing && tag.name == name))
+        .any(|at| matches!(look(&text[at..], end), TagMatch::Tag(tag) if tag.closing && tag.name == name))
 }
 
 /// What the `<` that `text` begins with opens.
-fn look(text: &str, end: bool) -> Look {
+fn look(text: &str, end: bool) -> TagMatch {
     let body = &text[1..];
     let (closing, body) = match body.strip_prefix('/') {
         Some(rest) => (true, rest),
@@ -216,18 +218,18 @@ fn look(text: &str, end: bool) -> Look {
             .chain(&STRAY)
             .any(|name| name.len() >= word.len() && name[..word.len()].eq_ignore_ascii_case(word));
         return if longest && !end {
-            Look::Undecided
+            TagMatch::Undecided
         } else {
-            Look::NoTag
+            TagMatch::NoTag
         };
     }
     let Some(name) = known(&TAGS).or_else(|| known(&STRAY)) else {
-        return Look::NoTag;
+        return TagMatch::NoTag;
     };
     if !after.starts_with('>') {
-        return Look::NoTag;
+        return TagMatch::NoTag;
     }
-    Look::Tag(Tag {
+    TagMatch::Tag(Tag {
         name,
         closing,
         stray: STRAY.contains(&name),
@@ -243,8 +245,8 @@ pub fn scrub(text: &str) -> (String, String) {
     let (mut shown, mut reasoning) = (String::new(), String::new());
     for piece in pieces {
         match piece {
-            Piece::Text(text) => shown.push_str(&text),
-            Piece::Reasoning(text) => reasoning.push_str(&text),
+            AnswerPiece::Text(text) => shown.push_str(&text),
+            AnswerPiece::Reasoning(text) => reasoning.push_str(&text),
         }
     }
     (shown, reasoning)
@@ -336,8 +338,8 @@ mod tests {
             let mut reasoning = String::new();
             for piece in out {
                 match piece {
-                    Piece::Text(piece) => text.push_str(&piece),
-                    Piece::Reasoning(piece) => reasoning.push_str(&piece),
+                    AnswerPiece::Text(piece) => text.push_str(&piece),
+                    AnswerPiece::Reasoning(piece) => reasoning.push_str(&piece),
                 }
             }
             prop_assert_eq!((text, reasoning), scrub(&whole));

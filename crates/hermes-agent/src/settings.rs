@@ -31,7 +31,7 @@ pub struct AgentSettings {
     pub intent_nudges: IntentNudges,
     pub guard: GuardSettings,
     pub tools: ToolSettings,
-    pub compression: compress::Settings,
+    pub compression: compress::CompressionSettings,
     /// Whether sessions are named by a model after the first exchange.
     pub titles: bool,
     /// The language titles are written in; `None`: that of the conversation.
@@ -65,7 +65,7 @@ impl Default for AgentSettings {
             intent_nudges: IntentNudges::Auto,
             guard: GuardSettings::default(),
             tools: ToolSettings::default(),
-            compression: compress::Settings::default(),
+            compression: compress::CompressionSettings::default(),
             titles: true,
             title_language: None,
             directory_hints: true,

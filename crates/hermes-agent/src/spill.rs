@@ -22,12 +22,12 @@ const SWEPT: usize = 16;
 
 /// How many characters may enter the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ResultLimits {
     pub result: usize,
     pub step: usize,
 }
 
-impl Limits {
+impl ResultLimits {
     /// The configured limits, scaled down to 15 % and 30 % of the window.
     pub fn for_window(context_tokens: u32, result: usize, step: usize) -> Self {
         let chars = u64::from(context_tokens) * CHARS_PER_TOKEN;
@@ -41,7 +41,7 @@ impl Limits {
 
 /// A tool result on its way into the conversation.
 #[derive(Clone, Copy, Debug)]
-pub struct Oversized<'a> {
+pub struct SizedResult<'a> {
     pub tool: &'a str,
     pub call_id: &'a str,
     pub text: &'a str,
@@ -50,7 +50,7 @@ pub struct Oversized<'a> {
     pub suspicious: &'a [String],
 }
 
-impl Oversized<'_> {
+impl SizedResult<'_> {
     /// Whether the result must be spilled, given its limit and what the step has left.
     pub fn exceeds(&self, limit: usize, left: usize) -> bool {
         if self.tool == PAGER || limit == usize::MAX {
@@ -181,15 +181,15 @@ mod tests {
 
     #[test]
     fn limits_follow_the_window() {
-        let limits = |context| Limits::for_window(context, 100_000, 200_000);
-        let both = |result, step| Limits { result, step };
+        let limits = |context| ResultLimits::for_window(context, 100_000, 200_000);
+        let both = |result, step| ResultLimits { result, step };
         assert_eq!(limits(65_536), both(39_321, 78_643));
         assert_eq!(limits(4_096), both(8_000, 16_000));
         assert_eq!(limits(1_000_000), both(100_000, 200_000));
     }
 
-    fn result<'a>(tool: &'a str, call_id: &'a str, text: &'a str) -> Oversized<'a> {
-        Oversized {
+    fn result<'a>(tool: &'a str, call_id: &'a str, text: &'a str) -> SizedResult<'a> {
+        SizedResult {
             tool,
             call_id,
             text,

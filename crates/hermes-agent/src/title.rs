@@ -28,7 +28,7 @@ quotation marks and without a full stop.";
 
 /// The first exchange of a session.
 #[derive(Clone, Debug)]
-pub struct Exchange<'a> {
+pub struct FirstExchange<'a> {
     pub session: SessionId,
     pub user: &'a str,
     pub answer: &'a str,
@@ -38,7 +38,7 @@ pub struct Exchange<'a> {
 
 /// What came of it. The call is paid for, whether the title is of use or not.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Titled {
+pub struct TitleResult {
     pub title: Option<String>,
     pub usage: Option<Usage>,
 }
@@ -46,10 +46,10 @@ pub struct Titled {
 /// Asks for a title. Every failure means that there is none: a conversation works without.
 pub async fn generate(
     client: &dyn ModelClient,
-    exchange: &Exchange<'_>,
+    exchange: &FirstExchange<'_>,
     timeout: Duration,
     cancel: &CancellationToken,
-) -> Titled {
+) -> TitleResult {
     let scope = cancel.child_token();
     let _stop = scope.clone().drop_guard();
     let request = request(exchange);
@@ -63,29 +63,29 @@ pub async fn generate(
     };
     let collected = tokio::select! {
         biased;
-        () = cancel.cancelled() => return Titled::default(),
+        () = cancel.cancelled() => return TitleResult::default(),
         collected = tokio::time::timeout(timeout, work) => collected,
     };
     match collected {
         Ok(Ok(collector)) => {
             let (message, usage) = collector.finish();
-            Titled {
+            TitleResult {
                 title: clean(&message.text),
                 usage,
             }
         }
         Ok(Err(error)) => {
             tracing::info!(%error, "no title");
-            Titled::default()
+            TitleResult::default()
         }
         Err(_) => {
             tracing::info!("no title: the model took too long");
-            Titled::default()
+            TitleResult::default()
         }
     }
 }
 
-fn request(exchange: &Exchange<'_>) -> ModelRequest {
+fn request(exchange: &FirstExchange<'_>) -> ModelRequest {
     let language = exchange
         .language
         .map(str::trim)
@@ -194,8 +194,8 @@ mod tests {
         assert_eq!(clean(&"word ".repeat(30)), None);
     }
 
-    fn exchange<'a>(user: &'a str, language: Option<&'a str>) -> Exchange<'a> {
-        Exchange {
+    fn exchange<'a>(user: &'a str, language: Option<&'a str>) -> FirstExchange<'a> {
+        FirstExchange {
             session: SessionId::from("s"),
             user,
             answer: "an answer",
@@ -227,11 +227,11 @@ mod tests {
         for reply in [Reply::Fail(ErrorClass::Billing), Reply::Hang] {
             let model = FakeModel::new("aux", reply);
             let titled = generate(model.as_ref(), &exchange("u", None), TIMEOUT, &cancel).await;
-            assert_eq!(titled, Titled::default());
+            assert_eq!(titled, TitleResult::default());
         }
         cancel.cancel();
         let model = FakeModel::new("aux", Reply::Hang);
         let titled = generate(model.as_ref(), &exchange("u", None), TIMEOUT, &cancel).await;
-        assert_eq!(titled, Titled::default());
+        assert_eq!(titled, TitleResult::default());
     }
 }

@@ -89,7 +89,7 @@ pub fn request(system: &str, specs: &[ToolSpec], view: &[Arc<Message>]) -> u64 {
 /// little about the tokens of text, as the provider's own framing weighs in, so its ratio counts
 /// less for what comes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Meter {
+pub struct TokenMeter {
     /// The last reading: raw estimate and real size of the same request.
     last: Option<(u64, u64)>,
 }
@@ -97,7 +97,7 @@ pub struct Meter {
 /// A prompt of this raw size gives its ratio half the weight.
 const EVIDENCE: f64 = 8_000.0;
 
-impl Meter {
+impl TokenMeter {
     /// Tells the real size of a request whose raw estimate was `raw`. A nonsensical reading
     /// (zero: the provider reports nothing) is ignored.
     pub fn observe(&mut self, raw: u64, real: u64) {
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_meter_follows_the_provider_and_ignores_nonsense() {
-        let mut meter = Meter::default();
+        let mut meter = TokenMeter::default();
         assert_eq!((meter.real(1_000), meter.raw(1_000)), (1_000, 1_000));
         meter.observe(100_000, 130_000);
         assert_eq!(meter.real(100_000), 130_000);
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_small_prompt_says_little_about_a_large_one() {
-        let mut meter = Meter::default();
+        let mut meter = TokenMeter::default();
         meter.observe(1_000, 4_000);
         let large = meter.real(61_000);
         assert!(large < 90_000, "{large}");
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn raw_and_real_are_inverse() {
-        let mut meter = Meter::default();
+        let mut meter = TokenMeter::default();
         meter.observe(20_000, 27_000);
         for raw in [100, 5_000, 20_000, 80_000] {
             let back = meter.raw(meter.real(raw));

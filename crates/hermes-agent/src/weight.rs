@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hermes_core::message::{Content, Message, Part};
 use serde_json::Value;
 
-use crate::log::Item;
+use crate::log::LogItem;
 
 /// A conversation before anything is said in it: its tasks, queues and tools, and the system prompt.
 pub const OPEN: usize = 128 * 1024;
@@ -16,15 +16,15 @@ const PIECE: usize = 16;
 
 /// The bytes of one conversation, as last reckoned. Shared between who reckons and who asks.
 #[derive(Clone, Debug)]
-pub struct Weight(Arc<AtomicUsize>);
+pub struct ConversationMemory(Arc<AtomicUsize>);
 
-impl Default for Weight {
+impl Default for ConversationMemory {
     fn default() -> Self {
         Self(Arc::new(AtomicUsize::new(OPEN)))
     }
 }
 
-impl Weight {
+impl ConversationMemory {
     pub fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
@@ -35,7 +35,7 @@ impl Weight {
 }
 
 /// An entry of the log with everything it owns.
-pub fn item(item: &Item) -> usize {
+pub fn item(item: &LogItem) -> usize {
     let owned = match &*item.message {
         Message::User(user) => content(&user.content) + optional(user.wire_text.as_deref()),
         Message::Assistant(message) => {
@@ -65,7 +65,7 @@ pub fn item(item: &Item) -> usize {
                 + optional(tool.disposition.as_deref())
         }
     };
-    size_of::<Item>() + size_of::<Message>() + PIECE + owned
+    size_of::<LogItem>() + size_of::<Message>() + PIECE + owned
 }
 
 fn text(text: &str) -> usize {
@@ -121,9 +121,9 @@ mod tests {
     use super::*;
     use crate::log::{Log, Origin};
 
-    fn said(message: Message) -> Item {
+    fn said(message: Message) -> LogItem {
         let origin = Origin::of(&message);
-        Item::new(message, origin, 0.0)
+        LogItem::new(message, origin, 0.0)
     }
 
     #[test]

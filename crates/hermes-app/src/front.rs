@@ -6,7 +6,7 @@
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, UserInput};
 use tokio::sync::mpsc;
 
-use hermes_agent::weight::Weight;
+use hermes_agent::weight::ConversationMemory;
 use hermes_core::front_end::TranscriptEntry;
 
 /// Wishes that may wait for a conversation.
@@ -53,7 +53,7 @@ pub struct OpenedConversation {
     /// Questions are switched off for the whole home (`approvals.mode: off`).
     pub approvals_off: bool,
     /// What it holds in memory. A turn that is told to have ended is in it.
-    pub weight: Weight,
+    pub weight: ConversationMemory,
     pub wishes: mpsc::Sender<Wish>,
     pub news: mpsc::Receiver<News>,
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use hermes_agent::weight::Weight;
+use hermes_agent::weight::ConversationMemory;
 use hermes_app::front::{News, OpenedConversation, Refusal, RefusalKind, Wish};
 use hermes_core::task;
 use serde_json::Value;
@@ -80,7 +80,7 @@ struct Row {
     /// Open and held by nobody.
     kept: Option<Kept>,
     /// What it holds in memory. `None`: it is not open.
-    weight: Option<Weight>,
+    weight: Option<ConversationMemory>,
     /// When it was last used.
     used: Instant,
 }
@@ -266,7 +266,7 @@ fn broke(why: &dyn std::fmt::Display) -> Refusal {
 
 impl Row {
     fn bytes(&self) -> usize {
-        self.weight.as_ref().map_or(0, Weight::bytes)
+        self.weight.as_ref().map_or(0, ConversationMemory::bytes)
     }
 
     /// What is kept, to be closed; whoever wants the session meanwhile waits until it has ended.
@@ -324,7 +324,7 @@ impl Inner {
         }
     }
 
-    fn opened(&self, id: &str, weight: Weight) {
+    fn opened(&self, id: &str, weight: ConversationMemory) {
         if let Some(row) = self.rows().get_mut(id) {
             row.weight = Some(weight);
             row.used = Instant::now();

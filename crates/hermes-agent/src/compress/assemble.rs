@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use hermes_core::message::{Content, Message, Part, UserMessage};
 
-use super::plan::Condense;
+use super::plan::SummaryPlan;
 use super::summary;
 use crate::tokens;
 
-impl Condense {
+impl SummaryPlan {
     /// Whether a summary must be written; otherwise the previous one, if any, stays.
     pub fn needs_summary(&self) -> bool {
         !self.middle.is_empty()

@@ -13,21 +13,21 @@ use hermes_core::redact;
 use hermes_core::usage::Usage;
 use tokio_util::sync::CancellationToken;
 
-use super::plan::Condense;
+use super::plan::SummaryPlan;
 use super::request;
 use crate::scrub;
 
 /// What the attempts to get a summary came to.
-pub(super) struct Written {
+pub(super) struct SummaryAttempts {
     pub result: Result<String, ModelError>,
     pub usage: Vec<(Route, Usage)>,
     /// Told to the person when the first choice failed.
     pub notices: Vec<String>,
 }
 
-pub(super) struct Request<'a> {
+pub(super) struct SummaryRequest<'a> {
     pub session: &'a SessionId,
-    pub plan: &'a Condense,
+    pub plan: &'a SummaryPlan,
     pub focus: Option<&'a str>,
     pub date: String,
     pub timeout: Duration,
@@ -35,11 +35,11 @@ pub(super) struct Request<'a> {
 
 /// Tries the clients in turn, each route once.
 pub(super) async fn write(
-    request: &Request<'_>,
+    request: &SummaryRequest<'_>,
     clients: &[Arc<dyn ModelClient>],
     cancel: &CancellationToken,
-) -> Option<Written> {
-    let mut written: Option<Written> = None;
+) -> Option<SummaryAttempts> {
+    let mut written: Option<SummaryAttempts> = None;
     let mut tried: Vec<&Route> = Vec::new();
     for client in clients {
         if tried.contains(&client.route()) {
@@ -61,7 +61,7 @@ pub(super) async fn write(
                 error.class == ErrorClass::Cancelled
             }
         };
-        written = Some(Written {
+        written = Some(SummaryAttempts {
             result,
             usage,
             notices,
@@ -74,7 +74,7 @@ pub(super) async fn write(
 }
 
 async fn attempt(
-    request: &Request<'_>,
+    request: &SummaryRequest<'_>,
     client: &dyn ModelClient,
     cancel: &CancellationToken,
     usage: &mut Vec<(Route, Usage)>,
@@ -151,7 +151,7 @@ async fn collect(mut stream: hermes_core::model::ModelStream) -> Result<Collecto
 
 /// Characters that the summarising model can take: its window without the summary and a margin.
 /// Three to a token, as its tokens may be smaller than we think.
-fn room(request: &Request<'_>, client: &dyn ModelClient) -> usize {
+fn room(request: &SummaryRequest<'_>, client: &dyn ModelClient) -> usize {
     let window = u64::from(client.info().context_length);
     let answer = (request.plan.budget * 2).min(window / 4);
     (window.saturating_sub(answer) * 9 / 10) as usize * 3

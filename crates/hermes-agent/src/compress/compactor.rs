@@ -7,11 +7,12 @@ use hermes_core::model::{ErrorClass, ModelError};
 use hermes_core::store::SessionUpdate;
 use tokio_util::sync::CancellationToken;
 
-use super::plan::{Condense, Input, Plan, Pressure, plan};
+use super::plan::{CompactionInput, CompactionPlan, ContextPressure, SummaryPlan, plan};
 use super::{
-    Cause, Compacted, Decision, Job, Outcome, Settings, Summary, Unchanged, Window, call, digest,
+    CompactionCause, CompactionDecision, CompactionJob, CompactionOutcome, CompactionResult,
+    CompressionSettings, ContextWindow, SkippedCompaction, Summary, call, digest,
 };
-use crate::tokens::{self, Meter};
+use crate::tokens::{self, TokenMeter};
 
 /// Compactions in a turn until one is seen to help, a person's own not counted. A long turn in a
 /// small window may need many; each must have been worth it.
@@ -27,15 +28,15 @@ const TODO_CHARS: usize = 4_000;
 
 /// Keeps one session's conversation inside the window.
 pub struct Compactor {
-    settings: Settings,
-    window: Window,
+    settings: CompressionSettings,
+    window: ContextWindow,
     clock: Arc<dyn Clock>,
-    meter: Meter,
-    state: State,
+    meter: TokenMeter,
+    state: CompactorState,
 }
 
 #[derive(Clone, Debug, Default)]
-struct State {
+struct CompactorState {
     compacted_before: bool,
     /// Compactions with a summary or digest since the start of the process.
     count: u32,
@@ -54,13 +55,17 @@ struct State {
 }
 
 impl Compactor {
-    pub fn new(settings: Settings, window: Window, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(
+        settings: CompressionSettings,
+        window: ContextWindow,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         Self {
             settings,
             window,
             clock,
-            meter: Meter::default(),
-            state: State::default(),
+            meter: TokenMeter::default(),
+            state: CompactorState::default(),
         }
     }
 
@@ -71,14 +76,14 @@ impl Compactor {
     }
 
     /// The model changed: what was learnt with the old one no longer holds.
-    pub fn set_window(&mut self, window: Window) {
+    pub fn set_window(&mut self, window: ContextWindow) {
         self.window = window;
-        self.meter = Meter::default();
-        self.state = State {
+        self.meter = TokenMeter::default();
+        self.state = CompactorState {
             compacted_before: self.state.compacted_before,
             count: self.state.count,
             attempts: self.state.attempts,
-            ..State::default()
+            ..CompactorState::default()
         };
     }
 
@@ -87,7 +92,7 @@ impl Compactor {
         self.window.context = self.window.context.min(context);
     }
 
-    pub fn window(&self) -> Window {
+    pub fn window(&self) -> ContextWindow {
         self.window
     }
 
@@ -96,7 +101,7 @@ impl Compactor {
         self.window.threshold(&self.settings)
     }
 
-    pub fn meter(&self) -> &Meter {
+    pub fn meter(&self) -> &TokenMeter {
         &self.meter
     }
 
@@ -107,20 +112,20 @@ impl Compactor {
     }
 
     /// Whether a request whose raw estimate is `raw` may go out. Ask before every model call.
-    pub fn check(&mut self, raw: u64) -> Decision {
+    pub fn check(&mut self, raw: u64) -> CompactionDecision {
         let prompt_tokens = self.meter.real(raw);
         if prompt_tokens < self.threshold() || !self.settings.enabled {
-            return Decision::Fits;
+            return CompactionDecision::Fits;
         }
         let seen = self.state.unconfirmed.or(self.state.no_gain_at);
         if seen.is_some_and(|seen| raw <= tolerated(seen)) {
-            return Decision::Fits;
+            return CompactionDecision::Fits;
         }
-        match self.blocked(Cause::Automatic) {
-            Some(why) => Decision::Blocked {
+        match self.blocked(CompactionCause::Automatic) {
+            Some(why) => CompactionDecision::Blocked {
                 why: self.tell(why),
             },
-            None => Decision::Compact { prompt_tokens },
+            None => CompactionDecision::Compact { prompt_tokens },
         }
     }
 
@@ -133,8 +138,8 @@ impl Compactor {
     }
 
     /// Why a compaction may not start now.
-    fn blocked(&self, cause: Cause) -> Option<String> {
-        if cause == Cause::Manual {
+    fn blocked(&self, cause: CompactionCause) -> Option<String> {
+        if cause == CompactionCause::Manual {
             return None;
         }
         if self.state.attempts >= ATTEMPTS {
@@ -143,7 +148,7 @@ impl Compactor {
                  rests until the next."
             ));
         }
-        if cause == Cause::Overflow {
+        if cause == CompactionCause::Overflow {
             return None;
         }
         if !self.settings.enabled {
@@ -193,18 +198,22 @@ impl Compactor {
     }
 
     /// Condenses the conversation, if it may and if it gains anything.
-    pub async fn compact(&mut self, job: Job<'_>, cancel: &CancellationToken) -> Outcome {
-        let mut outcome = Outcome {
-            result: Err(Unchanged::Cancelled),
+    pub async fn compact(
+        &mut self,
+        job: CompactionJob<'_>,
+        cancel: &CancellationToken,
+    ) -> CompactionOutcome {
+        let mut outcome = CompactionOutcome {
+            result: Err(SkippedCompaction::Cancelled),
             updates: Vec::new(),
             usage: Vec::new(),
             notices: Vec::new(),
         };
         if let Some(why) = self.blocked(job.cause) {
-            outcome.result = Err(Unchanged::Blocked(why));
+            outcome.result = Err(SkippedCompaction::Blocked(why));
             return outcome;
         }
-        if job.cause != Cause::Manual {
+        if job.cause != CompactionCause::Manual {
             self.state.attempts += 1;
         }
         let todo = job
@@ -212,23 +221,25 @@ impl Compactor {
             .map(|todo| todo.chars().take(TODO_CHARS).collect::<String>());
         let before = job.overhead + tokens::messages(job.view);
         let (view, summary) = match self.plan(&job, todo.as_deref()) {
-            Plan::NoGain(why) => {
+            CompactionPlan::NoGain(why) => {
                 self.state.no_gain_at = Some(before);
-                outcome.result = Err(Unchanged::NoGain(why));
+                outcome.result = Err(SkippedCompaction::NoGain(why));
                 return outcome;
             }
-            Plan::Prune { view, .. } => (view, Summary::None),
-            Plan::Condense(plan) => match self.summarise(&job, &plan, cancel, &mut outcome).await {
-                Ok((text, summary)) => (plan.assemble(&text, todo.as_deref()), summary),
-                Err(why) => {
-                    outcome.result = Err(why);
-                    return outcome;
+            CompactionPlan::Prune { view, .. } => (view, Summary::None),
+            CompactionPlan::Condense(plan) => {
+                match self.summarise(&job, &plan, cancel, &mut outcome).await {
+                    Ok((text, summary)) => (plan.assemble(&text, todo.as_deref()), summary),
+                    Err(why) => {
+                        outcome.result = Err(why);
+                        return outcome;
+                    }
                 }
-            },
+            }
         };
         let after = job.overhead + tokens::messages(&view);
         self.finished(after, summary, &mut outcome);
-        outcome.result = Ok(Compacted {
+        outcome.result = Ok(CompactionResult {
             view,
             before_tokens: self.meter.real(before),
             after_tokens: self.meter.real(after),
@@ -237,8 +248,8 @@ impl Compactor {
         outcome
     }
 
-    fn plan(&self, job: &Job<'_>, todo: Option<&str>) -> Plan {
-        plan(&Input {
+    fn plan(&self, job: &CompactionJob<'_>, todo: Option<&str>) -> CompactionPlan {
+        plan(&CompactionInput {
             settings: &self.settings,
             view: job.view,
             scaffolding: &job.scaffolding,
@@ -249,14 +260,14 @@ impl Compactor {
             first: !self.state.compacted_before && self.state.count == 0,
             keep: job.keep,
             pressure: match job.cause {
-                Cause::Manual => Pressure::Wish,
-                Cause::Automatic => Pressure::Threshold,
-                Cause::Overflow => Pressure::Refused,
+                CompactionCause::Manual => ContextPressure::Wish,
+                CompactionCause::Automatic => ContextPressure::Threshold,
+                CompactionCause::Overflow => ContextPressure::Refused,
             },
         })
     }
 
-    fn finished(&mut self, after: u64, summary: Summary, outcome: &mut Outcome) {
+    fn finished(&mut self, after: u64, summary: Summary, outcome: &mut CompactionOutcome) {
         self.state.unconfirmed = Some(after);
         self.state.no_gain_at = None;
         self.state.told = None;
@@ -276,15 +287,15 @@ impl Compactor {
     /// The text that stands for the condensed rows.
     async fn summarise(
         &mut self,
-        job: &Job<'_>,
-        plan: &Condense,
+        job: &CompactionJob<'_>,
+        plan: &SummaryPlan,
         cancel: &CancellationToken,
-        outcome: &mut Outcome,
-    ) -> Result<(String, Summary), Unchanged> {
+        outcome: &mut CompactionOutcome,
+    ) -> Result<(String, Summary), SkippedCompaction> {
         if !plan.needs_summary() {
             return Ok((String::new(), Summary::None));
         }
-        let request = call::Request {
+        let request = call::SummaryRequest {
             session: &job.session,
             plan,
             focus: job.focus,
@@ -294,7 +305,7 @@ impl Compactor {
         let Some(written) = call::write(&request, &job.clients, cancel).await else {
             let why = "no model is configured for it".to_owned();
             self.cool_down(600.0, &why, outcome);
-            return Err(Unchanged::SummaryFailed(why));
+            return Err(SkippedCompaction::SummaryFailed(why));
         };
         outcome.usage = written.usage;
         outcome.notices.extend(written.notices);
@@ -313,7 +324,7 @@ impl Compactor {
             Err(error) if error.class == ErrorClass::Cancelled => {
                 self.state.attempts = self.state.attempts.saturating_sub(1);
                 outcome.notices.clear();
-                Err(Unchanged::Cancelled)
+                Err(SkippedCompaction::Cancelled)
             }
             Err(error) => self.without_summary(job, plan, &error, outcome),
         }
@@ -322,11 +333,11 @@ impl Compactor {
     /// No model wrote a summary: wait for better times, or make do with a digest.
     fn without_summary(
         &mut self,
-        job: &Job<'_>,
-        plan: &Condense,
+        job: &CompactionJob<'_>,
+        plan: &SummaryPlan,
         error: &ModelError,
-        outcome: &mut Outcome,
-    ) -> Result<(String, Summary), Unchanged> {
+        outcome: &mut CompactionOutcome,
+    ) -> Result<(String, Summary), SkippedCompaction> {
         if error.class == ErrorClass::Timeout {
             self.state.timeouts += 1;
         }
@@ -334,13 +345,13 @@ impl Compactor {
         let asked = error.retry_after.map_or(0.0, |wait| wait.as_secs_f64());
         self.cool_down(pause.max(asked), &error.to_string(), outcome);
         let wait = match failure_kind(error.class) {
-            Failure::Lasting => true,
+            CompactionFailure::Lasting => true,
             // Without room the turn would be over: better a digest.
-            Failure::Passing => job.cause != Cause::Overflow,
-            Failure::OfThisCall => false,
+            CompactionFailure::Passing => job.cause != CompactionCause::Overflow,
+            CompactionFailure::OfThisCall => false,
         };
         if wait || self.settings.abort_on_summary_failure {
-            return Err(Unchanged::SummaryFailed(error.to_string()));
+            return Err(SkippedCompaction::SummaryFailed(error.to_string()));
         }
         self.state.digests += 1;
         outcome.notices.push(
@@ -358,7 +369,7 @@ impl Compactor {
         Ok((digest::digest(plan), Summary::Digest))
     }
 
-    fn cool_down(&mut self, seconds: f64, error: &str, outcome: &mut Outcome) {
+    fn cool_down(&mut self, seconds: f64, error: &str, outcome: &mut CompactionOutcome) {
         let until = self.clock.epoch_seconds() + seconds;
         self.state.cooldown_until = Some(until);
         outcome.updates.push(SessionUpdate::CompactionCooldown {
@@ -373,7 +384,7 @@ fn tolerated(raw: u64) -> u64 {
     raw + GROWTH.max(raw / 20)
 }
 
-enum Failure {
+enum CompactionFailure {
     /// Needs a person: key, money, settings.
     Lasting,
     /// Will pass: network, load.
@@ -382,19 +393,19 @@ enum Failure {
     OfThisCall,
 }
 
-fn failure_kind(class: ErrorClass) -> Failure {
+fn failure_kind(class: ErrorClass) -> CompactionFailure {
     use ErrorClass as E;
     match class {
         E::Auth | E::Billing | E::AccountPolicy | E::ModelNotFound | E::TlsCertificate => {
-            Failure::Lasting
+            CompactionFailure::Lasting
         }
         E::RateLimit
         | E::UpstreamRateLimit
         | E::Overloaded
         | E::Server
         | E::Timeout
-        | E::Unreachable => Failure::Passing,
-        _ => Failure::OfThisCall,
+        | E::Unreachable => CompactionFailure::Passing,
+        _ => CompactionFailure::OfThisCall,
     }
 }
 

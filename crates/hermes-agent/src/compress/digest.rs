@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hermes_core::message::Message;
 use hermes_core::redact;
 
-use super::plan::Condense;
+use super::plan::SummaryPlan;
 use super::prune;
 
 /// Longest digest in characters.
@@ -15,7 +15,7 @@ const LIMIT: usize = 8_000;
 const PREVIOUS: usize = LIMIT * 4 / 10;
 
 /// The newest entries that fit, in order, after what is known from before.
-pub(super) fn digest(plan: &Condense) -> String {
+pub(super) fn digest(plan: &SummaryPlan) -> String {
     let limit = LIMIT.min(plan.budget as usize * 3).max(200);
     let mut out = String::from(
         "No model was there to summarise; this is a plain list. The whole text can be found with \

@@ -8,14 +8,14 @@ use hermes_core::message::Message;
 use crate::tokens;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Group {
+pub(super) struct RowGroup {
     pub rows: Range<usize>,
     pub tokens: u64,
-    pub kind: Kind,
+    pub kind: RowGroupKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum RowGroupKind {
     User,
     /// A user row that the engine wrote, to keep the model going.
     Nudge,
@@ -26,26 +26,28 @@ pub(super) enum Kind {
 }
 
 /// Cuts a view into groups, none of which may be split. `scaffolding` are rows of the engine's own.
-pub(super) fn groups(view: &[Arc<Message>], scaffolding: &[Arc<Message>]) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
+pub(super) fn groups(view: &[Arc<Message>], scaffolding: &[Arc<Message>]) -> Vec<RowGroup> {
+    let mut groups: Vec<RowGroup> = Vec::new();
     for (at, row) in view.iter().enumerate() {
         let tokens = tokens::message(row);
         let kind = match row.as_ref() {
-            Message::User(_) if scaffolding.iter().any(|own| Arc::ptr_eq(own, row)) => Kind::Nudge,
-            Message::User(_) => Kind::User,
-            Message::Assistant(_) => Kind::Answer,
+            Message::User(_) if scaffolding.iter().any(|own| Arc::ptr_eq(own, row)) => {
+                RowGroupKind::Nudge
+            }
+            Message::User(_) => RowGroupKind::User,
+            Message::Assistant(_) => RowGroupKind::Answer,
             Message::Tool(_) => {
                 if let Some(last) = groups.last_mut()
-                    && !matches!(last.kind, Kind::User | Kind::Nudge)
+                    && !matches!(last.kind, RowGroupKind::User | RowGroupKind::Nudge)
                 {
                     last.rows.end = at + 1;
                     last.tokens += tokens;
                     continue;
                 }
-                Kind::Orphans
+                RowGroupKind::Orphans
             }
         };
-        groups.push(Group {
+        groups.push(RowGroup {
             rows: at..at + 1,
             tokens,
             kind,

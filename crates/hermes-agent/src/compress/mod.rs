@@ -33,11 +33,11 @@ use hermes_core::store::SessionUpdate;
 use hermes_core::usage::Usage;
 
 pub use compactor::Compactor;
-pub use window::{Settings, Window};
+pub use window::{CompressionSettings, ContextWindow};
 
 /// Why a compaction is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum CompactionCause {
     /// The prompt passed the threshold.
     Automatic,
     /// The provider refused the prompt as too long.
@@ -47,7 +47,7 @@ pub enum Cause {
 }
 
 /// One compaction.
-pub struct Job<'a> {
+pub struct CompactionJob<'a> {
     pub session: SessionId,
     /// The rows the model sees now, without the system prompt.
     pub view: &'a [Arc<Message>],
@@ -56,7 +56,7 @@ pub struct Job<'a> {
     pub scaffolding: Vec<Arc<Message>>,
     /// Raw estimate of the system prompt and the tools array.
     pub overhead: u64,
-    pub cause: Cause,
+    pub cause: CompactionCause,
     /// What the person wants the summary to dwell on.
     pub focus: Option<&'a str>,
     /// Turns that stay word for word, where the person says how many.
@@ -69,7 +69,7 @@ pub struct Job<'a> {
 
 /// Whether a model call may go out as it is.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Decision {
+pub enum CompactionDecision {
     Fits,
     /// Compact first. The figure is the expected prompt size.
     Compact {
@@ -94,8 +94,8 @@ pub enum Summary {
 
 /// What came of a compaction. `updates` are to be stored, `usage` is to be billed.
 #[derive(Debug)]
-pub struct Outcome {
-    pub result: Result<Compacted, Unchanged>,
+pub struct CompactionOutcome {
+    pub result: Result<CompactionResult, SkippedCompaction>,
     pub updates: Vec<SessionUpdate>,
     pub usage: Vec<(Route, Usage)>,
     /// For the person.
@@ -103,7 +103,7 @@ pub struct Outcome {
 }
 
 #[derive(Debug)]
-pub struct Compacted {
+pub struct CompactionResult {
     /// What the model sees from now on.
     pub view: Vec<Arc<Message>>,
     /// Expected prompt sizes.
@@ -114,7 +114,7 @@ pub struct Compacted {
 
 /// Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unchanged {
+pub enum SkippedCompaction {
     /// Compaction would gain nothing worth its cost.
     #[error("{0}")]
     NoGain(String),

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use hermes_core::message::{Message, UserMessage};
 
 use super::assemble::{append, own_words};
-use super::groups::{Group, Kind, groups};
+use super::groups::{RowGroup, RowGroupKind, groups};
 use super::summary;
-use super::{prune, window::Settings};
+use super::{prune, window::CompressionSettings};
 use crate::tokens;
 
 /// The state of a conversation, in raw tokens (see [`crate::tokens`]).
 #[derive(Clone, Copy, Debug)]
-pub struct Input<'a> {
-    pub settings: &'a Settings,
+pub struct CompactionInput<'a> {
+    pub settings: &'a CompressionSettings,
     pub view: &'a [Arc<Message>],
     /// Rows of the view that the engine wrote for the moment: never the user's request.
     pub scaffolding: &'a [Arc<Message>],
@@ -29,12 +29,12 @@ pub struct Input<'a> {
     pub first: bool,
     /// The newest so many messages of the person and what followed them stay as they are.
     pub keep: Option<usize>,
-    pub pressure: Pressure,
+    pub pressure: ContextPressure,
 }
 
 /// How badly room is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pressure {
+pub enum ContextPressure {
     /// Someone asked: condense what is worth it.
     Wish,
     /// The prompt must get below the threshold.
@@ -44,18 +44,18 @@ pub enum Pressure {
 }
 
 #[derive(Clone, Debug)]
-pub enum Plan {
+pub enum CompactionPlan {
     /// Leave it: the text says why.
     NoGain(String),
     /// Shortening old tool traffic is enough.
     Prune { view: Vec<Arc<Message>>, after: u64 },
     /// Condense some rows into a summary.
-    Condense(Box<Condense>),
+    Condense(Box<SummaryPlan>),
 }
 
 /// A compaction that needs a summary.
 #[derive(Clone, Debug)]
-pub struct Condense {
+pub struct SummaryPlan {
     /// Kept at the start; ends with an answer or is empty.
     pub head: Vec<Arc<Message>>,
     /// What the summary is made of.
@@ -84,22 +84,24 @@ const PRUNE_PERCENT: u64 = 50;
 /// A condensed prompt should end up below this share of the threshold.
 const TARGET_PERCENT: u64 = 90;
 
-pub fn plan(input: &Input<'_>) -> Plan {
+pub fn plan(input: &CompactionInput<'_>) -> CompactionPlan {
     let before = input.overhead + tokens::messages(input.view);
     let goal = match input.pressure {
-        Pressure::Wish | Pressure::Threshold => input.threshold * TARGET_PERCENT / 100,
-        Pressure::Refused => (input.threshold * TARGET_PERCENT / 100).min(before * 70 / 100),
+        ContextPressure::Wish | ContextPressure::Threshold => {
+            input.threshold * TARGET_PERCENT / 100
+        }
+        ContextPressure::Refused => (input.threshold * TARGET_PERCENT / 100).min(before * 70 / 100),
     };
-    if input.pressure == Pressure::Threshold
+    if input.pressure == ContextPressure::Threshold
         && let Some(plan) = prune_plan(input, before)
     {
         return plan;
     }
-    let view = View::of(input.view, input.scaffolding);
+    let view = PlannedRows::of(input.view, input.scaffolding);
     if let Some(turns) = input.keep {
         return kept_turns(input, &view, turns, before);
     }
-    let mut best: Option<Condense> = None;
+    let mut best: Option<SummaryPlan> = None;
     for rung in rungs(input) {
         let head_end = head_end(&view, input, &rung);
         let tail_start = tail_start(&view.groups, head_end, &rung);
@@ -126,23 +128,28 @@ pub fn plan(input: &Input<'_>) -> Plan {
 }
 
 /// The person says what stays: all before it is condensed, nothing of it is cut.
-fn kept_turns(input: &Input<'_>, view: &View, turns: usize, before: u64) -> Plan {
+fn kept_turns(
+    input: &CompactionInput<'_>,
+    view: &PlannedRows,
+    turns: usize,
+    before: u64,
+) -> CompactionPlan {
     let users = view.groups.iter().enumerate().rev();
     let first = users
-        .filter(|(_, group)| group.kind == Kind::User)
+        .filter(|(_, group)| group.kind == RowGroupKind::User)
         .nth(turns.saturating_sub(1))
         .map_or(0, |(at, _)| at);
     worth_it(condense(input, view, (0, first), before), before)
 }
 
-fn worth_it(plan: Option<Condense>, before: u64) -> Plan {
+fn worth_it(plan: Option<SummaryPlan>, before: u64) -> CompactionPlan {
     match plan {
-        Some(plan) if gains(before, plan.after) => Plan::Condense(Box::new(plan)),
-        Some(plan) => Plan::NoGain(format!(
+        Some(plan) if gains(before, plan.after) => CompactionPlan::Condense(Box::new(plan)),
+        Some(plan) => CompactionPlan::NoGain(format!(
             "condensing would shorten the prompt only from about {before} to {} tokens",
             plan.after
         )),
-        None => Plan::NoGain(
+        None => CompactionPlan::NoGain(
             "there is nothing to condense between the start and the latest messages".to_owned(),
         ),
     }
@@ -152,7 +159,7 @@ fn gains(before: u64, after: u64) -> bool {
     after + before * LEAST_GAIN_PERCENT / 100 < before
 }
 
-fn prune_plan(input: &Input<'_>, before: u64) -> Option<Plan> {
+fn prune_plan(input: &CompactionInput<'_>, before: u64) -> Option<CompactionPlan> {
     let groups = groups(input.view, input.scaffolding);
     let rung = rungs(input).next()?;
     let start = tail_start(&groups, 0, &rung);
@@ -160,18 +167,18 @@ fn prune_plan(input: &Input<'_>, before: u64) -> Option<Plan> {
     let view = prune::shortened(input.view, upto);
     let after = input.overhead + tokens::messages(&view);
     (after <= input.threshold * PRUNE_PERCENT / 100 && gains(before, after))
-        .then_some(Plan::Prune { view, after })
+        .then_some(CompactionPlan::Prune { view, after })
 }
 
 /// The rows without earlier summaries.
-struct View {
+struct PlannedRows {
     rows: Vec<Arc<Message>>,
     previous: Option<String>,
-    groups: Vec<Group>,
+    groups: Vec<RowGroup>,
     newest_user: Option<usize>,
 }
 
-impl View {
+impl PlannedRows {
     fn of(view: &[Arc<Message>], scaffolding: &[Arc<Message>]) -> Self {
         let mut rows = Vec::with_capacity(view.len());
         let mut summaries = Vec::new();
@@ -190,7 +197,9 @@ impl View {
             }
         }
         let groups = groups(&rows, scaffolding);
-        let newest_user = groups.iter().rposition(|group| group.kind == Kind::User);
+        let newest_user = groups
+            .iter()
+            .rposition(|group| group.kind == RowGroupKind::User);
         Self {
             rows,
             previous: (!summaries.is_empty()).then(|| summaries.join("\n\n")),
@@ -214,7 +223,7 @@ impl View {
 
 /// How much is kept.
 #[derive(Clone, Copy, Debug)]
-struct Rung {
+struct RetentionLevel {
     protect_first: usize,
     tail_tokens: u64,
     /// Rows kept at the end even beyond `tail_tokens`, up to `most_tokens`.
@@ -223,7 +232,7 @@ struct Rung {
 }
 
 /// From the wished-for to the barely possible.
-fn rungs(input: &Input<'_>) -> impl Iterator<Item = Rung> {
+fn rungs(input: &CompactionInput<'_>) -> impl Iterator<Item = RetentionLevel> {
     let room = input.threshold.saturating_sub(input.overhead);
     let tail = (input.threshold as f64 * input.settings.target_ratio.clamp(0.05, 0.6)) as u64;
     let tail = tail.min(room);
@@ -233,7 +242,7 @@ fn rungs(input: &Input<'_>) -> impl Iterator<Item = Rung> {
     } else {
         0
     };
-    let rung = move |protect_first, part: u64, rows| Rung {
+    let rung = move |protect_first, part: u64, rows| RetentionLevel {
         protect_first,
         tail_tokens: tail / part,
         tail_rows: rows,
@@ -250,8 +259,10 @@ fn rungs(input: &Input<'_>) -> impl Iterator<Item = Rung> {
 }
 
 /// The first group of the tail. It reaches back at least to the newest answer.
-fn tail_start(groups: &[Group], head: usize, rung: &Rung) -> usize {
-    let newest_answer = groups.iter().rposition(|group| group.kind == Kind::Answer);
+fn tail_start(groups: &[RowGroup], head: usize, rung: &RetentionLevel) -> usize {
+    let newest_answer = groups
+        .iter()
+        .rposition(|group| group.kind == RowGroupKind::Answer);
     let (mut tokens, mut rows) = (0, 0);
     let mut start = groups.len();
     while start > head {
@@ -274,7 +285,7 @@ fn tail_start(groups: &[Group], head: usize, rung: &Rung) -> usize {
     // A passing remark of the engine is no row to put a summary in front of.
     while start > head
         && start + 1 < groups.len()
-        && groups[start].kind == Kind::Nudge
+        && groups[start].kind == RowGroupKind::Nudge
         && newest_answer.is_some_and(|at| start < at)
     {
         start += 1;
@@ -284,7 +295,7 @@ fn tail_start(groups: &[Group], head: usize, rung: &Rung) -> usize {
 
 /// The end of the head. It lies before the newest user message, which never comes before the
 /// summary.
-fn head_end(view: &View, input: &Input<'_>, rung: &Rung) -> usize {
+fn head_end(view: &PlannedRows, input: &CompactionInput<'_>, rung: &RetentionLevel) -> usize {
     let most = input.threshold / 5;
     let (mut rows, mut tokens, mut end) = (0, 0, 0);
     let groups = &view.groups[..view.newest_user.unwrap_or(view.groups.len())];
@@ -297,7 +308,12 @@ fn head_end(view: &View, input: &Input<'_>, rung: &Rung) -> usize {
         end += 1;
     }
     // The summary is a user row, so the row before it must not be one.
-    while end > 0 && matches!(groups[end - 1].kind, Kind::User | Kind::Nudge) {
+    while end > 0
+        && matches!(
+            groups[end - 1].kind,
+            RowGroupKind::User | RowGroupKind::Nudge
+        )
+    {
         end -= 1;
     }
     end
@@ -305,17 +321,17 @@ fn head_end(view: &View, input: &Input<'_>, rung: &Rung) -> usize {
 
 /// What lies between the head and the tail becomes a summary.
 fn condense(
-    input: &Input<'_>,
-    view: &View,
+    input: &CompactionInput<'_>,
+    view: &PlannedRows,
     (head_end, tail_start): (usize, usize),
     before: u64,
-) -> Option<Condense> {
+) -> Option<SummaryPlan> {
     let carried_at = view
         .newest_user
         .filter(|at| (head_end..tail_start).contains(at));
     let carried = carried_at.and_then(|at| carry(view, at, tail_start));
     let middle: Vec<Arc<Message>> = (head_end..tail_start)
-        .filter(|at| Some(*at) != carried_at && view.groups[*at].kind != Kind::Nudge)
+        .filter(|at| Some(*at) != carried_at && view.groups[*at].kind != RowGroupKind::Nudge)
         .flat_map(|at| view.slice(at, at + 1))
         .cloned()
         .collect();
@@ -330,7 +346,7 @@ fn condense(
     let carried_tokens = carried
         .as_ref()
         .map_or(0, |user| tokens::message(&Message::User(user.clone())));
-    Some(Condense {
+    Some(SummaryPlan {
         after: input.overhead + input.extra + kept + carried_tokens + budget + FRAME_TOKENS,
         head,
         middle,
@@ -343,7 +359,7 @@ fn condense(
 }
 
 /// The newest user message, with what the user added while the condensed work ran.
-fn carry(view: &View, at: usize, tail_start: usize) -> Option<UserMessage> {
+fn carry(view: &PlannedRows, at: usize, tail_start: usize) -> Option<UserMessage> {
     let Message::User(user) = view.rows[view.groups[at].rows.start].as_ref() else {
         return None;
     };
@@ -386,7 +402,7 @@ fn budget(content: u64, context: u64) -> u64 {
 
 /// Cuts the results of the tail until the goal is met: the last resort when the newest work alone
 /// is too long.
-fn squeeze(mut plan: Condense, goal: u64) -> Condense {
+fn squeeze(mut plan: SummaryPlan, goal: u64) -> SummaryPlan {
     for limit in [16_000, 8_000, 4_000, 2_000, 1_000] {
         if plan.after <= goal {
             break;
@@ -403,7 +419,12 @@ fn squeeze(mut plan: Condense, goal: u64) -> Condense {
 }
 
 /// There is nothing to condense, but the results of the newest work can be cut.
-fn squeeze_only(input: &Input<'_>, view: &View, before: u64, goal: u64) -> Option<Condense> {
+fn squeeze_only(
+    input: &CompactionInput<'_>,
+    view: &PlannedRows,
+    before: u64,
+    goal: u64,
+) -> Option<SummaryPlan> {
     if before <= goal {
         return None;
     }
@@ -411,7 +432,7 @@ fn squeeze_only(input: &Input<'_>, view: &View, before: u64, goal: u64) -> Optio
     let summary = view.previous.as_deref().map_or(0, |previous| {
         tokens::text(previous) + FRAME_TOKENS + input.extra
     });
-    let plan = Condense {
+    let plan = SummaryPlan {
         head: Vec::new(),
         middle: Vec::new(),
         previous: view.previous.clone(),

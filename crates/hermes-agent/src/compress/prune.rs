@@ -18,9 +18,9 @@ const ARGUMENT_STRING: usize = 120;
 const IMAGE_PLACEHOLDER: &str = "[an image was here; it was removed to save room]";
 
 /// The calls of a view by id.
-pub(super) type Calls<'a> = HashMap<&'a str, &'a ToolCall>;
+pub(super) type CallsById<'a> = HashMap<&'a str, &'a ToolCall>;
 
-pub(super) fn calls(view: &[Arc<Message>]) -> Calls<'_> {
+pub(super) fn calls(view: &[Arc<Message>]) -> CallsById<'_> {
     let mut calls = HashMap::new();
     for row in view {
         if let Message::Assistant(assistant) = row.as_ref() {
@@ -62,7 +62,7 @@ pub(super) fn shortened(view: &[Arc<Message>], upto: usize) -> Vec<Arc<Message>>
 fn short_output(
     tool: &ToolMessage,
     later: Option<&ToolMessage>,
-    calls: &Calls<'_>,
+    calls: &CallsById<'_>,
 ) -> Option<Message> {
     let text = tool.content.text();
     let images = tool.content.image_count() > 0;
@@ -90,7 +90,7 @@ fn short_output(
 }
 
 /// One line that says what a call was and how much it returned.
-pub(super) fn digest(tool: &ToolMessage, calls: &Calls<'_>) -> String {
+pub(super) fn digest(tool: &ToolMessage, calls: &CallsById<'_>) -> String {
     let text = tool.content.text();
     let text = match text.rsplit_once(STEER_OPEN) {
         Some((output, _)) if steer(&text).is_some() => output.trim_end(),
@@ -319,7 +319,7 @@ mod tests {
             arguments: r#"{"command": "make all"}"#.into(),
             ..ToolCall::default()
         };
-        let calls: Calls<'_> = [("c1", &call)].into();
+        let calls: CallsById<'_> = [("c1", &call)].into();
         assert_eq!(
             digest(&result(&output), &calls),
             "[terminal(make all) returned 527 characters, exit code 2; removed to save room]"

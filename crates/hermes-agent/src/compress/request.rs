@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hermes_core::message::Message;
 use hermes_core::redact;
 
-use super::plan::Condense;
+use super::plan::SummaryPlan;
 use super::prune;
 use crate::scrub;
 
@@ -43,7 +43,7 @@ const ROW_LIMITS: &[usize] = &[5_500, 2_500, 1_200, 600, 300];
 const ARGUMENT_CHARS: usize = 1_500;
 
 /// The one message of the request, of at most `room` characters.
-pub(super) fn prompt(plan: &Condense, focus: Option<&str>, date: &str, room: usize) -> String {
+pub(super) fn prompt(plan: &SummaryPlan, focus: Option<&str>, date: &str, room: usize) -> String {
     let mut out = String::from(TASK);
     let _ = write!(
         out,

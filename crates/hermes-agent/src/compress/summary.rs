@@ -46,7 +46,7 @@ fn defused(text: &str) -> String {
 
 /// A row that holds a summary, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Split<'a> {
+pub struct SplitSummary<'a> {
     /// The record itself, without preamble and task list.
     pub summary: &'a str,
     /// What the user wrote, where the summary was put in front of it.
@@ -54,7 +54,7 @@ pub struct Split<'a> {
 }
 
 /// Finds a summary in the text of a row, whoever wrote it. `None`: it holds none.
-pub fn split(text: &str) -> Option<Split<'_>> {
+pub fn split(text: &str) -> Option<SplitSummary<'_>> {
     let start = text.trim_start();
     if let Some(rest) = start.strip_prefix(OPEN) {
         return Some(split_own(rest));
@@ -67,37 +67,37 @@ pub fn split(text: &str) -> Option<Split<'_>> {
     let own = prior.split_once('\n').map_or("", |(_, prior)| prior);
     let record = record.trim_start();
     let record = record.strip_prefix(FOREIGN_OPEN).unwrap_or(record);
-    Some(Split {
+    Some(SplitSummary {
         summary: split_foreign(record).summary,
         own: own.trim(),
     })
 }
 
-fn split_own(rest: &str) -> Split<'_> {
+fn split_own(rest: &str) -> SplitSummary<'_> {
     let Some((record, own)) = rest.split_once(CLOSE) else {
         // The short mark without our end: an old row of the Python program.
-        return Split {
+        return SplitSummary {
             summary: rest.trim(),
             own: "",
         };
     };
     let body = record.split_once("\n\n").map_or("", |(_, body)| body);
     let body = body.split_once(TASKS).map_or(body, |(body, _)| body);
-    Split {
+    SplitSummary {
         summary: body.trim(),
         own: own.strip_prefix("\n\n").unwrap_or(own),
     }
 }
 
-fn split_foreign(rest: &str) -> Split<'_> {
+fn split_foreign(rest: &str) -> SplitSummary<'_> {
     // The preamble is one line.
     let body = rest.split_once('\n').map_or("", |(_, body)| body);
     match body.split_once(FOREIGN_CLOSE) {
-        Some((summary, after)) => Split {
+        Some((summary, after)) => SplitSummary {
             summary: summary.trim(),
             own: after.split_once('\n').map_or("", |(_, own)| own).trim(),
         },
-        None => Split {
+        None => SplitSummary {
             summary: body.trim(),
             own: "",
         },

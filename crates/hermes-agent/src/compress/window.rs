@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The `compression` section of the config, and the timeout of its helper model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct CompressionSettings {
     /// `false`: only a person or a provider's refusal starts a compaction.
     pub enabled: bool,
     /// Share of the usable window at which compaction starts.
@@ -21,7 +21,7 @@ pub struct Settings {
     pub timeout: Duration,
 }
 
-impl Default for Settings {
+impl Default for CompressionSettings {
     fn default() -> Self {
         Self {
             enabled: true,
@@ -37,7 +37,7 @@ impl Default for Settings {
 
 /// The window of the model in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct ContextWindow {
     /// Tokens of prompt and answer together.
     pub context: u32,
     /// What requests ask for as answer, where they do.
@@ -51,7 +51,7 @@ const HIGHEST_SHARE: f64 = 0.85;
 /// A low `threshold` in the config does not start compaction below this many tokens.
 const FLOOR: u64 = 64_000;
 
-impl Window {
+impl ContextWindow {
     /// Tokens a prompt may have: the window without the reserve for the answer. A reserve of more
     /// than half of the window is a provider's maximum, not a wish, and counts as half.
     pub fn usable(&self) -> u64 {
@@ -61,7 +61,7 @@ impl Window {
 
     /// Prompt size at which compaction starts. Never above 85 % of what is usable, so that there
     /// is room for one more step.
-    pub fn threshold(&self, settings: &Settings) -> u64 {
+    pub fn threshold(&self, settings: &CompressionSettings) -> u64 {
         let usable = self.usable();
         let share = |part: f64| (usable as f64 * part) as u64;
         let wanted = if self.context < LARGE {
@@ -78,11 +78,11 @@ mod tests {
     use super::*;
 
     fn threshold(context: u32, max_tokens: Option<u32>) -> u64 {
-        Window {
+        ContextWindow {
             context,
             max_tokens,
         }
-        .threshold(&Settings::default())
+        .threshold(&CompressionSettings::default())
     }
 
     #[test]
@@ -105,14 +105,14 @@ mod tests {
         );
         for context in [4_096, 16_384, 65_536, 262_144, 2_000_000] {
             for max_tokens in [None, Some(1_024), Some(8_192), Some(65_536)] {
-                let window = Window {
+                let window = ContextWindow {
                     context,
                     max_tokens,
                 };
                 for share in [0.0, 0.1, 0.5, 0.9, 1.0] {
-                    let settings = Settings {
+                    let settings = CompressionSettings {
                         threshold: share,
-                        ..Settings::default()
+                        ..CompressionSettings::default()
                     };
                     let at = window.threshold(&settings);
                     assert!(at <= window.usable() * 85 / 100 + 1, "{window:?} {share}");
@@ -124,11 +124,11 @@ mod tests {
 
     #[test]
     fn a_higher_share_of_the_config_is_obeyed() {
-        let settings = Settings {
+        let settings = CompressionSettings {
             threshold: 0.8,
-            ..Settings::default()
+            ..CompressionSettings::default()
         };
-        let window = Window {
+        let window = ContextWindow {
             context: 100_000,
             max_tokens: None,
         };

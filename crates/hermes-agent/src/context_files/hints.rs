@@ -28,14 +28,14 @@ const WORDS: usize = 200;
 /// Only directories below the working directory count: instructions of other places are not this
 /// project's. They are added to the tool result, so the system prompt stays as it is.
 #[derive(Clone, Debug)]
-pub struct Hints {
+pub struct DirectoryHints {
     root: PathBuf,
     home: Option<PathBuf>,
     seen: BTreeSet<PathBuf>,
     enabled: bool,
 }
 
-impl Hints {
+impl DirectoryHints {
     /// `enabled: false` is for callers that were told to ignore project instructions.
     pub fn new(cwd: &Path, home: Option<&Path>, enabled: bool) -> Self {
         Self {

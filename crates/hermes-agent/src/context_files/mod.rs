@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use hermes_core::threat_scan::{self, ScanScope};
 
-pub use hints::Hints;
+pub use hints::DirectoryHints;
 
 /// A text for the prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]

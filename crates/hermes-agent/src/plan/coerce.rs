@@ -27,7 +27,7 @@ fn shape(value: &mut Value, schema: &Value, depth: usize) {
     let Some(depth) = depth.checked_sub(1) else {
         return;
     };
-    let wanted = Wanted::of(schema);
+    let wanted = AllowedTypes::of(schema);
     if wanted.takes(value) {
         within(value, schema, depth);
         return;
@@ -53,7 +53,7 @@ fn within(value: &mut Value, schema: &Value, depth: usize) {
     }
 }
 
-fn read(value: &Value, wanted: &Wanted<'_>) -> Option<Value> {
+fn read(value: &Value, wanted: &AllowedTypes<'_>) -> Option<Value> {
     if let Value::String(text) = value
         && let Some(better) = read_text(text.trim(), wanted)
     {
@@ -64,7 +64,7 @@ fn read(value: &Value, wanted: &Wanted<'_>) -> Option<Value> {
     (scalar && wanted.has("array")).then(|| Value::Array(vec![value.clone()]))
 }
 
-fn read_text(text: &str, wanted: &Wanted<'_>) -> Option<Value> {
+fn read_text(text: &str, wanted: &AllowedTypes<'_>) -> Option<Value> {
     if wanted.nullable() && text.eq_ignore_ascii_case("null") {
         return Some(Value::Null);
     }
@@ -98,9 +98,9 @@ fn read_text(text: &str, wanted: &Wanted<'_>) -> Option<Value> {
 }
 
 /// The types a schema allows.
-struct Wanted<'a>(Vec<&'a str>);
+struct AllowedTypes<'a>(Vec<&'a str>);
 
-impl<'a> Wanted<'a> {
+impl<'a> AllowedTypes<'a> {
     fn of(schema: &'a Value) -> Self {
         let mut types = Vec::new();
         collect(schema, &mut types);

@@ -12,20 +12,20 @@ use std::path::Path;
 
 use hermes_core::tool::{Effects, ToolArgs};
 
-pub use prepare::{Prepared, Work, prepare};
+pub use prepare::{CallAction, PreparedCall, prepare};
 
-use paths::Claim;
+use paths::FileClaim;
 
 /// Calls (by index) that run at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Segment {
+pub enum ParallelCalls {
     Together(Vec<usize>),
     Alone(usize),
     /// Waits for a person: no deadline.
     Person(usize),
 }
 
-impl Segment {
+impl ParallelCalls {
     pub fn calls(&self) -> &[usize] {
         match self {
             Self::Together(calls) => calls,
@@ -35,15 +35,15 @@ impl Segment {
 }
 
 /// Cuts the calls of a step into segments.
-pub fn segments(calls: &[Prepared], cwd: &Path) -> Vec<Segment> {
-    let mut plan = Plan::default();
+pub fn segments(calls: &[PreparedCall], cwd: &Path) -> Vec<ParallelCalls> {
+    let mut plan = CallPlan::default();
     for (at, call) in calls.iter().enumerate() {
         match &call.work {
             // A call that cannot run may be the ground the next ones stand on: a barrier.
-            Work::Refuse { .. } => plan.barrier(Segment::Alone(at)),
-            Work::Run { tool, args, .. } => match tool.spec().effects {
-                Effects::Exclusive => plan.barrier(Segment::Alone(at)),
-                Effects::Interactive => plan.barrier(Segment::Person(at)),
+            CallAction::Refuse { .. } => plan.barrier(ParallelCalls::Alone(at)),
+            CallAction::Run { tool, args, .. } => match tool.spec().effects {
+                Effects::Exclusive => plan.barrier(ParallelCalls::Alone(at)),
+                Effects::Interactive => plan.barrier(ParallelCalls::Person(at)),
                 Effects::ReadOnly => plan.beside(at, None),
                 Effects::ReadsPaths(keys) => plan.beside(at, Some(claim(args, keys, cwd, false))),
                 Effects::WritesPaths(keys) => plan.beside(at, Some(claim(args, keys, cwd, true))),
@@ -54,19 +54,19 @@ pub fn segments(calls: &[Prepared], cwd: &Path) -> Vec<Segment> {
     plan.segments
 }
 
-fn claim(args: &ToolArgs, keys: &[&str], cwd: &Path, writes: bool) -> Claim {
-    Claim::new(args, keys, cwd, writes)
+fn claim(args: &ToolArgs, keys: &[&str], cwd: &Path, writes: bool) -> FileClaim {
+    FileClaim::new(args, keys, cwd, writes)
 }
 
 #[derive(Default)]
-struct Plan {
-    segments: Vec<Segment>,
+struct CallPlan {
+    segments: Vec<ParallelCalls>,
     run: Vec<usize>,
-    claims: Vec<Claim>,
+    claims: Vec<FileClaim>,
 }
 
-impl Plan {
-    fn beside(&mut self, call: usize, claim: Option<Claim>) {
+impl CallPlan {
+    fn beside(&mut self, call: usize, claim: Option<FileClaim>) {
         if let Some(claim) = claim {
             if self.claims.iter().any(|other| other.conflicts(&claim)) {
                 self.close();
@@ -76,7 +76,7 @@ impl Plan {
         self.run.push(call);
     }
 
-    fn barrier(&mut self, segment: Segment) {
+    fn barrier(&mut self, segment: ParallelCalls) {
         self.close();
         self.segments.push(segment);
     }
@@ -85,8 +85,8 @@ impl Plan {
         self.claims.clear();
         match std::mem::take(&mut self.run).as_slice() {
             [] => {}
-            [alone] => self.segments.push(Segment::Alone(*alone)),
-            run => self.segments.push(Segment::Together(run.to_vec())),
+            [alone] => self.segments.push(ParallelCalls::Alone(*alone)),
+            run => self.segments.push(ParallelCalls::Together(run.to_vec())),
         }
     }
 }

@@ -8,12 +8,12 @@ use serde_json::Value;
 
 /// The files of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Claim {
+pub(super) struct FileClaim {
     paths: Vec<PathBuf>,
     writes: bool,
 }
 
-impl Claim {
+impl FileClaim {
     /// A call that names no file works on the directory it runs in.
     pub(super) fn new(args: &ToolArgs, keys: &[&str], cwd: &Path, writes: bool) -> Self {
         let mut paths: Vec<PathBuf> = keys

@@ -10,30 +10,30 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::coerce::coerce;
-use crate::guard::{self, Signature};
-use crate::repair::{self, Arguments};
+use crate::guard::{self, CallSignature};
+use crate::repair::{self, RepairedArguments};
 
 /// A call of the model, as it will be stored, and what to do about it.
-pub struct Prepared {
+pub struct PreparedCall {
     pub call: ToolCall,
-    pub work: Work,
+    pub work: CallAction,
 }
 
-pub enum Work {
+pub enum CallAction {
     Run {
         tool: Arc<dyn Tool>,
         args: ToolArgs,
-        signature: Signature,
+        signature: CallSignature,
     },
     /// The call cannot run; the model reads why.
     Refuse { kind: ToolErrorKind, text: String },
 }
 
-impl Prepared {
+impl PreparedCall {
     pub fn is_unknown(&self) -> bool {
         matches!(
             self.work,
-            Work::Refuse {
+            CallAction::Refuse {
                 kind: ToolErrorKind::UnknownTool,
                 ..
             }
@@ -50,15 +50,17 @@ pub fn prepare(
     calls: Vec<ToolCall>,
     registry: &Registry,
     taken: impl Fn(&str) -> bool,
-) -> Vec<Prepared> {
+) -> Vec<PreparedCall> {
     let mut seen: HashSet<(String, String)> = HashSet::new();
     let mut ids: HashSet<String> = HashSet::new();
     let mut out = Vec::with_capacity(calls.len());
     for (index, call) in calls.into_iter().enumerate() {
         let mut prepared = prepare_one(call, registry);
         let key = match &prepared.work {
-            Work::Run { signature, .. } => signature.clone(),
-            Work::Refuse { .. } => (prepared.call.name.clone(), prepared.call.arguments.clone()),
+            CallAction::Run { signature, .. } => signature.clone(),
+            CallAction::Refuse { .. } => {
+                (prepared.call.name.clone(), prepared.call.arguments.clone())
+            }
         };
         if !seen.insert(key) {
             continue;
@@ -73,18 +75,18 @@ pub fn prepare(
     out
 }
 
-fn prepare_one(mut call: ToolCall, registry: &Registry) -> Prepared {
-    let arguments = Arguments::read(&call.arguments);
+fn prepare_one(mut call: ToolCall, registry: &Registry) -> PreparedCall {
+    let arguments = RepairedArguments::read(&call.arguments);
     match &arguments {
-        Arguments::Exact(args) | Arguments::Repaired(args) => {
+        RepairedArguments::Exact(args) | RepairedArguments::Repaired(args) => {
             let written = call.arguments.trim();
-            if matches!(arguments, Arguments::Repaired(_)) || !written.starts_with('{') {
+            if matches!(arguments, RepairedArguments::Repaired(_)) || !written.starts_with('{') {
                 call.arguments = serde_json::Value::Object(args.clone()).to_string();
             }
         }
         // A provider rejects a history with broken JSON in it, so what the model wrote is kept
         // as a value.
-        Arguments::Truncated | Arguments::Unreadable(_) => {
+        RepairedArguments::Truncated | RepairedArguments::Unreadable(_) => {
             let kept: String = call.arguments.chars().take(UNREADABLE_CHARS).collect();
             call.arguments = json!({ "unreadable_arguments": kept }).to_string();
         }
@@ -94,25 +96,30 @@ fn prepare_one(mut call: ToolCall, registry: &Registry) -> Prepared {
         Some(name) => {
             call.name = name;
             match (registry.get(&call.name), arguments) {
-                (Some(tool), Arguments::Exact(mut args) | Arguments::Repaired(mut args)) => {
+                (
+                    Some(tool),
+                    RepairedArguments::Exact(mut args) | RepairedArguments::Repaired(mut args),
+                ) => {
                     coerce(&mut args, &tool.spec().parameters);
-                    Work::Run {
+                    CallAction::Run {
                         tool: Arc::clone(tool),
                         signature: guard::signature(&call.name, &args),
                         args,
                     }
                 }
-                (_, Arguments::Truncated) => bad_arguments("the arguments break off in the middle"),
-                (_, Arguments::Unreadable(why)) => bad_arguments(&why),
+                (_, RepairedArguments::Truncated) => {
+                    bad_arguments("the arguments break off in the middle")
+                }
+                (_, RepairedArguments::Unreadable(why)) => bad_arguments(&why),
                 (None, _) => unknown(&mut call, registry),
             }
         }
     };
-    Prepared { call, work }
+    PreparedCall { call, work }
 }
 
-fn bad_arguments(why: &str) -> Work {
-    Work::Refuse {
+fn bad_arguments(why: &str) -> CallAction {
+    CallAction::Refuse {
         kind: ToolErrorKind::BadArguments,
         text: format!(
             "Not run: {why}. Call the tool again with one complete, valid JSON object as arguments."
@@ -120,7 +127,7 @@ fn bad_arguments(why: &str) -> Work {
     }
 }
 
-fn unknown(call: &mut ToolCall, registry: &Registry) -> Work {
+fn unknown(call: &mut ToolCall, registry: &Registry) -> CallAction {
     let text = if call.name.trim().is_empty() {
         // Strict servers refuse a history with a nameless call.
         "unnamed".clone_into(&mut call.name);
@@ -133,7 +140,7 @@ fn unknown(call: &mut ToolCall, registry: &Registry) -> Work {
             names.join(", ")
         )
     };
-    Work::Refuse {
+    CallAction::Refuse {
         kind: ToolErrorKind::UnknownTool,
         text,
     }

@@ -52,7 +52,7 @@ fn call(name: &str, arguments: &str) -> ToolCall {
     }
 }
 
-fn plan(calls: &[(&str, &str)]) -> Vec<Segment> {
+fn plan(calls: &[(&str, &str)]) -> Vec<ParallelCalls> {
     let calls = calls.iter().map(|(name, args)| call(name, args)).collect();
     let prepared = prepare(calls, &registry(), |_| false);
     segments(&prepared, Path::new("/nowhere"))
@@ -64,7 +64,7 @@ const INSIDE_B: &str = r#"{"path":"b/c"}"#;
 
 #[test]
 fn readers_run_together_and_barriers_keep_the_order() {
-    use Segment::{Alone, Person, Together};
+    use ParallelCalls::{Alone, Person, Together};
     assert_eq!(
         plan(&[
             ("search_files", "{}"),
@@ -87,7 +87,7 @@ fn readers_run_together_and_barriers_keep_the_order() {
 
 #[test]
 fn writers_run_beside_others_unless_files_overlap() {
-    use Segment::{Alone, Together};
+    use ParallelCalls::{Alone, Together};
     assert_eq!(
         plan(&[
             ("write_file", A),
@@ -105,7 +105,7 @@ fn writers_run_beside_others_unless_files_overlap() {
 
 #[test]
 fn calls_that_cannot_run_are_barriers_with_a_reason() {
-    use Segment::Alone;
+    use ParallelCalls::Alone;
     assert_eq!(
         plan(&[
             ("read_file", A),
@@ -123,8 +123,8 @@ fn calls_that_cannot_run_are_barriers_with_a_reason() {
     let texts: Vec<(ToolErrorKind, &str)> = prepared
         .iter()
         .map(|prepared| match &prepared.work {
-            Work::Refuse { kind, text } => (*kind, text.as_str()),
-            Work::Run { .. } => panic!("{} would run", prepared.call.name),
+            CallAction::Refuse { kind, text } => (*kind, text.as_str()),
+            CallAction::Run { .. } => panic!("{} would run", prepared.call.name),
         })
         .collect();
     assert!(texts[0].1.contains("read_file, search_files, terminal"));

@@ -40,7 +40,7 @@ fn log_of(messages: Vec<Message>) -> Log {
             Message::Assistant(_) => Origin::Model,
             Message::Tool(_) => Origin::Tool,
         };
-        log.push(Item::new(message, origin, 0.0));
+        log.push(LogItem::new(message, origin, 0.0));
     }
     log
 }

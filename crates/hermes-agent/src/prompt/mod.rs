@@ -18,7 +18,7 @@ use std::path::Path;
 use chrono::NaiveDate;
 use serde_json::Value;
 
-use crate::lean::Mode;
+use crate::lean::PromptSize;
 
 /// The line before a message that the user sent during a turn.
 pub const STEER_OPEN: &str = "[MESSAGE FROM YOUR USER, SENT WHILE YOU WORK]";
@@ -70,8 +70,8 @@ pub fn steered(content: &str) -> impl Iterator<Item = &str> {
 
 /// What the prompt is made from.
 #[derive(Clone, Debug)]
-pub struct Inputs<'a> {
-    pub mode: Mode,
+pub struct PromptInputs<'a> {
+    pub mode: PromptSize,
     /// SOUL.md of the home, already capped and scanned.
     pub soul: Option<&'a str>,
     /// Names of the tools that are really loaded.
@@ -81,7 +81,7 @@ pub struct Inputs<'a> {
     pub model: &'a str,
     pub provider: &'a str,
     pub guidance: &'a Guidance,
-    pub environment: &'a Environment,
+    pub environment: &'a PromptEnvironment,
     pub profile: Profile<'a>,
     /// `cli`, `telegram`, `cron`, …
     pub platform: &'a str,
@@ -169,7 +169,7 @@ impl Enforcement {
 
 /// Where the tools work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Environment {
+pub struct PromptEnvironment {
     /// `Linux (6.8)`, `macOS (15.1)`, …
     pub os: String,
     pub home: String,
@@ -238,28 +238,28 @@ impl PlatformHint {
 
 /// The three tiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Prompt {
+pub struct SystemPrompt {
     pub stable: String,
     pub context: String,
     pub volatile: String,
 }
 
-impl Prompt {
+impl SystemPrompt {
     /// The text that is stored and sent.
     pub fn join(&self) -> String {
         joined(&[&self.stable, &self.context, &self.volatile])
     }
 }
 
-pub fn build(inputs: &Inputs<'_>) -> Prompt {
-    if inputs.mode == Mode::Chat {
-        return Prompt {
+pub fn build(inputs: &PromptInputs<'_>) -> SystemPrompt {
+    if inputs.mode == PromptSize::Chat {
+        return SystemPrompt {
             stable: text::CHAT.to_owned(),
             context: inputs.system_message.unwrap_or_default().to_owned(),
             volatile: closing(inputs),
         };
     }
-    Prompt {
+    SystemPrompt {
         stable: stable(inputs),
         context: joined(&[
             inputs.system_message.unwrap_or_default(),
@@ -283,10 +283,10 @@ fn joined<S: AsRef<str>>(parts: &[S]) -> String {
     parts.join("\n\n")
 }
 
-fn stable(inputs: &Inputs<'_>) -> String {
+fn stable(inputs: &PromptInputs<'_>) -> String {
     let soul = inputs.soul.map(str::trim).filter(|soul| !soul.is_empty());
     let mut parts = vec![soul.unwrap_or(text::IDENTITY).to_owned()];
-    if inputs.mode == Mode::Full {
+    if inputs.mode == PromptSize::Full {
         let about = if inputs.tools.contains("skill_view") {
             text::ABOUT_SKILL
         } else {
@@ -316,8 +316,8 @@ fn stable(inputs: &Inputs<'_>) -> String {
 }
 
 /// How to work, and what each loaded tool is for.
-fn working(inputs: &Inputs<'_>) -> String {
-    let lean = inputs.mode != Mode::Full;
+fn working(inputs: &PromptInputs<'_>) -> String {
+    let lean = inputs.mode != PromptSize::Full;
     let mut lines = vec!["## Working"];
     if inputs.guidance.task_completion {
         lines.push(text::COMPLETION);
@@ -340,13 +340,13 @@ fn working(inputs: &Inputs<'_>) -> String {
     lines.join("\n")
 }
 
-fn enforcement(inputs: &Inputs<'_>) -> Option<String> {
+fn enforcement(inputs: &PromptInputs<'_>) -> Option<String> {
     if !inputs.guidance.enforcement.applies(inputs.model) {
         return None;
     }
     let model = inputs.model.to_lowercase();
     let is = |names: &[&str]| names.iter().any(|name| model.contains(name));
-    let addendum = if inputs.mode != Mode::Full {
+    let addendum = if inputs.mode != PromptSize::Full {
         ""
     } else if is(&["gemini", "gemma"]) {
         text::GEMINI
@@ -358,7 +358,7 @@ fn enforcement(inputs: &Inputs<'_>) -> Option<String> {
     Some(format!("{}\n{addendum}", text::ENFORCEMENT))
 }
 
-fn environment(environment: &Environment) -> String {
+fn environment(environment: &PromptEnvironment) -> String {
     let mut out = String::from("## Environment\n");
     if let Some(backend) = &environment.backend {
         let _ = write!(
@@ -421,7 +421,7 @@ fn project(file: Option<&str>) -> String {
 const STARTED: &str = "Conversation started: ";
 const DAY: &str = "%A, %B %d, %Y";
 
-fn closing(inputs: &Inputs<'_>) -> String {
+fn closing(inputs: &PromptInputs<'_>) -> String {
     let mut out = format!("{STARTED}{}", inputs.date.format(DAY));
     if let Some(id) = inputs.session_id {
         let _ = write!(out, "\nSession ID: {id}");

@@ -16,16 +16,19 @@ const ALL_TOOLS: &[&str] = &[
     "todo",
 ];
 
-fn with<R>(change: impl FnOnce(&mut Inputs<'_>), then: impl FnOnce(&Inputs<'_>) -> R) -> R {
+fn with<R>(
+    change: impl FnOnce(&mut PromptInputs<'_>),
+    then: impl FnOnce(&PromptInputs<'_>) -> R,
+) -> R {
     let guidance = Guidance::default();
-    let environment = Environment {
+    let environment = PromptEnvironment {
         os: "Linux (6.8)".into(),
         home: "/home/u".into(),
         cwd: "/home/u/p".into(),
-        ..Environment::default()
+        ..PromptEnvironment::default()
     };
-    let mut inputs = Inputs {
-        mode: Mode::Full,
+    let mut inputs = PromptInputs {
+        mode: PromptSize::Full,
         soul: None,
         tools: ALL_TOOLS.iter().copied().collect(),
         skills: None,
@@ -51,14 +54,14 @@ fn with<R>(change: impl FnOnce(&mut Inputs<'_>), then: impl FnOnce(&Inputs<'_>) 
     then(&inputs)
 }
 
-fn prompt(change: impl FnOnce(&mut Inputs<'_>)) -> String {
+fn prompt(change: impl FnOnce(&mut PromptInputs<'_>)) -> String {
     with(change, |inputs| build(inputs).join())
 }
 
 #[test]
 fn a_model_that_only_chats_is_told_little_and_nothing_of_tools() {
     let chat = prompt(|inputs| {
-        inputs.mode = Mode::Chat;
+        inputs.mode = PromptSize::Chat;
         inputs.memory = Some("the cat is called Miso");
         inputs.project = Some("use tabs");
         inputs.system_message = Some("Be brief.");
@@ -81,7 +84,7 @@ fn the_same_inputs_give_the_same_bytes() {
 fn own_text_stays_small() {
     let full = prompt(|inputs| inputs.model = "gpt-5");
     assert!(full.len() <= 4_096, "{} bytes", full.len());
-    let lean = prompt(|inputs| inputs.mode = Mode::Lean);
+    let lean = prompt(|inputs| inputs.mode = PromptSize::Lean);
     assert!(lean.len() < full.len());
 }
 
@@ -207,7 +210,7 @@ fn enforcement_by_family_and_config() {
                     enforcement: Enforcement::parse(&value),
                     ..Guidance::default()
                 };
-                let inputs = Inputs {
+                let inputs = PromptInputs {
                     model,
                     guidance: &guidance,
                     ..inputs.clone()
@@ -250,7 +253,7 @@ fn platform_hints_append_or_replace() {
 
 #[test]
 fn a_backend_hides_the_host() {
-    let environment = Environment {
+    let environment = PromptEnvironment {
         os: "Linux (6.8)".into(),
         home: "/home/secret".into(),
         backend: Some(Backend {
@@ -258,12 +261,12 @@ fn a_backend_hides_the_host() {
             probe: None,
         }),
         extra: Some("Proxy on 8080.".into()),
-        ..Environment::default()
+        ..PromptEnvironment::default()
     };
     let text = with(
         |_| {},
         |inputs| {
-            build(&Inputs {
+            build(&PromptInputs {
                 environment: &environment,
                 ..inputs.clone()
             })

@@ -3,39 +3,45 @@
 
 use serde_json::Value;
 
-use super::Arguments;
+use super::RepairedArguments;
 
 /// Cuts are tried at every place up to here.
 const CUTS: usize = 256;
 
 pub fn arguments(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let read = Arguments::read(&text);
+    let read = RepairedArguments::read(&text);
     let strict = serde_json::from_str::<Value>(text.trim()).ok();
     match (&read, strict) {
         (_, Some(Value::Object(map))) => {
-            assert_eq!(read, Arguments::Exact(map));
+            assert_eq!(read, RepairedArguments::Exact(map));
             assert_prefixes_are_not_run(text.trim());
         }
-        (Arguments::Exact(map), strict) => {
+        (RepairedArguments::Exact(map), strict) => {
             assert!(map.is_empty(), "{map:?}");
             assert!(matches!(strict, None | Some(Value::Null)));
         }
-        (Arguments::Repaired(map), _) => {
+        (RepairedArguments::Repaired(map), _) => {
             let written = Value::Object(map.clone()).to_string();
-            assert_eq!(Arguments::read(&written), Arguments::Exact(map.clone()));
+            assert_eq!(
+                RepairedArguments::read(&written),
+                RepairedArguments::Exact(map.clone())
+            );
             assert_nothing_is_made_up(&text, &written);
         }
-        (Arguments::Truncated | Arguments::Unreadable(_), _) => {}
+        (RepairedArguments::Truncated | RepairedArguments::Unreadable(_), _) => {}
     }
 }
 
 /// No beginning of an object is taken for one.
 fn assert_prefixes_are_not_run(whole: &str) {
     for (cut, _) in whole.char_indices().skip(1).take(CUTS) {
-        let read = Arguments::read(&whole[..cut]);
+        let read = RepairedArguments::read(&whole[..cut]);
         assert!(
-            matches!(read, Arguments::Truncated | Arguments::Unreadable(_)),
+            matches!(
+                read,
+                RepairedArguments::Truncated | RepairedArguments::Unreadable(_)
+            ),
             "{:?} is read as {read:?}",
             &whole[..cut]
         );

@@ -19,27 +19,27 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::command_queue::{CommandQueue, RunningWork};
 use super::deps::{PromptContext, SessionDeps, SessionStart};
-use super::desk::{Busy, Desk};
-use super::naming::Naming;
-use crate::compress::{Cause, Compactor, Window};
-use crate::context_files::Hints;
+use super::naming::TitleTask;
+use crate::compress::{CompactionCause, Compactor, ContextWindow};
+use crate::context_files::DirectoryHints;
 use crate::events::EventSink;
 use crate::fence;
-use crate::lean::Mode;
-use crate::log::{Item, Log, Origin};
+use crate::lean::PromptSize;
+use crate::log::{Log, LogItem, Origin};
 use crate::prompt;
 use crate::spill;
-use crate::subagent::mend::mend;
+use crate::subagent::missing_reports::mend;
 use crate::tokens;
-use crate::turn::outside::{self, Spending};
-use crate::turn::{Compaction, Conversation, RouteFixes, Scope, Turn};
-use crate::weight::Weight;
+use crate::turn::outside::{self, ToolSpending};
+use crate::turn::{RouteFixes, Turn, TurnCompaction, TurnConversation, TurnScope};
+use crate::weight::ConversationMemory;
 
 pub(super) struct Actor {
     deps: Arc<SessionDeps>,
-    conv: Conversation,
-    desk: Desk,
+    conv: TurnConversation,
+    desk: CommandQueue,
     cancel: CancellationToken,
     background: TaskTracker,
     turns: u64,
@@ -49,7 +49,7 @@ pub(super) struct Actor {
     titled: bool,
     warned_small: bool,
     /// What rewinds hid since the last turn, the latest last.
-    undone: Vec<Vec<Item>>,
+    undone: Vec<Vec<LogItem>>,
 }
 
 struct CloseOnDrop(EventSink);
@@ -79,15 +79,15 @@ impl Actor {
         Ok(Self {
             cancel: deps.cancel.child_token(),
             conv,
-            desk: Desk {
+            desk: CommandQueue {
                 inbox,
                 events,
-                mailbox: super::steer::Mailbox::default(),
-                informed: super::steer::Mailbox::default(),
+                mailbox: super::steer::SteeringText::default(),
+                informed: super::steer::SteeringText::default(),
                 wake: false,
-                spending: Spending::default(),
+                spending: ToolSpending::default(),
                 approvals: super::approvals::Approvals::default(),
-                questions: super::questions::Questions::default(),
+                questions: super::questions::OpenQuestions::default(),
                 queue: std::collections::VecDeque::new(),
                 later: std::collections::VecDeque::new(),
                 closing: false,
@@ -106,7 +106,7 @@ impl Actor {
         &self.conv.id
     }
 
-    pub(super) fn weight(&self) -> Weight {
+    pub(super) fn weight(&self) -> ConversationMemory {
         self.conv.log.weight()
     }
 
@@ -207,7 +207,7 @@ impl Actor {
                     .asker(self.desk.events.clone(), cancel.clone()),
             ),
         };
-        let scope = Scope {
+        let scope = TurnScope {
             id,
             deps: Arc::clone(&self.deps),
             events: self.desk.events.clone(),
@@ -221,7 +221,7 @@ impl Actor {
         let turn = Turn::new(scope, &mut self.conv, registry).run(input);
         // Boxed: what a turn needs is given back when it ends, however long the session lives.
         let work = Box::pin(task::catch("turn", turn));
-        match self.desk.attend(Busy::Turn, &cancel, work).await {
+        match self.desk.attend(RunningWork::Turn, &cancel, work).await {
             Ok(summary) => {
                 self.desk.events.set_turn(None);
                 self.after_turn(summary).await;
@@ -248,7 +248,7 @@ impl Actor {
                 () = cancel.cancelled() => Vec::new(),
             }
         };
-        self.desk.attend(Busy::Turn, cancel, prepared).await
+        self.desk.attend(RunningWork::Turn, cancel, prepared).await
     }
 
     async fn after_turn(&mut self, summary: TurnSummary) {
@@ -292,7 +292,7 @@ impl Actor {
             if fence::is_fenced(&result.content.text()) {
                 self.conv.taint.mark();
             }
-            let item = Item::new(Message::Tool(result), Origin::Tool, now);
+            let item = LogItem::new(Message::Tool(result), Origin::Tool, now);
             self.conv.commit(&*store, item, None, None).await?;
         }
         if !mended.reports.is_empty() {
@@ -357,7 +357,7 @@ impl Actor {
             }
         }
         let info = self.conv.client.info();
-        if let Some(text) = Mode::for_model(info).warning(info.context_length)
+        if let Some(text) = PromptSize::for_model(info).warning(info.context_length)
             && !std::mem::replace(&mut self.warned_small, true)
         {
             self.notice(NoticeLevel::Warning, text).await;
@@ -386,7 +386,7 @@ impl Actor {
     /// acts, or the other way round. The model changed, so nothing cached is lost.
     fn prompt_is_for_others(&self) -> bool {
         let system = &self.conv.system;
-        let chats = Mode::for_model(self.conv.client.info()) == Mode::Chat;
+        let chats = PromptSize::for_model(self.conv.client.info()) == PromptSize::Chat;
         prompt::told_date(system).is_some() && prompt::is_for_chat(system) != chats
     }
 
@@ -438,17 +438,17 @@ impl Actor {
         let cancel = self.cancel.child_token();
         let events = self.desk.events.clone();
         let deps = Arc::clone(&self.deps);
-        let compaction = Compaction {
+        let compaction = TurnCompaction {
             deps: &deps,
             events: &events,
             cancel: &cancel,
-            cause: Cause::Manual,
+            cause: CompactionCause::Manual,
             focus,
             keep,
             overhead,
         };
         let work = compaction.run(&mut self.conv);
-        let done = self.desk.attend(Busy::Other, &cancel, work).await;
+        let done = self.desk.attend(RunningWork::Other, &cancel, work).await;
         let (level, text) = match done {
             Ok(applied) => match applied.result {
                 Ok(()) => return,
@@ -556,7 +556,7 @@ impl Actor {
             return;
         };
         self.titled = true;
-        let naming = Naming {
+        let naming = TitleTask {
             deps: Arc::clone(&self.deps),
             events: self.desk.events.clone(),
             cancel: self.cancel.child_token(),
@@ -607,7 +607,7 @@ impl Actor {
 }
 
 fn compactor(deps: &SessionDeps, client: &Arc<dyn ModelClient>) -> Compactor {
-    let window = Window {
+    let window = ContextWindow {
         context: client.info().context_length,
         max_tokens: deps.settings.max_tokens,
     };
@@ -619,17 +619,21 @@ fn taint(deps: &SessionDeps) -> Taint {
     deps.settings.taint.clone().unwrap_or_default()
 }
 
-fn hints(deps: &SessionDeps, cwd: &Path) -> Hints {
+fn hints(deps: &SessionDeps, cwd: &Path) -> DirectoryHints {
     let home = deps.settings.user_home.as_deref();
-    Hints::new(cwd, home, deps.settings.directory_hints)
+    DirectoryHints::new(cwd, home, deps.settings.directory_hints)
 }
 
-fn begin(deps: &SessionDeps, client: Arc<dyn ModelClient>, mut new: NewSession) -> Conversation {
+fn begin(
+    deps: &SessionDeps,
+    client: Arc<dyn ModelClient>,
+    mut new: NewSession,
+) -> TurnConversation {
     let id = new.id.get_or_insert_with(|| new_id(deps)).clone();
     let system = new.system_prompt.clone().unwrap_or_default().into();
     let cwd = new.cwd.clone().unwrap_or_else(|| PathBuf::from("."));
     let hints = hints(deps, &cwd);
-    Conversation {
+    TurnConversation {
         id,
         source: new.source.clone(),
         cwd,
@@ -653,7 +657,7 @@ fn resume(
     client: Arc<dyn ModelClient>,
     mut session: StoredSession,
     cwd: PathBuf,
-) -> Conversation {
+) -> TurnConversation {
     name_writers(&mut session);
     let taint = taint(deps);
     if outside::read_before(&session.items) {
@@ -662,7 +666,7 @@ fn resume(
     let mut compactor = compactor(deps, &client);
     compactor.restore(session.compacted_before, session.compaction_cooldown_until);
     let hints = hints(deps, &cwd);
-    Conversation {
+    TurnConversation {
         id: session.id,
         source: session.source,
         cwd,

@@ -12,11 +12,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::events::EventSink;
 
-type Waiting = Arc<Mutex<HashMap<String, oneshot::Sender<Verdict>>>>;
+type ApprovalWaiter = Arc<Mutex<HashMap<String, oneshot::Sender<Verdict>>>>;
 
 /// Questions that wait for an answer.
 #[derive(Clone, Default)]
-pub(super) struct Approvals(Waiting);
+pub(super) struct Approvals(ApprovalWaiter);
 
 impl Approvals {
     /// Hands over an answer. `false`: nobody waits for it (any more).
@@ -26,8 +26,8 @@ impl Approvals {
     }
 
     /// The approver of one turn.
-    pub(super) fn approver(&self, events: EventSink, cancel: CancellationToken) -> AskPerson {
-        AskPerson {
+    pub(super) fn approver(&self, events: EventSink, cancel: CancellationToken) -> PersonApprover {
+        PersonApprover {
             approvals: self.clone(),
             events,
             cancel,
@@ -39,16 +39,16 @@ impl Approvals {
     }
 }
 
-pub(super) struct AskPerson {
+pub(super) struct PersonApprover {
     approvals: Approvals,
     events: EventSink,
     cancel: CancellationToken,
 }
 
 /// Forgets a question whose asker is gone. Front ends are told, so that none goes on asking.
-struct Forget<'a>(&'a AskPerson, String);
+struct WithdrawApproval<'a>(&'a PersonApprover, String);
 
-impl Drop for Forget<'_> {
+impl Drop for WithdrawApproval<'_> {
     fn drop(&mut self) {
         let open = self.0.approvals.lock().remove(&self.1).is_some();
         if !open || tokio::runtime::Handle::try_current().is_err() {
@@ -62,13 +62,13 @@ impl Drop for Forget<'_> {
     }
 }
 
-impl Approver for AskPerson {
+impl Approver for PersonApprover {
     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'_, Verdict> {
         Box::pin(async move {
             let (answer, waiting) = oneshot::channel();
             let id = request.id.clone();
             self.approvals.lock().insert(id.clone(), answer);
-            let _forget = Forget(self, id);
+            let _forget = WithdrawApproval(self, id);
             self.events
                 .emit(AgentEvent::ApprovalNeeded { request })
                 .await;

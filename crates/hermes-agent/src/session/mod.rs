@@ -15,8 +15,8 @@
 
 mod actor;
 mod approvals;
+mod command_queue;
 pub mod deps;
-mod desk;
 mod naming;
 mod questions;
 pub mod steer;
@@ -35,7 +35,7 @@ pub use deps::{
 };
 
 use crate::events::{self, EventReceiver};
-use crate::weight::Weight;
+use crate::weight::ConversationMemory;
 
 /// Commands that may wait.
 const COMMANDS: usize = 64;
@@ -71,7 +71,7 @@ impl Session {
 pub struct SessionHandle {
     id: SessionId,
     commands: mpsc::Sender<AgentCommand>,
-    weight: Weight,
+    weight: ConversationMemory,
 }
 
 impl SessionHandle {
@@ -117,7 +117,7 @@ impl SessionHandle {
 pub struct WeakSession {
     id: SessionId,
     commands: mpsc::WeakSender<AgentCommand>,
-    weight: Weight,
+    weight: ConversationMemory,
 }
 
 impl WeakSession {

@@ -11,12 +11,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::deps::SessionDeps;
 use crate::events::EventSink;
-use crate::title::{self, Exchange};
+use crate::title::{self, FirstExchange};
 
 const TASK: &str = "title_generation";
 
 /// The first exchange, and what naming it needs. Owns everything: it outlives the turn.
-pub(super) struct Naming {
+pub(super) struct TitleTask {
     pub deps: Arc<SessionDeps>,
     pub events: EventSink,
     pub cancel: CancellationToken,
@@ -27,7 +27,7 @@ pub(super) struct Naming {
     pub answer: String,
 }
 
-impl Naming {
+impl TitleTask {
     /// A failure costs the title and nothing else.
     pub(super) async fn run(self) {
         let client = match self.deps.router.auxiliary(TASK) {
@@ -41,7 +41,7 @@ impl Naming {
         if client.info().small {
             return;
         }
-        let exchange = Exchange {
+        let exchange = FirstExchange {
             session: self.session.clone(),
             user: &self.user,
             answer: &self.answer,

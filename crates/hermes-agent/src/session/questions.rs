@@ -12,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::events::EventSink;
 
-type Waiting = HashMap<String, oneshot::Sender<Answer>>;
+type QuestionWaiter = HashMap<String, oneshot::Sender<Answer>>;
 
 /// Questions that wait for an answer.
 #[derive(Clone, Default)]
-pub(super) struct Questions(Arc<Mutex<Waiting>>);
+pub(super) struct OpenQuestions(Arc<Mutex<QuestionWaiter>>);
 
-impl Questions {
+impl OpenQuestions {
     /// Hands over an answer. `false`: nobody waits for it (any more).
     pub(super) fn answer(&self, question: &str, answer: Answer) -> bool {
         let waiting = self.lock().remove(question);
@@ -26,33 +26,33 @@ impl Questions {
     }
 
     /// The asker of one turn.
-    pub(super) fn asker(&self, events: EventSink, cancel: CancellationToken) -> AskThrough {
-        AskThrough {
+    pub(super) fn asker(&self, events: EventSink, cancel: CancellationToken) -> SessionAsker {
+        SessionAsker {
             questions: self.clone(),
             events,
             cancel,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, QuestionWaiter> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-pub(super) struct AskThrough {
-    questions: Questions,
+pub(super) struct SessionAsker {
+    questions: OpenQuestions,
     events: EventSink,
     cancel: CancellationToken,
 }
 
 /// An open question. However it ends, front ends are told, so that none goes on asking.
-struct Open<'a> {
-    asker: &'a AskThrough,
+struct QuestionGuard<'a> {
+    asker: &'a SessionAsker,
     /// `None`: it is closed.
     id: Option<String>,
 }
 
-impl Open<'_> {
+impl QuestionGuard<'_> {
     async fn close(mut self) {
         if let Some(question) = self.forget() {
             let closed = AgentEvent::QuestionClosed { question };
@@ -68,7 +68,7 @@ impl Open<'_> {
 }
 
 /// Whoever asked has gone without waiting for the answer.
-impl Drop for Open<'_> {
+impl Drop for QuestionGuard<'_> {
     fn drop(&mut self) {
         let Some(question) = self.forget() else {
             return;
@@ -82,7 +82,7 @@ impl Drop for Open<'_> {
     }
 }
 
-impl Asker for AskThrough {
+impl Asker for SessionAsker {
     fn ask(&self, question: Question) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
             let unanswered = |why: &str| Answer::Unanswered {
@@ -94,7 +94,7 @@ impl Asker for AskThrough {
             let (answer, waiting) = oneshot::channel();
             let id = question.id.clone();
             self.questions.lock().insert(id.clone(), answer);
-            let open = Open {
+            let open = QuestionGuard {
                 asker: self,
                 id: Some(id),
             };

@@ -28,9 +28,9 @@ pub fn defang(text: &str) -> Cow<'_, str> {
 /// Steering texts that no model has read yet, joined by newlines. Shared by the session and its
 /// turn.
 #[derive(Clone, Debug, Default)]
-pub struct Mailbox(Arc<Mutex<String>>);
+pub struct SteeringText(Arc<Mutex<String>>);
 
-impl Mailbox {
+impl SteeringText {
     pub fn put(&self, text: &str) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !waiting.is_empty() {
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn several_texts_join_and_are_taken_once() {
-        let mailbox = Mailbox::default();
+        let mailbox = SteeringText::default();
         mailbox.put("first");
         mailbox.put("second");
         assert_eq!(mailbox.take().as_deref(), Some("first\nsecond"));

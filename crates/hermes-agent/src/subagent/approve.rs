@@ -8,23 +8,23 @@ use hermes_core::ask::{Answer, Asker, Nobody, Question};
 use hermes_core::tool::ToolContext;
 
 /// Both askers of a child.
-pub(super) struct Voices {
+pub(super) struct ChildAskers {
     pub approver: Arc<dyn Approver>,
     pub asker: Arc<dyn Asker>,
 }
 
-impl Voices {
+impl ChildAskers {
     /// `label` names the child. `waiting`: the parent waits for it, so the person can be asked.
     pub(super) fn of(cx: &ToolContext, label: &str, waiting: bool, auto_approve: bool) -> Self {
         let approver: Arc<dyn Approver> = if auto_approve {
             Arc::new(AutoApprove)
         } else if waiting {
-            Arc::new(Labelled {
+            Arc::new(LabelledApprover {
                 inner: Arc::clone(&cx.approver),
                 label: label.to_owned(),
             })
         } else {
-            Arc::new(Unattended {
+            Arc::new(BackgroundApprover {
                 label: label.to_owned(),
             })
         };
@@ -40,12 +40,12 @@ impl Voices {
     }
 }
 
-struct Labelled {
+struct LabelledApprover {
     inner: Arc<dyn Approver>,
     label: String,
 }
 
-impl Approver for Labelled {
+impl Approver for LabelledApprover {
     fn decide(&self, mut request: ApprovalRequest) -> BoxFuture<'_, Verdict> {
         // Children count their calls on their own: their requests must not be taken for another's.
         request.id = format!("{}:{}", self.label, request.id);
@@ -73,11 +73,11 @@ impl Asker for LabelledAsker {
 }
 
 /// A child in the background: the turn in which it was started may be long over.
-struct Unattended {
+struct BackgroundApprover {
     label: String,
 }
 
-impl Approver for Unattended {
+impl Approver for BackgroundApprover {
     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'_, Verdict> {
         let why = format!(
             "{} works in the background, where nobody approves {}; the main conversation can do it",

@@ -9,32 +9,32 @@ use crate::session::{SessionHandle, WeakSession};
 
 /// Brings reports to the conversation that delegated the work. Clones share it.
 #[derive(Clone, Default)]
-pub struct Post {
-    session: Arc<Mutex<Option<(WeakSession, Arrival)>>>,
+pub struct ReportQueue {
+    session: Arc<Mutex<Option<(WeakSession, ReportArrival)>>>,
     running: Arc<AtomicUsize>,
 }
 
 #[derive(Clone, Copy)]
-enum Arrival {
+enum ReportArrival {
     /// The person is told; the model reads it with its next step or turn.
     Waits,
     /// It starts a turn, after the one that runs.
     Wakes,
 }
 
-impl Post {
+impl ReportQueue {
     /// Reports go to this session from now on: the person is told at once, the model with its next
     /// step or turn. The session may still end when nobody else holds it.
     pub fn attach(&self, session: &SessionHandle) {
-        self.put(session, Arrival::Waits);
+        self.put(session, ReportArrival::Waits);
     }
 
     /// The same, but a report starts a turn: for front ends that show turns nobody asked for.
     pub fn attach_waking(&self, session: &SessionHandle) {
-        self.put(session, Arrival::Wakes);
+        self.put(session, ReportArrival::Wakes);
     }
 
-    fn put(&self, session: &SessionHandle, arrival: Arrival) {
+    fn put(&self, session: &SessionHandle, arrival: ReportArrival) {
         let mut place = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         *place = Some((session.downgrade(), arrival));
     }
@@ -45,13 +45,15 @@ impl Post {
     }
 
     /// A place for one more delegation; `None`: `most` are running.
-    pub(super) fn take_place(&self, most: usize) -> Option<Place> {
+    pub(super) fn take_place(&self, most: usize) -> Option<RunningDelegation> {
         let taken = self
             .running
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |running| {
                 (running < most).then_some(running + 1)
             });
-        taken.ok().map(|_| Place(Arc::clone(&self.running)))
+        taken
+            .ok()
+            .map(|_| RunningDelegation(Arc::clone(&self.running)))
     }
 
     /// `false`: the session is over; the reports are in the rows of the children.
@@ -62,12 +64,12 @@ impl Post {
         let command = AgentCommand::Inform {
             headline,
             text,
-            wakes: matches!(arrival, Arrival::Wakes),
+            wakes: matches!(arrival, ReportArrival::Wakes),
         };
         session.send(command).await.is_ok()
     }
 
-    fn session(&self) -> Option<(SessionHandle, Arrival)> {
+    fn session(&self) -> Option<(SessionHandle, ReportArrival)> {
         let place = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         let (session, arrival) = place.as_ref()?;
         Some((session.upgrade()?, *arrival))
@@ -75,9 +77,9 @@ impl Post {
 }
 
 /// A running delegation.
-pub(super) struct Place(Arc<AtomicUsize>);
+pub(super) struct RunningDelegation(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for RunningDelegation {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }

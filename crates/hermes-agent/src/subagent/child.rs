@@ -10,9 +10,9 @@ use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::approve::Voices;
-use super::report::{Entry, Status, trace};
-use super::request::Task;
+use super::approve::ChildAskers;
+use super::report::{ChildReport, ChildStatus, trace};
+use super::request::DelegatedTask;
 use super::tools::ChildTools;
 use super::{RUNS, SubagentDeps, child_id};
 use crate::events::EventReceiver;
@@ -22,10 +22,10 @@ const GOAL_CHARS: usize = 40;
 const DETAIL_CHARS: usize = 80;
 
 /// A child that is about to work.
-pub(super) struct Child<'a> {
+pub(super) struct ChildRun<'a> {
     pub deps: &'a SubagentDeps,
     pub cx: &'a ToolContext,
-    pub task: &'a Task,
+    pub task: &'a DelegatedTask,
     pub index: usize,
     pub count: usize,
     pub tools: Arc<ChildTools>,
@@ -34,13 +34,13 @@ pub(super) struct Child<'a> {
     pub cancel: CancellationToken,
 }
 
-impl Child<'_> {
+impl ChildRun<'_> {
     /// Works to the end. Whatever goes wrong is in the entry; nothing of it reaches the siblings.
-    pub(super) async fn run(self) -> Entry {
+    pub(super) async fn run(self) -> ChildReport {
         let began = Instant::now();
         let mut entry = match self.start().await {
             Ok((id, handle, events)) => self.attend(id, &handle, events).await,
-            Err(error) => Entry::broken(self.index, error),
+            Err(error) => ChildReport::broken(self.index, error),
         };
         entry.seconds = began.elapsed().as_secs_f64();
         self.progress(&format!("ended: {:?}", entry.status).to_lowercase());
@@ -63,7 +63,7 @@ impl Child<'_> {
         // A child must have stopped before its parent gives up waiting for it.
         settings.tools.cancel_grace /= 2;
         let label = self.label();
-        let voices = Voices::of(self.cx, &label, self.waiting, deps.limits.auto_approve);
+        let voices = ChildAskers::of(self.cx, &label, self.waiting, deps.limits.auto_approve);
         let parts = SessionDeps {
             router: Arc::clone(&deps.router),
             store: Arc::clone(&deps.store),
@@ -109,12 +109,12 @@ impl Child<'_> {
         id: SessionId,
         handle: &SessionHandle,
         mut events: EventReceiver,
-    ) -> Entry {
-        let mut entry = Entry {
+    ) -> ChildReport {
+        let mut entry = ChildReport {
             session: Some(id.clone()),
-            status: Status::Failed,
+            status: ChildStatus::Failed,
             error: None,
-            ..Entry::broken(self.index, String::new())
+            ..ChildReport::broken(self.index, String::new())
         };
         let message = match &self.task.context {
             Some(context) => format!("{}\n\nContext:\n{context}", self.task.goal),
@@ -141,7 +141,7 @@ impl Child<'_> {
         match ended {
             Some(ended) => entry.judge(ended, timed_out),
             None if self.cancel.is_cancelled() => {
-                entry.status = Status::Interrupted;
+                entry.status = ChildStatus::Interrupted;
                 entry.exit_reason = "interrupted";
                 entry.error = Some("it was stopped before it began".to_owned());
             }
@@ -154,7 +154,11 @@ impl Child<'_> {
     }
 
     /// Reads what happens in the child until its turn ends.
-    async fn follow(&self, events: &mut EventReceiver, entry: &mut Entry) -> Option<TurnSummary> {
+    async fn follow(
+        &self,
+        events: &mut EventReceiver,
+        entry: &mut ChildReport,
+    ) -> Option<TurnSummary> {
         while let Some(next) = events.recv().await {
             match next.event {
                 AgentEvent::TurnStarted { route, .. } => {
@@ -180,7 +184,7 @@ impl Child<'_> {
     }
 
     /// What the child spent counts for its parent too; it stands in the child's own row.
-    fn count(&self, entry: &Entry, summary: &TurnSummary) {
+    fn count(&self, entry: &ChildReport, summary: &TurnSummary) {
         if summary.calls == 0 {
             return;
         }
@@ -203,7 +207,7 @@ impl Child<'_> {
         });
     }
 
-    async fn close(&self, id: &SessionId, entry: &mut Entry) {
+    async fn close(&self, id: &SessionId, entry: &mut ChildReport) {
         let store = &self.deps.store;
         match store.load(id).await {
             Ok(Some(stored)) => entry.trace = trace(&stored.items),

@@ -12,7 +12,7 @@
 mod approve;
 mod background;
 mod child;
-pub(crate) mod mend;
+pub(crate) mod missing_reports;
 mod report;
 mod request;
 mod tool;
@@ -35,7 +35,7 @@ use crate::session::PromptSource;
 use crate::settings::AgentSettings;
 use crate::settings::parse_effort;
 
-pub use background::Post;
+pub use background::ReportQueue;
 pub use tools::ParentTools;
 
 /// The name of the tool.
@@ -46,7 +46,7 @@ const RUNS: usize = 100;
 
 /// `delegation` of config.yaml.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct SubagentLimits {
     pub max_concurrent: usize,
     pub max_depth: u32,
     pub max_iterations: u32,
@@ -62,7 +62,7 @@ pub struct Limits {
     pub reasoning: Option<ReasoningEffort>,
 }
 
-impl Limits {
+impl SubagentLimits {
     pub fn from_config(config: &Config) -> Self {
         let section = &config.delegation;
         let seconds = section.child_timeout_seconds;
@@ -96,7 +96,7 @@ pub struct SubagentDeps {
     pub prompt: Arc<dyn PromptSource>,
     /// The parent's.
     pub settings: AgentSettings,
-    pub limits: Limits,
+    pub limits: SubagentLimits,
     /// Where reports go that are too long: `<cache>/delegation`.
     pub spill_dir: Option<PathBuf>,
     pub clock: Arc<dyn Clock>,
@@ -105,7 +105,7 @@ pub struct SubagentDeps {
     pub cancel: CancellationToken,
     /// Brings reports of background work to the parent. Without an attached session everything
     /// is waited for.
-    pub post: Post,
+    pub post: ReportQueue,
 }
 
 /// The tool of a session that a person talks to.

@@ -16,7 +16,7 @@ const TRACE: usize = 30;
 
 /// How a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
+pub(super) enum ChildStatus {
     Completed,
     Failed,
     Interrupted,
@@ -25,7 +25,7 @@ pub(super) enum Status {
     Error,
 }
 
-impl Status {
+impl ChildStatus {
     fn as_str(self) -> &'static str {
         match self {
             Self::Completed => "completed",
@@ -39,10 +39,10 @@ impl Status {
 
 /// The report of one child.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct ChildReport {
     pub index: usize,
     pub session: Option<SessionId>,
-    pub status: Status,
+    pub status: ChildStatus,
     pub exit_reason: &'static str,
     pub summary: String,
     pub error: Option<String>,
@@ -52,13 +52,13 @@ pub(super) struct Entry {
     pub trace: Vec<Value>,
 }
 
-impl Entry {
+impl ChildReport {
     /// A child that never ran.
     pub(super) fn broken(index: usize, error: String) -> Self {
         Self {
             index,
             session: None,
-            status: Status::Error,
+            status: ChildStatus::Error,
             exit_reason: "error",
             summary: String::new(),
             error: Some(error),
@@ -74,22 +74,24 @@ impl Entry {
         let text = ended.text.trim();
         let said = !text.is_empty();
         (self.status, self.exit_reason) = match &ended.exit {
-            TurnExit::Interrupted if timed_out => (Status::TimedOut, "timeout"),
-            TurnExit::Interrupted => (Status::Interrupted, "interrupted"),
-            TurnExit::Answered if said => (Status::Completed, "completed"),
-            TurnExit::BudgetExhausted { .. } if said => (Status::Completed, "max_iterations"),
+            TurnExit::Interrupted if timed_out => (ChildStatus::TimedOut, "timeout"),
+            TurnExit::Interrupted => (ChildStatus::Interrupted, "interrupted"),
+            TurnExit::Answered if said => (ChildStatus::Completed, "completed"),
+            TurnExit::BudgetExhausted { .. } if said => (ChildStatus::Completed, "max_iterations"),
             TurnExit::Partial { .. } | TurnExit::CostCapReached { .. } if said => {
-                (Status::Completed, "incomplete")
+                (ChildStatus::Completed, "incomplete")
             }
-            _ => (Status::Failed, "error"),
+            _ => (ChildStatus::Failed, "error"),
         };
-        if self.status != Status::Completed {
+        if self.status != ChildStatus::Completed {
             let why = match self.status {
-                Status::TimedOut => Some(
+                ChildStatus::TimedOut => Some(
                     "it took longer than delegation.child_timeout_seconds allows and was stopped"
                         .to_owned(),
                 ),
-                Status::Interrupted => Some("it was stopped together with this turn".to_owned()),
+                ChildStatus::Interrupted => {
+                    Some("it was stopped together with this turn".to_owned())
+                }
                 _ => cause(&ended.exit),
             };
             self.error = why.or_else(|| Some("it gave no answer".to_owned()));
@@ -100,7 +102,7 @@ impl Entry {
         self.ended = Some(ended);
     }
 
-    pub(super) async fn to_json(&self, limits: &Shown<'_>) -> Value {
+    pub(super) async fn to_json(&self, limits: &ReportStyle<'_>) -> Value {
         let mut entry = Map::new();
         let mut put = |key: &str, value: Value| entry.insert(key.to_owned(), value);
         put("task_index", json!(self.index));
@@ -153,7 +155,7 @@ pub(super) fn rounded(seconds: f64) -> f64 {
 }
 
 /// How reports are shown.
-pub(super) struct Shown<'a> {
+pub(super) struct ReportStyle<'a> {
     pub max_chars: usize,
     pub dir: Option<&'a Path>,
     /// The child may have read orders that are not the person's.
@@ -162,9 +164,9 @@ pub(super) struct Shown<'a> {
     pub traced: bool,
 }
 
-impl Shown<'_> {
+impl ReportStyle<'_> {
     /// The summary as it fits, and the file that holds the whole of a longer one.
-    async fn fit(&self, entry: &Entry) -> (String, Option<String>) {
+    async fn fit(&self, entry: &ChildReport) -> (String, Option<String>) {
         let text = &entry.summary;
         let Some((cut, _)) = text.char_indices().nth(self.max_chars) else {
             return (text.clone(), None);

@@ -4,25 +4,25 @@ use hermes_core::args::Args;
 use hermes_core::tool::{ToolArgs, ToolOutcome};
 use serde_json::{Value, json};
 
-use super::{Limits, NAME};
+use super::{NAME, SubagentLimits};
 
 /// One piece of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Task {
+pub(super) struct DelegatedTask {
     pub goal: String,
     pub context: Option<String>,
-    pub role: Role,
+    pub role: ChildRole,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum ChildRole {
     #[default]
     Leaf,
     /// May delegate in turn.
     Orchestrator,
 }
 
-impl Role {
+impl ChildRole {
     fn parse(word: Option<&str>) -> Self {
         match word.map(str::trim) {
             Some("orchestrator") => Self::Orchestrator,
@@ -32,15 +32,15 @@ impl Role {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Request {
-    pub tasks: Vec<Task>,
+pub(super) struct DelegationRequest {
+    pub tasks: Vec<DelegatedTask>,
     pub background: bool,
 }
 
-impl Request {
-    pub(super) fn parse(args: &ToolArgs, limits: &Limits) -> Result<Self, ToolOutcome> {
+impl DelegationRequest {
+    pub(super) fn parse(args: &ToolArgs, limits: &SubagentLimits) -> Result<Self, ToolOutcome> {
         let args = Args::new(NAME, args);
-        let role = Role::parse(args.text("role")?);
+        let role = ChildRole::parse(args.text("role")?);
         let shared = args.text("context")?.map(str::to_owned);
         let list = args.list("tasks")?.unwrap_or_default();
         let mut tasks = Vec::with_capacity(list.len());
@@ -54,7 +54,7 @@ impl Request {
             if goal.is_empty() {
                 return Err(args.bad("give a goal, or tasks with a goal each"));
             }
-            tasks.push(Task {
+            tasks.push(DelegatedTask {
                 goal: goal.to_owned(),
                 context: shared,
                 role,
@@ -74,7 +74,11 @@ impl Request {
     }
 }
 
-fn task(item: &Value, role: Role, shared: Option<&str>) -> Result<Task, &'static str> {
+fn task(
+    item: &Value,
+    role: ChildRole,
+    shared: Option<&str>,
+) -> Result<DelegatedTask, &'static str> {
     // Some models send the goal alone.
     let (goal, context, own) = match item {
         Value::String(goal) => (Some(goal.as_str()), None, None),
@@ -89,14 +93,14 @@ fn task(item: &Value, role: Role, shared: Option<&str>) -> Result<Task, &'static
     if goal.is_empty() {
         return Err("has no goal");
     }
-    Ok(Task {
+    Ok(DelegatedTask {
         goal: goal.to_owned(),
         context: context.or(shared).map(str::to_owned),
-        role: own.map_or(role, |own| Role::parse(Some(own))),
+        role: own.map_or(role, |own| ChildRole::parse(Some(own))),
     })
 }
 
-pub(super) fn parameters(limits: &Limits) -> Value {
+pub(super) fn parameters(limits: &SubagentLimits) -> Value {
     let role = json!({
         "type": "string",
         "enum": ["leaf", "orchestrator"],

@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::background::Place;
-use super::child::Child;
-use super::mend::{DELEGATION_CLOSE, DELEGATION_OPEN};
-use super::report::{Shown, rounded};
-use super::request::{Request, Role, Task, parameters};
+use super::background::RunningDelegation;
+use super::child::ChildRun;
+use super::missing_reports::{DELEGATION_CLOSE, DELEGATION_OPEN};
+use super::report::{ReportStyle, rounded};
+use super::request::{ChildRole, DelegatedTask, DelegationRequest, parameters};
 use super::tools::ChildTools;
 use super::{NAME, SubagentDeps, child_id};
 
@@ -67,7 +67,7 @@ impl DelegateTask {
                 ),
             ));
         }
-        let request = Request::parse(args, limits)?;
+        let request = DelegationRequest::parse(args, limits)?;
         if !request.background || self.depth > 0 {
             return Ok(self.wait_for(request.tasks, cx).await);
         }
@@ -84,7 +84,7 @@ impl DelegateTask {
     }
 
     /// Runs the children while the parent waits.
-    async fn wait_for(&self, tasks: Vec<Task>, cx: &ToolContext) -> Value {
+    async fn wait_for(&self, tasks: Vec<DelegatedTask>, cx: &ToolContext) -> Value {
         let cancel = cx.cancel.child_token();
         // Whoever gives up this call gives up the children.
         let _guard = cancel.clone().drop_guard();
@@ -99,14 +99,14 @@ impl DelegateTask {
 
     async fn work(
         &self,
-        tasks: Vec<Task>,
+        tasks: Vec<DelegatedTask>,
         cx: &ToolContext,
         waiting: bool,
         cancel: CancellationToken,
     ) -> Value {
         let began = Instant::now();
         let children = tasks.iter().enumerate().map(|(index, task)| {
-            let child = Child {
+            let child = ChildRun {
                 deps: &self.deps,
                 cx,
                 task,
@@ -124,7 +124,7 @@ impl DelegateTask {
         });
         let entries = join_all(children).await;
         let most = self.deps.limits.max_summary_chars;
-        let shown = Shown {
+        let shown = ReportStyle {
             max_chars: if waiting {
                 most
             } else {
@@ -144,15 +144,21 @@ impl DelegateTask {
         })
     }
 
-    fn orchestrator(&self, role: Role) -> Option<Arc<dyn Tool>> {
+    fn orchestrator(&self, role: ChildRole) -> Option<Arc<dyn Tool>> {
         let limits = &self.deps.limits;
-        let may =
-            role == Role::Orchestrator && limits.orchestrators && self.depth + 1 < limits.max_depth;
+        let may = role == ChildRole::Orchestrator
+            && limits.orchestrators
+            && self.depth + 1 < limits.max_depth;
         may.then(|| Arc::new(Self::new(self.deps.clone(), self.depth + 1)) as Arc<dyn Tool>)
     }
 
     /// Starts the children and lets the parent go on.
-    fn dispatch(&self, tasks: Vec<Task>, cx: &ToolContext, place: Place) -> Value {
+    fn dispatch(
+        &self,
+        tasks: Vec<DelegatedTask>,
+        cx: &ToolContext,
+        place: RunningDelegation,
+    ) -> Value {
         let sessions: Vec<SessionId> = (0..tasks.len())
             .map(|index| child_id(&cx.session, &cx.call_id, index, 0))
             .collect();

@@ -30,22 +30,22 @@ const AGGREGATE: &str = "Several models answered the same question; their answer
 
 /// A model by name, as the config writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slot {
+pub struct ModelSlot {
     pub provider: Option<String>,
     pub model: String,
 }
 
 /// Which models take part (`moa.presets.<default_preset>`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Preset {
-    pub references: Vec<Slot>,
-    pub aggregator: Slot,
+pub struct MoaPreset {
+    pub references: Vec<ModelSlot>,
+    pub aggregator: ModelSlot,
     pub max_tokens: Option<u32>,
     /// For one model (`auxiliary.moa_reference.timeout`).
     pub timeout: Duration,
 }
 
-impl Preset {
+impl MoaPreset {
     /// `Err` says why the tool is not offered.
     pub fn from_config(config: &Config) -> Result<Self, String> {
         let name = match config.moa.default_preset.trim() {
@@ -60,7 +60,7 @@ impl Preset {
         if preset["enabled"] == json!(false) {
             return Err(format!("moa.presets.{name} is switched off"));
         }
-        let references: Vec<Slot> = preset["reference_models"]
+        let references: Vec<ModelSlot> = preset["reference_models"]
             .as_array()
             .into_iter()
             .flatten()
@@ -84,15 +84,15 @@ impl Preset {
     }
 }
 
-fn slot(value: &Value) -> Option<Slot> {
+fn slot(value: &Value) -> Option<ModelSlot> {
     if let Some(model) = value.as_str() {
-        return Some(Slot {
+        return Some(ModelSlot {
             provider: None,
             model: model.to_owned(),
         });
     }
     let provider = value["provider"].as_str().filter(|name| !name.is_empty());
-    Some(Slot {
+    Some(ModelSlot {
         provider: provider.map(str::to_owned),
         model: value["model"]
             .as_str()
@@ -104,8 +104,8 @@ fn slot(value: &Value) -> Option<Slot> {
 /// The tool, or why it is not offered: it needs the aggregator and at least one other model.
 /// `router` makes a router whose primary route is the slot.
 pub fn mixture_of_agents(
-    preset: &Preset,
-    router: impl Fn(&Slot) -> Arc<dyn ModelRouter>,
+    preset: &MoaPreset,
+    router: impl Fn(&ModelSlot) -> Arc<dyn ModelRouter>,
 ) -> Result<Arc<dyn Tool>, String> {
     let aggregator = router(&preset.aggregator);
     aggregator
@@ -139,7 +139,7 @@ impl Moa {
     fn new(
         references: Vec<Arc<dyn ModelRouter>>,
         aggregator: Arc<dyn ModelRouter>,
-        preset: &Preset,
+        preset: &MoaPreset,
     ) -> Self {
         let parameters = json!({
             "type": "object",
@@ -167,7 +167,7 @@ impl Moa {
         let args = Args::new(NAME, args);
         let prompt = args.required("user_prompt", "the question")?;
         let asked = self.references.iter().map(|router| {
-            let ask = Ask {
+            let ask = ModelQuestion {
                 text: prompt,
                 system: "",
                 temperature: REFERENCE_TEMPERATURE,
@@ -192,7 +192,7 @@ impl Moa {
             let text = format!("no reference model answered: {}", errors.join("; "));
             return Err(refused(&text, &models));
         }
-        let ask = Ask {
+        let ask = ModelQuestion {
             text: &material,
             system: "",
             temperature: AGGREGATOR_TEMPERATURE,
@@ -210,7 +210,7 @@ impl Moa {
     async fn ask(
         &self,
         router: &dyn ModelRouter,
-        ask: Ask<'_>,
+        ask: ModelQuestion<'_>,
         cx: &ToolContext,
     ) -> Result<(String, String), String> {
         let client = router.primary().map_err(|error| error.to_string())?;
@@ -256,7 +256,7 @@ impl Moa {
     async fn once(
         &self,
         client: &dyn ModelClient,
-        ask: &Ask<'_>,
+        ask: &ModelQuestion<'_>,
         cx: &ToolContext,
     ) -> Result<String, (ErrorClass, String)> {
         let request = ModelRequest {
@@ -296,7 +296,7 @@ impl Moa {
 }
 
 /// One question to one model.
-struct Ask<'a> {
+struct ModelQuestion<'a> {
     text: &'a str,
     system: &'a str,
     temperature: f32,

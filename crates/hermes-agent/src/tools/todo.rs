@@ -125,7 +125,7 @@ impl TodoList {
         *self.lock() = items;
     }
 
-    fn merge(&self, changes: Vec<Change>) {
+    fn merge(&self, changes: Vec<TodoChange>) {
         let mut items = self.lock();
         for change in changes {
             let Some(at) = items.iter().position(|item| item.id == change.id) else {
@@ -165,13 +165,13 @@ impl TodoList {
 }
 
 /// An item as sent; when merging, only what is there changes.
-struct Change {
+struct TodoChange {
     id: String,
     content: Option<String>,
     status: Option<TodoStatus>,
 }
 
-impl Change {
+impl TodoChange {
     fn parse(value: &Value) -> Result<Self, String> {
         let text = |key: &str| match &value[key] {
             Value::String(text) => Some(text.trim().to_owned()),
@@ -210,7 +210,7 @@ impl Change {
 }
 
 fn read(value: &Value) -> Result<TodoItem, String> {
-    Change::parse(value).map(Change::into_item)
+    TodoChange::parse(value).map(TodoChange::into_item)
 }
 
 fn capped(content: &str) -> String {
@@ -274,14 +274,14 @@ impl Todo {
         if let Some(items) = args.list("todos")? {
             let mut changes = Vec::with_capacity(items.len());
             for (at, item) in items.iter().enumerate() {
-                let change = Change::parse(item);
+                let change = TodoChange::parse(item);
                 changes.push(change.map_err(|why| args.bad(&format!("item {} {why}", at + 1)))?);
             }
             if merge {
                 self.list.merge(changes);
             } else {
                 self.list
-                    .replace(changes.into_iter().map(Change::into_item).collect());
+                    .replace(changes.into_iter().map(TodoChange::into_item).collect());
             }
         }
         Ok(self.list.to_json())

@@ -6,17 +6,17 @@ use hermes_core::model::{ErrorClass, ModelError, WireFormat};
 use hermes_core::tool_traits::tool_traits;
 use hermes_core::usage::Usage;
 
-use super::judge::{Facts, Verdict, judge};
+use super::judge::{AnswerFacts, AnswerVerdict, judge};
 use super::recovery::class_name;
-use super::sample::Sampled;
-use super::{Flow, State, Turn, words};
-use crate::log::{Item, Origin, Synthetic};
+use super::sample::SampleResult;
+use super::{Turn, TurnFlow, TurnState, words};
+use crate::log::{LogItem, Origin, Synthetic};
 use crate::plan;
-use crate::recover::{Pause, backoff};
+use crate::recover::{RetryPause, backoff};
 use crate::settings::IntentNudges;
 
-pub(super) enum Next {
-    State(State),
+pub(super) enum AfterAnswer {
+    State(TurnState),
     Done(TurnExit, String),
 }
 
@@ -24,11 +24,11 @@ const BASE_MAX_TOKENS: u32 = 4_096;
 const HIGHEST_MAX_TOKENS: u32 = 32_768;
 
 impl Turn<'_> {
-    pub(super) async fn judge(&mut self, sampled: Sampled) -> Flow<Next> {
+    pub(super) async fn judge(&mut self, sampled: SampleResult) -> TurnFlow<AfterAnswer> {
         if self.closing {
             return self.close_budget(sampled.message).await;
         }
-        let verdict = judge(&Facts {
+        let verdict = judge(&AnswerFacts {
             message: &sampled.message,
             strikes: &self.strikes,
             after_tools: self.after_tools,
@@ -39,81 +39,87 @@ impl Turn<'_> {
         self.act(verdict, sampled).await
     }
 
-    async fn act(&mut self, verdict: Verdict, sampled: Sampled) -> Flow<Next> {
-        let Sampled {
+    async fn act(
+        &mut self,
+        verdict: AnswerVerdict,
+        sampled: SampleResult,
+    ) -> TurnFlow<AfterAnswer> {
+        let SampleResult {
             message,
             usage,
             shown,
             ..
         } = sampled;
         let next = match verdict {
-            Verdict::Tools => self.accept_calls(message).await?,
-            Verdict::LongEnough => {
+            AnswerVerdict::Tools => self.accept_calls(message).await?,
+            AnswerVerdict::LongEnough => {
                 let text = self.keep(message).await?;
                 self.notice(NoticeLevel::Info, words::LONG_ENOUGH).await;
-                return Ok(Next::Done(TurnExit::Answered, text));
+                return Ok(AfterAnswer::Done(TurnExit::Answered, text));
             }
-            Verdict::Answer => {
+            AnswerVerdict::Answer => {
                 let text = self.keep(message).await?;
-                return Ok(Next::Done(TurnExit::Answered, text));
+                return Ok(AfterAnswer::Done(TurnExit::Answered, text));
             }
-            Verdict::Earlier(text) => {
+            AnswerVerdict::Earlier(text) => {
                 let row = AssistantMessage { text, ..message };
                 let text = self.keep(row).await?;
-                return Ok(Next::Done(TurnExit::Answered, text));
+                return Ok(AfterAnswer::Done(TurnExit::Answered, text));
             }
-            Verdict::End(exit) => return self.end(exit, message).await,
-            Verdict::Continue { cut } => self.go_on(message, usage, cut).await?,
-            Verdict::AskAgain => {
+            AnswerVerdict::End(exit) => return self.end(exit, message).await,
+            AnswerVerdict::Continue { cut } => self.go_on(message, usage, cut).await?,
+            AnswerVerdict::AskAgain => {
                 self.strikes.cut_calls += 1;
                 self.discard(shown, "its tool call was cut off").await;
                 self.raise_max_tokens(self.strikes.cut_calls, usage);
-                State::Prepare
+                TurnState::Prepare
             }
-            Verdict::SmallerSteps => {
+            AnswerVerdict::SmallerSteps => {
                 self.strikes.cut_calls += 1;
                 self.discard(shown, "its tool call was cut off").await;
                 self.nudge(plain(words::BROKEN_CALL), words::SMALLER_STEPS)
             }
-            Verdict::NudgeEmpty => {
+            AnswerVerdict::NudgeEmpty => {
                 self.strikes.empty_nudges += 1;
                 self.nudge(plain(words::EMPTY), words::EMPTY_AFTER_TOOLS)
             }
-            Verdict::NudgeIncomplete => {
+            AnswerVerdict::NudgeIncomplete => {
                 self.strikes.incomplete += 1;
                 self.nudge(thoughts_of(message), words::INCOMPLETE)
             }
-            Verdict::NudgeThoughts => {
+            AnswerVerdict::NudgeThoughts => {
                 self.strikes.thoughts += 1;
                 self.nudge(thoughts_of(message), words::SAY_IT)
             }
-            Verdict::NudgeIntent => {
+            AnswerVerdict::NudgeIntent => {
                 self.strikes.intents += 1;
                 self.keep(message).await?;
                 self.parts.clear();
                 self.push_ephemeral(Message::user(words::DO_IT), Synthetic::Nudge);
-                State::Prepare
+                TurnState::Prepare
             }
-            Verdict::Repeat => self.repeat_empty().await?,
-            Verdict::Fallback(exit) => return self.try_another_model(exit, message, shown).await,
+            AnswerVerdict::Repeat => self.repeat_empty().await?,
+            AnswerVerdict::Fallback(exit) => {
+                return self.try_another_model(exit, message, shown).await;
+            }
         };
-        Ok(Next::State(next))
+        Ok(AfterAnswer::State(next))
     }
 
     /// Stores an answer; gives the whole of it, with what earlier parts said.
-    async fn keep(&mut self, message: AssistantMessage) -> Flow<String> {
+    async fn keep(&mut self, message: AssistantMessage) -> TurnFlow<String> {
         let text = [self.parts.as_str(), message.text.as_str()].concat();
-        let item = Item::new(Message::Assistant(message), Origin::Model, self.now());
+        let item = LogItem::new(Message::Assistant(message), Origin::Model, self.now());
         self.commit(item, None).await?;
         Ok(text)
     }
 
-    async fn accept_calls(&mut self, mut message: AssistantMessage) -> Flow<State> {
+    async fn accept_calls(&mut self, mut message: AssistantMessage) -> TurnFlow<TurnState> {
         let calls = std::mem::take(&mut message.tool_calls);
         let log = &self.conv.log;
         let prepared = plan::prepare(calls, &self.registry, |id| log.knows_call(id));
         message.tool_calls = prepared.iter().map(|one| one.call.clone()).collect();
-        let all_unknown = prepared.iter().all(plan::Prepared::is_unknown);
+        let all_unknown = prepared.iter().all(plan::PreparedCall::is_unknown);
         self.strikes.unknown_tools = if all_unknown {
             self.strikes.unknown_tools + 1
         } else {
@@ -126,7 +132,7 @@ impl Turn<'_> {
         self.earlier = (housekeeping && !text.is_empty()).then(|| text.to_owned());
         self.parts.clear();
         self.keep(message).await?;
-        Ok(State::RunTools(prepared))
+        Ok(TurnState::RunTools(prepared))
     }
 
     /// Keeps a part of an answer and asks for the rest.
@@ -135,7 +141,7 @@ impl Turn<'_> {
         message: AssistantMessage,
         usage: Option<Usage>,
         cut: bool,
-    ) -> Flow<State> {
+    ) -> TurnFlow<TurnState> {
         let incomplete = message.finish == Some(FinishReason::Incomplete);
         self.parts = self.keep(message).await?;
         let ask = if incomplete {
@@ -151,24 +157,24 @@ impl Turn<'_> {
             }
         };
         self.push_ephemeral(Message::user(ask), Synthetic::Nudge);
-        Ok(State::Prepare)
+        Ok(TurnState::Prepare)
     }
 
     /// Leaves a mark of the useless answer and says what is wanted. Neither is stored.
-    fn nudge(&mut self, stand_in: AssistantMessage, ask: &str) -> State {
+    fn nudge(&mut self, stand_in: AssistantMessage, ask: &str) -> TurnState {
         self.push_ephemeral(Message::Assistant(stand_in), Synthetic::Placeholder);
         self.push_ephemeral(Message::user(ask), Synthetic::Nudge);
-        State::Prepare
+        TurnState::Prepare
     }
 
-    async fn repeat_empty(&mut self) -> Flow<State> {
+    async fn repeat_empty(&mut self) -> TurnFlow<TurnState> {
         self.strikes.empty += 1;
         if !self.budget.take_recovery() {
             return Err(TurnExit::NoAnswer {
                 why: "its answers were empty".into(),
             });
         }
-        let delay = backoff(Pause::Body, self.strikes.empty, &*self.scope.deps.rng);
+        let delay = backoff(RetryPause::Body, self.strikes.empty, &*self.scope.deps.rng);
         let attempt = self.strikes.empty;
         self.pause(
             ErrorClass::EmptyStream,
@@ -178,7 +184,7 @@ impl Turn<'_> {
         )
         .await?;
         self.budget.extra_call();
-        Ok(State::Sample)
+        Ok(TurnState::Sample)
     }
 
     async fn try_another_model(
@@ -186,7 +192,7 @@ impl Turn<'_> {
         exit: TurnExit,
         message: AssistantMessage,
         shown: bool,
-    ) -> Flow<Next> {
+    ) -> TurnFlow<AfterAnswer> {
         self.strikes.fell_back = true;
         let class = match exit {
             TurnExit::Refused { .. } => ErrorClass::ContentPolicy,
@@ -208,29 +214,29 @@ impl Turn<'_> {
         self.strikes.empty = 0;
         self.strikes.thoughts = 0;
         self.discard(shown, "another model is asked").await;
-        Ok(Next::State(next))
+        Ok(AfterAnswer::State(next))
     }
 
     /// Ends with what there is.
-    async fn end(&mut self, exit: TurnExit, message: AssistantMessage) -> Flow<Next> {
+    async fn end(&mut self, exit: TurnExit, message: AssistantMessage) -> TurnFlow<AfterAnswer> {
         let row = AssistantMessage {
             tool_calls: Vec::new(),
             ..message
         };
         if row.text.trim().is_empty() {
-            return Ok(Next::Done(exit, std::mem::take(&mut self.parts)));
+            return Ok(AfterAnswer::Done(exit, std::mem::take(&mut self.parts)));
         }
         let text = self.keep(row).await?;
-        Ok(Next::Done(exit, text))
+        Ok(AfterAnswer::Done(exit, text))
     }
 
-    async fn close_budget(&mut self, message: AssistantMessage) -> Flow<Next> {
+    async fn close_budget(&mut self, message: AssistantMessage) -> TurnFlow<AfterAnswer> {
         let exit = self.budget_gone();
         self.end(exit, message).await
     }
 
     /// The turn was interrupted while the model spoke: what it said is kept.
-    pub(super) async fn keep_interrupted(&mut self, sampled: Sampled) -> Flow<State> {
+    pub(super) async fn keep_interrupted(&mut self, sampled: SampleResult) -> TurnFlow<TurnState> {
         let mut message = sampled.message;
         if !message.text.trim().is_empty() {
             message.tool_calls.clear();

@@ -11,30 +11,30 @@ use hermes_core::tool_traits::tool_traits;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::call::{Ran, Start, progress};
+use super::call::{CallOutcome, CallStart, progress};
 use super::judge::UNKNOWN_TOOLS;
-use super::result::{Room, append, content_of, disposition, message, preview, said};
-use super::{Flow, Scope, State, Turn, millis, outside, words};
-use crate::guard::Finding;
-use crate::log::{Item, Origin};
-use crate::plan::{Prepared, Segment, Work, segments};
+use super::result::{ResultBudget, append, content_of, disposition, message, preview, said};
+use super::{Turn, TurnFlow, TurnScope, TurnState, millis, outside, words};
+use crate::guard::GuardFinding;
+use crate::log::{LogItem, Origin};
+use crate::plan::{CallAction, ParallelCalls, PreparedCall, segments};
 use crate::prompt;
 
 /// The results of a step on their way into the log.
-struct Batch {
-    calls: Vec<Prepared>,
+struct ResultBatch {
+    calls: Vec<PreparedCall>,
     /// Results by call; taken out when committed.
     ready: Vec<Option<ToolMessage>>,
     committed: usize,
-    room: Room,
+    room: ResultBudget,
     stop: Option<String>,
 }
 
 impl Turn<'_> {
-    pub(super) async fn run_tools(&mut self, calls: Vec<Prepared>) -> Flow<State> {
+    pub(super) async fn run_tools(&mut self, calls: Vec<PreparedCall>) -> TurnFlow<TurnState> {
         let refund = calls.iter().all(|one| tool_traits(&one.call.name).refunded);
         let plan = segments(&calls, &self.conv.cwd);
-        let mut batch = Batch {
+        let mut batch = ResultBatch {
             ready: calls.iter().map(|_| None).collect(),
             calls,
             committed: 0,
@@ -59,10 +59,14 @@ impl Turn<'_> {
         if refund {
             self.budget.refund();
         }
-        Ok(State::Prepare)
+        Ok(TurnState::Prepare)
     }
 
-    async fn run_segment(&mut self, segment: &Segment, batch: &mut Batch) -> Flow<()> {
+    async fn run_segment(
+        &mut self,
+        segment: &ParallelCalls,
+        batch: &mut ResultBatch,
+    ) -> TurnFlow<()> {
         let mut starting = Vec::new();
         for &at in segment.calls() {
             if let Some(outcome) = self.refusal(at, batch) {
@@ -74,9 +78,9 @@ impl Turn<'_> {
         self.tool_calls += starting.len() as u32;
         let settings = &self.scope.deps.settings.tools;
         let limit = match segment {
-            Segment::Together(_) => settings.batch_deadline,
-            Segment::Alone(_) => settings.alone_deadline,
-            Segment::Person(_) => None,
+            ParallelCalls::Together(_) => settings.batch_deadline,
+            ParallelCalls::Alone(_) => settings.alone_deadline,
+            ParallelCalls::Person(_) => None,
         };
         let deadline = limit.map(|limit| Instant::now() + limit);
         let workers = Semaphore::new(settings.workers.max(1));
@@ -100,7 +104,7 @@ impl Turn<'_> {
     }
 
     /// Why a call does not run, if it does not.
-    fn refusal(&self, at: usize, batch: &mut Batch) -> Option<ToolOutcome> {
+    fn refusal(&self, at: usize, batch: &mut ResultBatch) -> Option<ToolOutcome> {
         if self.scope.cancel.is_cancelled() {
             return Some(ToolOutcome::error(
                 ToolErrorKind::Cancelled,
@@ -114,8 +118,8 @@ impl Turn<'_> {
             ));
         }
         match &batch.calls[at].work {
-            Work::Refuse { kind, text } => Some(ToolOutcome::error(*kind, text.clone())),
-            Work::Run { signature, .. } => {
+            CallAction::Refuse { kind, text } => Some(ToolOutcome::error(*kind, text.clone())),
+            CallAction::Run { signature, .. } => {
                 let why = self.guard.before(signature)?;
                 batch.stop = Some(why);
                 Some(ToolOutcome::error(
@@ -128,11 +132,11 @@ impl Turn<'_> {
 
     fn start<'s>(
         &self,
-        scope: &'s Scope,
-        prepared: &Prepared,
+        scope: &'s TurnScope,
+        prepared: &PreparedCall,
         deadline: Option<Instant>,
-    ) -> Option<Start<'s>> {
-        let Work::Run { tool, args, .. } = &prepared.work else {
+    ) -> Option<CallStart<'s>> {
+        let CallAction::Run { tool, args, .. } = &prepared.work else {
             return None;
         };
         let call = &prepared.call;
@@ -149,7 +153,7 @@ impl Turn<'_> {
             registry: self.registry.clone(),
             taint: self.conv.taint.clone(),
         };
-        Some(Start {
+        Some(CallStart {
             scope,
             context,
             name: call.name.clone(),
@@ -160,7 +164,12 @@ impl Turn<'_> {
         })
     }
 
-    async fn finish_call(&mut self, at: usize, ran: Ran, batch: &mut Batch) -> Flow<()> {
+    async fn finish_call(
+        &mut self,
+        at: usize,
+        ran: CallOutcome,
+        batch: &mut ResultBatch,
+    ) -> TurnFlow<()> {
         self.count_spending().await?;
         let patterns = self.scope.deps.settings.tools.redact;
         let outcome = outside::without_secrets(ran.outcome, patterns);
@@ -187,24 +196,24 @@ impl Turn<'_> {
         &mut self,
         at: usize,
         outcome: ToolOutcome,
-        batch: &mut Batch,
-    ) -> Flow<()> {
+        batch: &mut ResultBatch,
+    ) -> TurnFlow<()> {
         let (mut content, error) = content_of(outcome);
         let finding = self.watch(&batch.calls[at], &content, error);
         let (spec, call) = match &batch.calls[at] {
-            Prepared {
+            PreparedCall {
                 call,
-                work: Work::Run { tool, .. },
+                work: CallAction::Run { tool, .. },
             } => (Some(tool.spec()), call),
-            Prepared { call, .. } => (None, call),
+            PreparedCall { call, .. } => (None, call),
         };
         content = self.tame(call, spec, content, &mut batch.room).await;
         match finding {
-            Finding::Fine => {}
-            Finding::Warn(text) => append(&mut content, &format!("\n\n[Note: {text}]")),
-            Finding::Stop(why) => batch.stop = Some(why),
+            GuardFinding::Fine => {}
+            GuardFinding::Warn(text) => append(&mut content, &format!("\n\n[Note: {text}]")),
+            GuardFinding::Stop(why) => batch.stop = Some(why),
         }
-        if let (Work::Run { args, .. }, None) = (&batch.calls[at].work, error)
+        if let (CallAction::Run { args, .. }, None) = (&batch.calls[at].work, error)
             && let Some(hint) = self.conv.hints.after_call(args)
         {
             append(&mut content, &hint);
@@ -214,7 +223,7 @@ impl Turn<'_> {
         self.commit_ready(batch).await
     }
 
-    async fn commit_ready(&mut self, batch: &mut Batch) -> Flow<()> {
+    async fn commit_ready(&mut self, batch: &mut ResultBatch) -> TurnFlow<()> {
         let mut next: VecDeque<ToolMessage> = VecDeque::new();
         while let Some(ready) = batch.ready.get_mut(batch.committed).and_then(Option::take) {
             next.push_back(ready);
@@ -233,7 +242,7 @@ impl Turn<'_> {
                 let block = prompt::steer_block_for(&self.conv.system, text);
                 append(&mut row.content, &block);
             }
-            let item = Item::new(Message::Tool(row), Origin::Tool, self.now());
+            let item = LogItem::new(Message::Tool(row), Origin::Tool, self.now());
             self.commit(item, None).await?;
             if let Some(text) = steered {
                 self.emit(AgentEvent::Steered { text }).await;
@@ -245,20 +254,20 @@ impl Turn<'_> {
     /// Loop guard, and the account of failed writes.
     fn watch(
         &mut self,
-        prepared: &Prepared,
+        prepared: &PreparedCall,
         content: &hermes_core::message::Content,
         error: Option<ToolErrorKind>,
-    ) -> Finding {
-        let Work::Run {
+    ) -> GuardFinding {
+        let CallAction::Run {
             tool,
             args,
             signature,
         } = &prepared.work
         else {
-            return Finding::Fine;
+            return GuardFinding::Fine;
         };
         if error == Some(ToolErrorKind::Cancelled) {
-            return Finding::Fine;
+            return GuardFinding::Fine;
         }
         let effects = tool.spec().effects;
         if let Effects::WritesPaths(keys) = effects {

@@ -10,17 +10,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Scope, millis, outside, words};
+use super::{TurnScope, millis, outside, words};
 
 /// What a call came to.
-pub(super) struct Ran {
+pub(super) struct CallOutcome {
     pub outcome: ToolOutcome,
     pub elapsed: Duration,
 }
 
 /// A call that is about to run.
-pub(super) struct Start<'a> {
-    pub scope: &'a Scope,
+pub(super) struct CallStart<'a> {
+    pub scope: &'a TurnScope,
     pub context: ToolContext,
     pub name: String,
     pub arguments: String,
@@ -29,9 +29,9 @@ pub(super) struct Start<'a> {
     pub deadline: Option<Instant>,
 }
 
-impl Start<'_> {
+impl CallStart<'_> {
     /// Runs the call, unless its time was up before there was a worker for it.
-    pub(super) async fn run_in_time(self) -> Ran {
+    pub(super) async fn run_in_time(self) -> CallOutcome {
         let outcome = if self.scope.cancel.is_cancelled() {
             ToolOutcome::error(ToolErrorKind::Cancelled, words::SKIPPED_STOP)
         } else if self.deadline.is_some_and(|at| at <= Instant::now()) {
@@ -39,13 +39,13 @@ impl Start<'_> {
         } else {
             return self.run().await;
         };
-        Ran {
+        CallOutcome {
             outcome,
             elapsed: Duration::ZERO,
         }
     }
 
-    async fn run(self) -> Ran {
+    async fn run(self) -> CallOutcome {
         let events = &self.scope.events;
         let began = Instant::now();
         events
@@ -66,7 +66,7 @@ impl Start<'_> {
         let mut work = AbortOnDropHandle::new(work);
         let stop = tokio::select! {
             biased;
-            done = &mut work => return Ran { outcome: settle(done), elapsed: began.elapsed() },
+            done = &mut work => return CallOutcome { outcome: settle(done), elapsed: began.elapsed() },
             why = stopped(&self.scope.cancel, self.deadline) => why,
         };
         cancel.cancel();
@@ -74,7 +74,7 @@ impl Start<'_> {
             Ok(done) => settle(done),
             Err(_) => given_up(stop, changes, began.elapsed()),
         };
-        Ran {
+        CallOutcome {
             outcome,
             elapsed: began.elapsed(),
         }
@@ -82,7 +82,7 @@ impl Start<'_> {
 }
 
 /// Where a tool reports progress.
-pub(super) fn progress(scope: &Scope, call_id: &str) -> ProgressSink {
+pub(super) fn progress(scope: &TurnScope, call_id: &str) -> ProgressSink {
     let events = scope.events.clone();
     let spending = scope.spending.clone();
     let patterns = scope.deps.settings.tools.redact;
@@ -96,12 +96,12 @@ pub(super) fn progress(scope: &Scope, call_id: &str) -> ProgressSink {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stop {
+enum CallStop {
     Interrupted,
     Late,
 }
 
-async fn stopped(cancel: &CancellationToken, deadline: Option<Instant>) -> Stop {
+async fn stopped(cancel: &CancellationToken, deadline: Option<Instant>) -> CallStop {
     let late = async {
         match deadline {
             Some(at) => tokio::time::sleep_until(at).await,
@@ -110,14 +110,14 @@ async fn stopped(cancel: &CancellationToken, deadline: Option<Instant>) -> Stop 
     };
     tokio::select! {
         biased;
-        () = cancel.cancelled() => Stop::Interrupted,
-        () = late => Stop::Late,
+        () = cancel.cancelled() => CallStop::Interrupted,
+        () = late => CallStop::Late,
     }
 }
 
-type Joined = Result<Result<ToolOutcome, task::Panicked>, tokio::task::JoinError>;
+type JoinedCall = Result<Result<ToolOutcome, task::Panicked>, tokio::task::JoinError>;
 
-fn settle(done: Joined) -> ToolOutcome {
+fn settle(done: JoinedCall) -> ToolOutcome {
     let broken = |message: String| {
         ToolOutcome::error(
             ToolErrorKind::Panicked,
@@ -133,18 +133,18 @@ fn settle(done: Joined) -> ToolOutcome {
     }
 }
 
-fn given_up(stop: Stop, changes: bool, after: Duration) -> ToolOutcome {
+fn given_up(stop: CallStop, changes: bool, after: Duration) -> ToolOutcome {
     let effect = if changes {
         " Whether it took effect is not known: check before doing it again."
     } else {
         ""
     };
     match stop {
-        Stop::Interrupted => ToolOutcome::error(
+        CallStop::Interrupted => ToolOutcome::error(
             ToolErrorKind::Cancelled,
             format!("the user stopped the turn while this ran.{effect}"),
         ),
-        Stop::Late => ToolOutcome::error(
+        CallStop::Late => ToolOutcome::error(
             ToolErrorKind::TimedOut,
             format!(
                 "it did not finish within {} seconds and was given up.{effect}",

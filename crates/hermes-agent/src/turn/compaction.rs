@@ -13,10 +13,12 @@ use hermes_core::usage::{Cost, Usage};
 use tokio_util::sync::CancellationToken;
 
 use super::outside::READ_OUTSIDE;
-use super::{Conversation, Flow, State, Turn, exit};
-use crate::compress::{Cause, Compacted, Job, Summary, Unchanged};
+use super::{Turn, TurnConversation, TurnFlow, TurnState, exit};
+use crate::compress::{
+    CompactionCause, CompactionJob, CompactionResult, SkippedCompaction, Summary,
+};
 use crate::events::EventSink;
-use crate::log::{Item, Log, Origin};
+use crate::log::{Log, LogItem, Origin};
 use crate::project::{ViewCaps, project};
 use crate::session::SessionDeps;
 use crate::session::deps::PromptContext;
@@ -27,11 +29,11 @@ const LOCK: Duration = Duration::from_mins(5);
 const PASSES: u32 = 3;
 
 /// One compaction, asked for by a turn or by the person.
-pub(crate) struct Compaction<'a> {
+pub(crate) struct TurnCompaction<'a> {
     pub deps: &'a SessionDeps,
     pub events: &'a EventSink,
     pub cancel: &'a CancellationToken,
-    pub cause: Cause,
+    pub cause: CompactionCause,
     pub focus: Option<&'a str>,
     /// Turns that stay word for word, where the person says how many.
     pub keep: Option<usize>,
@@ -40,20 +42,23 @@ pub(crate) struct Compaction<'a> {
 }
 
 /// What it consumed, and what came of it.
-pub(crate) struct Applied {
+pub(crate) struct AppliedCompaction {
     pub spent: Vec<(Usage, Cost)>,
-    pub result: Result<(), Unchanged>,
+    pub result: Result<(), SkippedCompaction>,
 }
 
-impl Compaction<'_> {
-    pub(crate) async fn run(&self, conv: &mut Conversation) -> Result<Applied, StoreError> {
+impl TurnCompaction<'_> {
+    pub(crate) async fn run(
+        &self,
+        conv: &mut TurnConversation,
+    ) -> Result<AppliedCompaction, StoreError> {
         let holder = format!("hermes-{}-{}", std::process::id(), conv.id);
         let store = &self.deps.store;
         if !store.lock_compaction(&conv.id, &holder, LOCK).await? {
             let why = "another process is compacting this conversation";
-            return Ok(Applied {
+            return Ok(AppliedCompaction {
                 spent: Vec::new(),
-                result: Err(Unchanged::Blocked(why.into())),
+                result: Err(SkippedCompaction::Blocked(why.into())),
             });
         }
         let done = self.locked(conv).await;
@@ -64,7 +69,7 @@ impl Compaction<'_> {
         Ok(done)
     }
 
-    async fn locked(&self, conv: &mut Conversation) -> Result<Applied, StoreError> {
+    async fn locked(&self, conv: &mut TurnConversation) -> Result<AppliedCompaction, StoreError> {
         let prompt_tokens = conv
             .compactor
             .meter()
@@ -80,7 +85,7 @@ impl Compaction<'_> {
             *todo = format!("{READ_OUTSIDE}\n{todo}");
         }
         let clients = self.clients(conv);
-        let job = Job {
+        let job = CompactionJob {
             session: conv.id.clone(),
             view: &view,
             scaffolding: (conv.log.items().iter())
@@ -129,11 +134,11 @@ impl Compaction<'_> {
             }
             Err(unchanged) => Err(unchanged),
         };
-        Ok(Applied { spent, result })
+        Ok(AppliedCompaction { spent, result })
     }
 
     /// The helper model first, then the one in use.
-    fn clients(&self, conv: &Conversation) -> Vec<Arc<dyn ModelClient>> {
+    fn clients(&self, conv: &TurnConversation) -> Vec<Arc<dyn ModelClient>> {
         let mut clients = Vec::new();
         match self.deps.router.auxiliary("compression") {
             Ok(client) => clients.push(client),
@@ -148,19 +153,23 @@ impl Compaction<'_> {
         clients
     }
 
-    async fn apply(&self, conv: &mut Conversation, done: Compacted) -> Result<(), StoreError> {
+    async fn apply(
+        &self,
+        conv: &mut TurnConversation,
+        done: CompactionResult,
+    ) -> Result<(), StoreError> {
         let items = as_items(&conv.log, done.view, self.deps.clock.epoch_seconds());
         let rows: Vec<NewItem> = items
             .iter()
             .filter(|item| item.persist)
-            .map(Item::to_new)
+            .map(LogItem::to_new)
             .collect();
         let upto = conv.log.last_row().unwrap_or(RowId(i64::MAX));
         let store = &self.deps.store;
         let mut ids = store.compact(&conv.id, upto, rows).await?.into_iter();
         let stored = items
             .into_iter()
-            .map(|item| Item {
+            .map(|item| LogItem {
                 row: if item.persist { ids.next() } else { None },
                 ..item
             })
@@ -180,7 +189,7 @@ impl Compaction<'_> {
     }
 
     /// The prefix changes anyway now: the moment to show what memory has learnt.
-    async fn refresh_prompt(&self, conv: &mut Conversation) -> Result<(), StoreError> {
+    async fn refresh_prompt(&self, conv: &mut TurnConversation) -> Result<(), StoreError> {
         let registry = self.deps.tools.registry();
         let built = self
             .deps
@@ -205,8 +214,8 @@ impl Compaction<'_> {
 }
 
 /// Rows that the compactor left alone keep their origin.
-fn as_items(log: &Log, view: Vec<Arc<Message>>, at: f64) -> Vec<Item> {
-    let old: HashMap<*const Message, &Item> = log
+fn as_items(log: &Log, view: Vec<Arc<Message>>, at: f64) -> Vec<LogItem> {
+    let old: HashMap<*const Message, &LogItem> = log
         .items()
         .iter()
         .map(|item| (Arc::as_ptr(&item.message), item))
@@ -214,10 +223,10 @@ fn as_items(log: &Log, view: Vec<Arc<Message>>, at: f64) -> Vec<Item> {
     view.into_iter()
         .map(|message| {
             if let Some(item) = old.get(&Arc::as_ptr(&message)) {
-                return Item::clone(item);
+                return LogItem::clone(item);
             }
             let origin = Origin::of(&message);
-            Item {
+            LogItem {
                 message,
                 row: None,
                 origin,
@@ -229,8 +238,8 @@ fn as_items(log: &Log, view: Vec<Arc<Message>>, at: f64) -> Vec<Item> {
 }
 
 impl Turn<'_> {
-    pub(super) async fn compact_state(&mut self, cause: Cause) -> Flow<State> {
-        let compaction = Compaction {
+    pub(super) async fn compact_state(&mut self, cause: CompactionCause) -> TurnFlow<TurnState> {
+        let compaction = TurnCompaction {
             deps: &self.scope.deps,
             events: &self.scope.events,
             cancel: &self.scope.cancel,
@@ -248,19 +257,19 @@ impl Turn<'_> {
         }
         self.passes += 1;
         match (cause, applied.result) {
-            (_, Err(Unchanged::Cancelled)) => Err(TurnExit::Interrupted),
-            (Cause::Overflow, Ok(())) => {
+            (_, Err(SkippedCompaction::Cancelled)) => Err(TurnExit::Interrupted),
+            (CompactionCause::Overflow, Ok(())) => {
                 self.budget.extra_call();
-                Ok(State::Sample)
+                Ok(TurnState::Sample)
             }
-            (Cause::Overflow, Err(why)) => Err(TurnExit::ContextFull {
+            (CompactionCause::Overflow, Err(why)) => Err(TurnExit::ContextFull {
                 // Its size was a guess where the provider gave no reason: show what it said.
                 message: match self.too_large.take() {
                     Some(said) => format!("{why} ({said})"),
                     None => why.to_string(),
                 },
             }),
-            (_, Ok(())) if self.passes < PASSES => Ok(State::Prepare),
+            (_, Ok(())) if self.passes < PASSES => Ok(TurnState::Prepare),
             (_, Ok(())) => self.take_call(),
             (_, Err(why)) => {
                 if !std::mem::replace(&mut self.warned_blocked, true) {

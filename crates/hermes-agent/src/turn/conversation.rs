@@ -11,13 +11,13 @@ use hermes_core::store::{
 };
 use hermes_core::tool::Taint;
 
-use crate::compress::{Compactor, Window};
-use crate::context_files::Hints;
-use crate::log::{Item, Log};
+use crate::compress::{Compactor, ContextWindow};
+use crate::context_files::DirectoryHints;
+use crate::log::{Log, LogItem};
 use crate::project::{ImageRule, ViewCaps};
 
 /// The state of a conversation, owned by its session.
-pub(crate) struct Conversation {
+pub(crate) struct TurnConversation {
     pub id: SessionId,
     pub source: String,
     pub cwd: PathBuf,
@@ -36,7 +36,7 @@ pub(crate) struct Conversation {
     /// The model that the conversation was last told it is.
     pub told_route: Option<(String, String)>,
     /// Directories whose instructions were told.
-    pub hints: Hints,
+    pub hints: DirectoryHints,
     /// The day that the conversation was last told it is.
     pub told_day: Option<NaiveDate>,
     /// Something from outside was read.
@@ -65,7 +65,7 @@ impl Default for RouteFixes {
     }
 }
 
-impl Conversation {
+impl TurnConversation {
     /// What the model in use can take.
     pub(crate) fn caps(&self) -> ViewCaps {
         ViewCaps {
@@ -105,8 +105,8 @@ impl Conversation {
         Some(before)
     }
 
-    pub(crate) fn window(&self, max_tokens: Option<u32>) -> Window {
-        Window {
+    pub(crate) fn window(&self, max_tokens: Option<u32>) -> ContextWindow {
+        ContextWindow {
             context: self.client.info().context_length,
             max_tokens,
         }
@@ -116,7 +116,7 @@ impl Conversation {
     pub(crate) async fn commit(
         &mut self,
         store: &dyn SessionStore,
-        item: Item,
+        item: LogItem,
         platform_message_id: Option<String>,
         cost: Option<UsageEntry>,
     ) -> Result<RowId, StoreError> {
@@ -146,7 +146,7 @@ impl Conversation {
             what: "append".into(),
             detail: "no row id came back".into(),
         })?;
-        self.log.push(Item {
+        self.log.push(LogItem {
             row: Some(row),
             ..item
         });

@@ -4,11 +4,11 @@
 use hermes_core::event::TurnExit;
 use hermes_core::message::{AssistantMessage, FinishReason};
 
-use crate::repair::Arguments;
+use crate::repair::RepairedArguments;
 
 /// How often each rule was applied in this turn.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Strikes {
+pub(super) struct RuleCounts {
     pub continued: u32,
     pub incomplete: u32,
     pub cut_calls: u32,
@@ -29,7 +29,7 @@ const INTENTS: u32 = 2;
 pub(super) const UNKNOWN_TOOLS: u32 = 3;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Verdict {
+pub(super) enum AnswerVerdict {
     /// The calls are complete: run them.
     Tools,
     /// This is the answer.
@@ -62,9 +62,9 @@ pub(super) enum Verdict {
 }
 
 /// What the judgement rests on.
-pub(super) struct Facts<'a> {
+pub(super) struct AnswerFacts<'a> {
     pub message: &'a AssistantMessage,
-    pub strikes: &'a Strikes,
+    pub strikes: &'a RuleCounts,
     /// Tool results precede this answer in the turn.
     pub after_tools: bool,
     /// The text of the step before, if it ran nothing but housekeeping tools.
@@ -74,7 +74,7 @@ pub(super) struct Facts<'a> {
     pub small: bool,
 }
 
-pub(super) fn judge(facts: &Facts<'_>) -> Verdict {
+pub(super) fn judge(facts: &AnswerFacts<'_>) -> AnswerVerdict {
     let message = facts.message;
     if message.finish == Some(FinishReason::ContentFilter) {
         return filtered(facts);
@@ -86,11 +86,11 @@ pub(super) fn judge(facts: &Facts<'_>) -> Verdict {
         return judge_empty(facts);
     }
     match message.finish {
-        Some(FinishReason::Length) if facts.small => Verdict::LongEnough,
+        Some(FinishReason::Length) if facts.small => AnswerVerdict::LongEnough,
         Some(FinishReason::Length) => go_on(facts, false),
         Some(FinishReason::Cut | FinishReason::Other(_)) | None => go_on(facts, true),
         Some(FinishReason::Incomplete) if facts.strikes.incomplete < INCOMPLETES => {
-            Verdict::Continue { cut: false }
+            AnswerVerdict::Continue { cut: false }
         }
         Some(FinishReason::Incomplete) => partial("the model did not finish it"),
         _ if facts.intent_nudges
@@ -98,30 +98,30 @@ pub(super) fn judge(facts: &Facts<'_>) -> Verdict {
             && !facts.after_tools
             && announces_work(&message.text) =>
         {
-            Verdict::NudgeIntent
+            AnswerVerdict::NudgeIntent
         }
-        _ => Verdict::Answer,
+        _ => AnswerVerdict::Answer,
     }
 }
 
-fn partial(why: &str) -> Verdict {
-    Verdict::End(TurnExit::Partial { why: why.into() })
+fn partial(why: &str) -> AnswerVerdict {
+    AnswerVerdict::End(TurnExit::Partial { why: why.into() })
 }
 
-fn filtered(facts: &Facts<'_>) -> Verdict {
+fn filtered(facts: &AnswerFacts<'_>) -> AnswerVerdict {
     let exit = TurnExit::Refused {
         message: "its content filter stopped the answer".into(),
     };
     if facts.strikes.fell_back {
-        Verdict::End(exit)
+        AnswerVerdict::End(exit)
     } else {
-        Verdict::Fallback(exit)
+        AnswerVerdict::Fallback(exit)
     }
 }
 
-fn go_on(facts: &Facts<'_>, cut: bool) -> Verdict {
+fn go_on(facts: &AnswerFacts<'_>, cut: bool) -> AnswerVerdict {
     if facts.strikes.continued < CONTINUATIONS {
-        Verdict::Continue { cut }
+        AnswerVerdict::Continue { cut }
     } else if cut {
         partial("the connection broke again and again")
     } else {
@@ -129,7 +129,7 @@ fn go_on(facts: &Facts<'_>, cut: bool) -> Verdict {
     }
 }
 
-fn judge_calls(facts: &Facts<'_>) -> Verdict {
+fn judge_calls(facts: &AnswerFacts<'_>) -> AnswerVerdict {
     let calls = &facts.message.tool_calls;
     let cut = facts
         .message
@@ -139,28 +139,29 @@ fn judge_calls(facts: &Facts<'_>) -> Verdict {
     // Of a stream that broke, only calls that are visibly complete count. An empty object may stand
     // for arguments that were still to come.
     let whole = |text: &str| {
-        !matches!(text.trim(), "" | "{}") && matches!(Arguments::read(text), Arguments::Exact(_))
+        !matches!(text.trim(), "" | "{}")
+            && matches!(RepairedArguments::read(text), RepairedArguments::Exact(_))
     };
     if cut && calls.iter().all(|call| whole(&call.arguments)) {
-        return Verdict::Tools;
+        return AnswerVerdict::Tools;
     }
     let truncated = calls
         .iter()
-        .any(|call| Arguments::read(&call.arguments).is_truncated());
+        .any(|call| RepairedArguments::read(&call.arguments).is_truncated());
     let too_long = facts.message.finish == Some(FinishReason::Length);
     if !cut && !truncated && !too_long {
-        return Verdict::Tools;
+        return AnswerVerdict::Tools;
     }
     if facts.strikes.cut_calls >= CUT_CALLS {
         partial("its tool call was cut off each time, so it was not run")
     } else if cut {
-        Verdict::SmallerSteps
+        AnswerVerdict::SmallerSteps
     } else {
-        Verdict::AskAgain
+        AnswerVerdict::AskAgain
     }
 }
 
-fn judge_empty(facts: &Facts<'_>) -> Verdict {
+fn judge_empty(facts: &AnswerFacts<'_>) -> AnswerVerdict {
     let strikes = facts.strikes;
     let thoughts = facts
         .message
@@ -168,24 +169,24 @@ fn judge_empty(facts: &Facts<'_>) -> Verdict {
         .as_ref()
         .is_some_and(|text| !text.trim().is_empty());
     if thoughts && facts.message.finish == Some(FinishReason::Length) {
-        return Verdict::End(TurnExit::NoAnswer {
+        return AnswerVerdict::End(TurnExit::NoAnswer {
             why: "it spent its whole budget on thinking; lower the reasoning effort or raise max_tokens".into(),
         });
     }
     if facts.message.finish == Some(FinishReason::Incomplete) && strikes.incomplete < INCOMPLETES {
-        return Verdict::NudgeIncomplete;
+        return AnswerVerdict::NudgeIncomplete;
     }
     if let Some(text) = facts.earlier {
-        return Verdict::Earlier(text.to_owned());
+        return AnswerVerdict::Earlier(text.to_owned());
     }
     if facts.after_tools && strikes.empty_nudges == 0 {
-        return Verdict::NudgeEmpty;
+        return AnswerVerdict::NudgeEmpty;
     }
     if thoughts && strikes.thoughts < THOUGHTS {
-        return Verdict::NudgeThoughts;
+        return AnswerVerdict::NudgeThoughts;
     }
     if strikes.empty < EMPTIES {
-        return Verdict::Repeat;
+        return AnswerVerdict::Repeat;
     }
     let exit = TurnExit::NoAnswer {
         why: if thoughts {
@@ -195,9 +196,9 @@ fn judge_empty(facts: &Facts<'_>) -> Verdict {
         },
     };
     if strikes.fell_back {
-        Verdict::End(exit)
+        AnswerVerdict::End(exit)
     } else {
-        Verdict::Fallback(exit)
+        AnswerVerdict::Fallback(exit)
     }
 }
 
@@ -275,8 +276,12 @@ mod tests {
         }
     }
 
-    fn verdict(message: &AssistantMessage, strikes: &Strikes, after_tools: bool) -> Verdict {
-        judge(&Facts {
+    fn verdict(
+        message: &AssistantMessage,
+        strikes: &RuleCounts,
+        after_tools: bool,
+    ) -> AnswerVerdict {
+        judge(&AnswerFacts {
             message,
             strikes,
             after_tools,
@@ -286,31 +291,37 @@ mod tests {
         })
     }
 
-    fn first(message: &AssistantMessage) -> Verdict {
-        verdict(message, &Strikes::default(), false)
+    fn first(message: &AssistantMessage) -> AnswerVerdict {
+        verdict(message, &RuleCounts::default(), false)
     }
 
-    fn exits(verdict: &Verdict) -> bool {
-        matches!(verdict, Verdict::End(_))
+    fn exits(verdict: &AnswerVerdict) -> bool {
+        matches!(verdict, AnswerVerdict::End(_))
     }
 
     #[test]
     fn plain_answers_and_complete_calls_pass() {
-        assert_eq!(first(&text("hi", FinishReason::Stop)), Verdict::Answer);
-        assert_eq!(first(&call("{}", FinishReason::Stop)), Verdict::Tools);
-        assert_eq!(first(&call("", FinishReason::ToolCalls)), Verdict::Tools);
+        assert_eq!(
+            first(&text("hi", FinishReason::Stop)),
+            AnswerVerdict::Answer
+        );
+        assert_eq!(first(&call("{}", FinishReason::Stop)), AnswerVerdict::Tools);
+        assert_eq!(
+            first(&call("", FinishReason::ToolCalls)),
+            AnswerVerdict::Tools
+        );
         assert_eq!(
             first(&call("nonsense}", FinishReason::ToolCalls)),
-            Verdict::Tools
+            AnswerVerdict::Tools
         );
     }
 
     #[test]
     fn cut_text_goes_on_four_times() {
         let cut = text("half", FinishReason::Length);
-        assert_eq!(first(&cut), Verdict::Continue { cut: false });
+        assert_eq!(first(&cut), AnswerVerdict::Continue { cut: false });
         let broken = text("half", FinishReason::Cut);
-        assert_eq!(first(&broken), Verdict::Continue { cut: true });
+        assert_eq!(first(&broken), AnswerVerdict::Continue { cut: true });
         // A reason that is not known to be good is none.
         for word in [
             "error",
@@ -319,13 +330,17 @@ mod tests {
             "7",
         ] {
             let ended = text("half", FinishReason::Other(word.into()));
-            assert_eq!(first(&ended), Verdict::Continue { cut: true }, "{word}");
+            assert_eq!(
+                first(&ended),
+                AnswerVerdict::Continue { cut: true },
+                "{word}"
+            );
             let call = call(r#"{"a":"#, FinishReason::Other(word.into()));
-            assert_eq!(first(&call), Verdict::SmallerSteps, "{word}");
+            assert_eq!(first(&call), AnswerVerdict::SmallerSteps, "{word}");
         }
-        let strikes = Strikes {
+        let strikes = RuleCounts {
             continued: 4,
-            ..Strikes::default()
+            ..RuleCounts::default()
         };
         assert!(exits(&verdict(&cut, &strikes, false)));
     }
@@ -333,9 +348,9 @@ mod tests {
     #[test]
     fn a_small_model_that_finds_no_end_is_not_given_more_room() {
         let small = |message: &AssistantMessage| {
-            judge(&Facts {
+            judge(&AnswerFacts {
                 message,
-                strikes: &Strikes::default(),
+                strikes: &RuleCounts::default(),
                 after_tools: false,
                 earlier: None,
                 intent_nudges: false,
@@ -343,32 +358,41 @@ mod tests {
             })
         };
         let rambling = text("and so on", FinishReason::Length);
-        assert_eq!(small(&rambling), Verdict::LongEnough);
+        assert_eq!(small(&rambling), AnswerVerdict::LongEnough);
         // A broken connection is no fault of the model.
         let broken = text("half", FinishReason::Cut);
-        assert_eq!(small(&broken), Verdict::Continue { cut: true });
+        assert_eq!(small(&broken), AnswerVerdict::Continue { cut: true });
     }
 
     #[test]
     fn cut_calls_are_never_run() {
         assert_eq!(
             first(&call(r#"{"a":"#, FinishReason::ToolCalls)),
-            Verdict::AskAgain
+            AnswerVerdict::AskAgain
         );
-        assert_eq!(first(&call("{}", FinishReason::Length)), Verdict::AskAgain);
+        assert_eq!(
+            first(&call("{}", FinishReason::Length)),
+            AnswerVerdict::AskAgain
+        );
         assert_eq!(
             first(&call(r#"{"a":"#, FinishReason::Cut)),
-            Verdict::SmallerSteps
+            AnswerVerdict::SmallerSteps
         );
-        assert_eq!(first(&call("", FinishReason::Cut)), Verdict::SmallerSteps);
-        assert_eq!(first(&call("{}", FinishReason::Cut)), Verdict::SmallerSteps);
+        assert_eq!(
+            first(&call("", FinishReason::Cut)),
+            AnswerVerdict::SmallerSteps
+        );
+        assert_eq!(
+            first(&call("{}", FinishReason::Cut)),
+            AnswerVerdict::SmallerSteps
+        );
         assert_eq!(
             first(&call(r#"{"a":1}"#, FinishReason::Cut)),
-            Verdict::Tools
+            AnswerVerdict::Tools
         );
-        let strikes = Strikes {
+        let strikes = RuleCounts {
             cut_calls: 4,
-            ..Strikes::default()
+            ..RuleCounts::default()
         };
         assert!(exits(&verdict(
             &call("{", FinishReason::Length),
@@ -380,14 +404,14 @@ mod tests {
     #[test]
     fn an_empty_answer_after_tools_is_nudged_once_then_repeated_then_another_model_is_tried() {
         let empty = text(" ", FinishReason::Stop);
-        let mut strikes = Strikes::default();
-        assert_eq!(verdict(&empty, &strikes, true), Verdict::NudgeEmpty);
+        let mut strikes = RuleCounts::default();
+        assert_eq!(verdict(&empty, &strikes, true), AnswerVerdict::NudgeEmpty);
         strikes.empty_nudges = 1;
-        assert_eq!(verdict(&empty, &strikes, true), Verdict::Repeat);
+        assert_eq!(verdict(&empty, &strikes, true), AnswerVerdict::Repeat);
         strikes.empty = 3;
         assert!(matches!(
             verdict(&empty, &strikes, true),
-            Verdict::Fallback(_)
+            AnswerVerdict::Fallback(_)
         ));
         strikes.fell_back = true;
         assert!(exits(&verdict(&empty, &strikes, true)));
@@ -395,13 +419,16 @@ mod tests {
 
     #[test]
     fn thoughts_alone_are_nudged_twice_and_end_when_the_budget_is_gone() {
-        assert_eq!(first(&thoughts(FinishReason::Stop)), Verdict::NudgeThoughts);
-        let strikes = Strikes {
+        assert_eq!(
+            first(&thoughts(FinishReason::Stop)),
+            AnswerVerdict::NudgeThoughts
+        );
+        let strikes = RuleCounts {
             thoughts: 2,
-            ..Strikes::default()
+            ..RuleCounts::default()
         };
         let again = verdict(&thoughts(FinishReason::Stop), &strikes, false);
-        assert_eq!(again, Verdict::Repeat);
+        assert_eq!(again, AnswerVerdict::Repeat);
         assert!(exits(&first(&thoughts(FinishReason::Length))));
     }
 
@@ -410,11 +437,11 @@ mod tests {
         let filtered = text("", FinishReason::ContentFilter);
         assert!(matches!(
             first(&filtered),
-            Verdict::Fallback(TurnExit::Refused { .. })
+            AnswerVerdict::Fallback(TurnExit::Refused { .. })
         ));
-        let strikes = Strikes {
+        let strikes = RuleCounts {
             fell_back: true,
-            ..Strikes::default()
+            ..RuleCounts::default()
         };
         assert!(exits(&verdict(&filtered, &strikes, false)));
     }
@@ -422,33 +449,33 @@ mod tests {
     #[test]
     fn the_text_before_housekeeping_counts_as_the_answer() {
         let message = text("", FinishReason::Stop);
-        let verdict = judge(&Facts {
+        let verdict = judge(&AnswerFacts {
             message: &message,
-            strikes: &Strikes::default(),
+            strikes: &RuleCounts::default(),
             after_tools: true,
             earlier: Some("Done."),
             intent_nudges: false,
             small: false,
         });
-        assert_eq!(verdict, Verdict::Earlier("Done.".into()));
+        assert_eq!(verdict, AnswerVerdict::Earlier("Done.".into()));
     }
 
     #[test]
     fn announced_work_is_nudged_only_where_asked_for() {
         let message = text("I'll check the logs now.", FinishReason::Stop);
-        assert_eq!(first(&message), Verdict::Answer);
+        assert_eq!(first(&message), AnswerVerdict::Answer);
         let nudged = |message: &AssistantMessage| {
-            judge(&Facts {
+            judge(&AnswerFacts {
                 message,
-                strikes: &Strikes::default(),
+                strikes: &RuleCounts::default(),
                 after_tools: false,
                 earlier: None,
                 intent_nudges: true,
                 small: false,
             })
         };
-        assert_eq!(nudged(&message), Verdict::NudgeIntent);
+        assert_eq!(nudged(&message), AnswerVerdict::NudgeIntent);
         let question = text("I'll check the logs. Which ones?", FinishReason::Stop);
-        assert_eq!(nudged(&question), Verdict::Answer);
+        assert_eq!(nudged(&question), AnswerVerdict::Answer);
     }
 }

@@ -39,64 +39,64 @@ use tokio_util::sync::CancellationToken;
 
 pub use exit::{cause, explain};
 
-pub(crate) use compaction::Compaction;
-pub(crate) use conversation::{Conversation, RouteFixes};
+pub(crate) use compaction::TurnCompaction;
+pub(crate) use conversation::{RouteFixes, TurnConversation};
 pub(crate) use result::complaint;
 
 use crate::budget::Budget;
-use crate::compress::{Cause, Decision};
+use crate::compress::{CompactionCause, CompactionDecision};
 use crate::events::EventSink;
 use crate::guard::Guard;
 use crate::lean;
-use crate::log::{Item, Origin, Synthetic};
-use crate::plan::Prepared;
+use crate::log::{LogItem, Origin, Synthetic};
+use crate::plan::PreparedCall;
 use crate::project::project;
 use crate::session::SessionDeps;
-use crate::session::steer::Mailbox;
+use crate::session::steer::SteeringText;
 use crate::tokens;
-use crate::told;
-use judge::Strikes;
-use recovery::Failures;
-use sample::{Sampled, sample};
+use crate::tool_lists;
+use judge::RuleCounts;
+use recovery::TurnFailures;
+use sample::{SampleResult, sample};
 use unfinished::AnswerKeeper;
 
 /// What a turn shares with its session.
 #[derive(Clone)]
-pub(crate) struct Scope {
+pub(crate) struct TurnScope {
     pub id: TurnId,
     pub deps: Arc<SessionDeps>,
     pub events: EventSink,
-    pub mailbox: Mailbox,
+    pub mailbox: SteeringText,
     /// What happened in the background.
-    pub informed: Mailbox,
+    pub informed: SteeringText,
     pub approver: Arc<dyn Approver>,
     pub asker: Arc<dyn Asker>,
     pub cancel: CancellationToken,
-    pub spending: outside::Spending,
+    pub spending: outside::ToolSpending,
 }
 
 /// Either the way goes on, or the turn ends.
-type Flow<T> = Result<T, TurnExit>;
+type TurnFlow<T> = Result<T, TurnExit>;
 
-enum State {
+enum TurnState {
     /// May the next call go out, and does it fit?
     Prepare,
-    Compact(Cause),
+    Compact(CompactionCause),
     Sample,
-    Recover(Box<Sampled>),
-    Judge(Box<Sampled>),
-    RunTools(Vec<Prepared>),
+    Recover(Box<SampleResult>),
+    Judge(Box<SampleResult>),
+    RunTools(Vec<PreparedCall>),
 }
 
 pub(crate) struct Turn<'a> {
-    scope: Scope,
-    conv: &'a mut Conversation,
+    scope: TurnScope,
+    conv: &'a mut TurnConversation,
     registry: Registry,
     specs: Arc<[ToolSpec]>,
     budget: Budget,
     guard: Guard,
-    strikes: Strikes,
-    failures: Failures,
+    strikes: RuleCounts,
+    failures: TurnFailures,
     began: Instant,
     /// Raised when answers are cut, lowered when a provider says so.
     max_tokens: Option<u32>,
@@ -125,14 +125,18 @@ pub(crate) struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    pub(crate) fn new(scope: Scope, conv: &'a mut Conversation, registry: Registry) -> Self {
+    pub(crate) fn new(
+        scope: TurnScope,
+        conv: &'a mut TurnConversation,
+        registry: Registry,
+    ) -> Self {
         let settings = &scope.deps.settings;
         let mut turn = Self {
             budget: Budget::new(settings),
             guard: Guard::new(settings.guard.clone()),
             max_tokens: settings.max_tokens,
-            strikes: Strikes::default(),
-            failures: Failures::default(),
+            strikes: RuleCounts::default(),
+            failures: TurnFailures::default(),
             began: Instant::now(),
             parts: String::new(),
             earlier: None,
@@ -178,32 +182,32 @@ impl<'a> Turn<'a> {
     }
 
     /// The machine itself: ends with an exit and the final text.
-    async fn cycle(&mut self) -> Flow<(TurnExit, String)> {
-        let mut state = State::Prepare;
+    async fn cycle(&mut self) -> TurnFlow<(TurnExit, String)> {
+        let mut state = TurnState::Prepare;
         loop {
             if self.scope.cancel.is_cancelled() {
                 return Err(TurnExit::Interrupted);
             }
             // An answer is stored together with what it cost.
-            if !matches!(state, State::Judge(_)) {
+            if !matches!(state, TurnState::Judge(_)) {
                 self.settle().await?;
             }
             state = match state {
-                State::Prepare => self.prepare().await?,
-                State::Compact(cause) => self.compact_state(cause).await?,
-                State::Sample => self.sample().await?,
-                State::Recover(failed) => self.recover(*failed).await?,
-                State::RunTools(calls) => self.run_tools(calls).await?,
-                State::Judge(sampled) => match self.judge(*sampled).await? {
-                    answer::Next::State(state) => state,
-                    answer::Next::Done(exit, text) => return Ok((exit, text)),
+                TurnState::Prepare => self.prepare().await?,
+                TurnState::Compact(cause) => self.compact_state(cause).await?,
+                TurnState::Sample => self.sample().await?,
+                TurnState::Recover(failed) => self.recover(*failed).await?,
+                TurnState::RunTools(calls) => self.run_tools(calls).await?,
+                TurnState::Judge(sampled) => match self.judge(*sampled).await? {
+                    answer::AfterAnswer::State(state) => state,
+                    answer::AfterAnswer::Done(exit, text) => return Ok((exit, text)),
                 },
             };
         }
     }
 
     /// Commits the person's message.
-    async fn open(&mut self, input: UserInput) -> Flow<()> {
+    async fn open(&mut self, input: UserInput) -> TurnFlow<()> {
         let wire_text = self.wire_text(&input);
         let content = if input.images.is_empty() {
             Content::Text(input.text)
@@ -213,7 +217,7 @@ impl<'a> Turn<'a> {
             Content::Parts(parts)
         };
         let message = Message::User(UserMessage { content, wire_text });
-        let item = Item::new(message, Origin::Person, self.now());
+        let item = LogItem::new(message, Origin::Person, self.now());
         self.commit(item, input.platform_message_id).await?;
         // Work in the background spent something since the last turn.
         self.count_spending().await
@@ -258,7 +262,7 @@ impl<'a> Turn<'a> {
         crate::prompt::date_note(told, today)
     }
 
-    async fn prepare(&mut self) -> Flow<State> {
+    async fn prepare(&mut self) -> TurnFlow<TurnState> {
         self.take_new_tools();
         if let Some(usd) = self.budget.over_cap() {
             return Err(TurnExit::CostCapReached { usd });
@@ -267,15 +271,19 @@ impl<'a> Turn<'a> {
         let raw = self.raw_tokens();
         self.check_smallest(raw)?;
         match self.conv.compactor.check(raw) {
-            Decision::Fits | Decision::Blocked { why: None } => {}
-            Decision::Compact { .. } => return Ok(State::Compact(Cause::Automatic)),
-            Decision::Blocked { why: Some(why) } => self.notice(NoticeLevel::Warning, why).await,
+            CompactionDecision::Fits | CompactionDecision::Blocked { why: None } => {}
+            CompactionDecision::Compact { .. } => {
+                return Ok(TurnState::Compact(CompactionCause::Automatic));
+            }
+            CompactionDecision::Blocked { why: Some(why) } => {
+                self.notice(NoticeLevel::Warning, why).await
+            }
         }
         self.take_call()
     }
 
     /// Ends the turn when even the newest request alone cannot be sent; compaction would not help.
-    fn check_smallest(&self, raw: u64) -> Flow<()> {
+    fn check_smallest(&self, raw: u64) -> TurnFlow<()> {
         let context = self.conv.client.info().context_length;
         if raw <= u64::from(context) {
             return Ok(());
@@ -299,7 +307,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Counts the call that comes; when none is left, the closing one comes instead.
-    fn take_call(&mut self) -> Flow<State> {
+    fn take_call(&mut self) -> TurnFlow<TurnState> {
         if !self.budget.take_call() {
             if self.closing {
                 return Err(self.budget_gone());
@@ -308,7 +316,7 @@ impl<'a> Turn<'a> {
             self.budget.extra_call();
             self.push_ephemeral(Message::user(words::BUDGET_GONE), Synthetic::BudgetGone);
         }
-        Ok(State::Sample)
+        Ok(TurnState::Sample)
     }
 
     fn budget_gone(&self) -> TurnExit {
@@ -318,17 +326,17 @@ impl<'a> Turn<'a> {
     }
 
     /// A steering text that no tool result could carry becomes a row of its own.
-    async fn deliver_steer(&mut self) -> Flow<()> {
+    async fn deliver_steer(&mut self) -> TurnFlow<()> {
         let Some(text) = self.scope.mailbox.take() else {
             return Ok(());
         };
-        let item = Item::new(Message::user(text.as_str()), Origin::Person, self.now());
+        let item = LogItem::new(Message::user(text.as_str()), Origin::Person, self.now());
         self.commit(item, None).await?;
         self.emit(AgentEvent::Steered { text }).await;
         Ok(())
     }
 
-    async fn sample(&mut self) -> Flow<State> {
+    async fn sample(&mut self) -> TurnFlow<TurnState> {
         self.passes = 0;
         let raw = self.raw_tokens();
         let request = self.request();
@@ -349,10 +357,10 @@ impl<'a> Turn<'a> {
             return self.keep_interrupted(sampled).await;
         }
         if sampled.error.is_some() {
-            return Ok(State::Recover(Box::new(sampled)));
+            return Ok(TurnState::Recover(Box::new(sampled)));
         }
         self.failures.clear();
-        Ok(State::Judge(Box::new(sampled)))
+        Ok(TurnState::Judge(Box::new(sampled)))
     }
 
     fn request(&self) -> ModelRequest {
@@ -373,7 +381,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    async fn record_usage(&mut self, raw: u64, usage: Option<Usage>, failed: bool) -> Flow<()> {
+    async fn record_usage(&mut self, raw: u64, usage: Option<Usage>, failed: bool) -> TurnFlow<()> {
         let info = self.conv.client.info();
         let (local, prices) = (info.local, info.prices);
         let Some(usage) = usage else {
@@ -407,7 +415,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Stores what a call cost, unless its answer took that along.
-    async fn settle(&mut self) -> Flow<()> {
+    async fn settle(&mut self) -> TurnFlow<()> {
         match self.owed.take() {
             Some(entry) => self.update(SessionUpdate::Usage(entry)).await,
             None => Ok(()),
@@ -484,7 +492,7 @@ impl<'a> Turn<'a> {
     }
 
     /// A tool result at the end of the log would make the next turn go on with the old request.
-    async fn close_tail(&mut self, exit: &TurnExit) -> Flow<()> {
+    async fn close_tail(&mut self, exit: &TurnExit) -> TurnFlow<()> {
         let tool_tail = self
             .conv
             .log
@@ -498,11 +506,11 @@ impl<'a> Turn<'a> {
             (_, Some(why)) => words::ended(&why),
         };
         let origin = Origin::Synthetic(Synthetic::Closing);
-        let item = Item::new(Message::assistant(text), origin, self.now());
+        let item = LogItem::new(Message::assistant(text), origin, self.now());
         self.commit(item, None).await
     }
 
-    async fn commit(&mut self, item: Item, platform_message_id: Option<String>) -> Flow<()> {
+    async fn commit(&mut self, item: LogItem, platform_message_id: Option<String>) -> TurnFlow<()> {
         let store = Arc::clone(&self.scope.deps.store);
         let owed = self.owed.take();
         self.conv
@@ -512,7 +520,7 @@ impl<'a> Turn<'a> {
             .map_err(|error| exit::of_store(&error))
     }
 
-    async fn update(&self, update: SessionUpdate) -> Flow<()> {
+    async fn update(&self, update: SessionUpdate) -> TurnFlow<()> {
         self.scope
             .deps
             .store
@@ -522,7 +530,7 @@ impl<'a> Turn<'a> {
     }
 
     fn push_ephemeral(&mut self, message: Message, why: Synthetic) {
-        let item = Item::ephemeral(message, why, self.now());
+        let item = LogItem::ephemeral(message, why, self.now());
         self.conv.log.push(item);
     }
 
@@ -553,7 +561,7 @@ impl<'a> Turn<'a> {
         } else {
             specs
         };
-        let told = told::shared(specs);
+        let told = tool_lists::shared(specs);
         self.specs = told.specs;
         self.tools_tokens = told.tokens;
     }

@@ -11,7 +11,7 @@ use hermes_core::taint::says_from_outside;
 use hermes_core::threat_scan::{self, ScanScope};
 use hermes_core::tool::{ToolOutcome, ToolSpec};
 
-use super::{Flow, Turn};
+use super::{Turn, TurnFlow};
 use crate::fence;
 
 /// Toolsets whose results are the home's own words: instructions are normal in them.
@@ -91,9 +91,9 @@ pub(super) fn hidden(text: String, patterns: bool) -> String {
 
 /// What tools spent and the turn has not counted yet.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Spending(Arc<Mutex<Vec<Spent>>>);
+pub(crate) struct ToolSpending(Arc<Mutex<Vec<Spent>>>);
 
-impl Spending {
+impl ToolSpending {
     pub(super) fn add(&self, spent: Spent) {
         self.lock().push(spent);
     }
@@ -109,7 +109,7 @@ impl Spending {
 
 impl Turn<'_> {
     /// Counts what tools spent on models. Calls of subagents stand in rows of their own.
-    pub(super) async fn count_spending(&mut self) -> Flow<()> {
+    pub(super) async fn count_spending(&mut self) -> TurnFlow<()> {
         for spent in self.scope.spending.take() {
             self.budget.spend(&spent.entry.usage, spent.entry.cost);
             if !spent.recorded {

@@ -10,21 +10,21 @@ use hermes_core::model::{ErrorClass, ModelError};
 use hermes_core::tool::ToolSpec;
 use serde_json::Value;
 
-use super::sample::Sampled;
-use super::{Flow, State, Turn, exit};
-use crate::compress::Cause;
+use super::sample::SampleResult;
+use super::{Turn, TurnFlow, TurnState, exit};
+use crate::compress::CompactionCause;
 use crate::project::ImageRule;
-use crate::recover::{Failure, Fix, Step, proposals, rule_for};
+use crate::recover::{FailedRequest, RecoveryStep, RequestFix, proposals, rule_for};
 
 /// Failures of this turn.
 #[derive(Debug, Default)]
-pub(super) struct Failures {
+pub(super) struct TurnFailures {
     /// In a row, on the route in use.
     by_class: HashMap<ErrorClass, u32>,
-    fixes: HashMap<Fix, u32>,
+    fixes: HashMap<RequestFix, u32>,
 }
 
-impl Failures {
+impl TurnFailures {
     /// A call succeeded, or another route is in use.
     pub(super) fn clear(&mut self) {
         self.by_class.clear();
@@ -42,15 +42,15 @@ const OUTPUT_MARGIN: u32 = 64;
 const CONTINUED: u32 = 4;
 
 impl Turn<'_> {
-    pub(super) async fn recover(&mut self, mut failed: Sampled) -> Flow<State> {
+    pub(super) async fn recover(&mut self, mut failed: SampleResult) -> TurnFlow<TurnState> {
         let Some(error) = failed.error.take() else {
-            return Ok(State::Judge(Box::new(failed)));
+            return Ok(TurnState::Judge(Box::new(failed)));
         };
         tracing::warn!(class = ?error.class, "{error}");
         if self.text_is_worth_keeping(&failed, &error) {
             failed.message.finish = Some(FinishReason::Cut);
             failed.message.blobs.clear();
-            return Ok(State::Judge(Box::new(failed)));
+            return Ok(TurnState::Judge(Box::new(failed)));
         }
         self.budget.lose(failed.elapsed);
         if failed.shown {
@@ -65,7 +65,7 @@ impl Turn<'_> {
             .and_then(|(fix, _)| self.failures.fixes.get(&fix).copied())
             .unwrap_or(0);
         let steps = proposals(
-            &Failure {
+            &FailedRequest {
                 error: &error,
                 nth,
                 fixes,
@@ -105,7 +105,7 @@ impl Turn<'_> {
     }
 
     /// A connection that broke in the middle of a text: the text stays and the model goes on.
-    fn text_is_worth_keeping(&self, failed: &Sampled, error: &ModelError) -> bool {
+    fn text_is_worth_keeping(&self, failed: &SampleResult, error: &ModelError) -> bool {
         let broken = matches!(
             error.class,
             ErrorClass::Timeout
@@ -122,24 +122,29 @@ impl Turn<'_> {
     }
 
     /// `None`: this way is closed, try the next.
-    async fn try_step(&mut self, step: Step, error: &ModelError, nth: u32) -> Flow<Option<State>> {
+    async fn try_step(
+        &mut self,
+        step: RecoveryStep,
+        error: &ModelError,
+        nth: u32,
+    ) -> TurnFlow<Option<TurnState>> {
         match step {
-            Step::Retry(delay) => {
+            RecoveryStep::Retry(delay) => {
                 if delay > self.budget.recovery_time_left() {
                     return Ok(None);
                 }
                 self.pause(error.class, &error.to_string(), nth, delay)
                     .await?;
                 self.budget.extra_call();
-                Ok(Some(State::Sample))
+                Ok(Some(TurnState::Sample))
             }
-            Step::Rotate => Ok(self.rotate(error).await),
-            Step::Fallback => Ok(self.fall_back(error).await),
-            Step::Fix(fix) => Ok(self.apply(fix, error)),
+            RecoveryStep::Rotate => Ok(self.rotate(error).await),
+            RecoveryStep::Fallback => Ok(self.fall_back(error).await),
+            RecoveryStep::Fix(fix) => Ok(self.apply(fix, error)),
         }
     }
 
-    async fn rotate(&mut self, error: &ModelError) -> Option<State> {
+    async fn rotate(&mut self, error: &ModelError) -> Option<TurnState> {
         let from = self.conv.client.route().clone();
         let client = self.scope.deps.router.rotate(&from, error)?;
         self.conv.use_client(client, self.max_tokens);
@@ -151,11 +156,11 @@ impl Turn<'_> {
             why: class_name(error.class).into(),
         })
         .await;
-        Some(State::Sample)
+        Some(TurnState::Sample)
     }
 
     /// Goes on with the next model of the chain, for this turn.
-    pub(super) async fn fall_back(&mut self, error: &ModelError) -> Option<State> {
+    pub(super) async fn fall_back(&mut self, error: &ModelError) -> Option<TurnState> {
         let from = self.conv.client.route().clone();
         let client = self.scope.deps.router.fallback(&from, error)?;
         self.conv
@@ -171,19 +176,19 @@ impl Turn<'_> {
         .await;
         if self.closing {
             self.budget.extra_call();
-            return Some(State::Sample);
+            return Some(TurnState::Sample);
         }
         // The other model's window may be smaller: look again before the call.
         self.budget.refund();
-        Some(State::Prepare)
+        Some(TurnState::Prepare)
     }
 
-    fn apply(&mut self, fix: Fix, error: &ModelError) -> Option<State> {
+    fn apply(&mut self, fix: RequestFix, error: &ModelError) -> Option<TurnState> {
         *self.failures.fixes.entry(fix).or_default() += 1;
         let size = self.conv.compactor.meter().real(self.raw_tokens());
         let fixes = &mut self.conv.fixes;
         let changed = match fix {
-            Fix::Compress => {
+            RequestFix::Compress => {
                 self.too_large = Some(error.to_string());
                 match error.limit {
                     Some(limit) => self.conv.compactor.learn_limit(limit),
@@ -196,21 +201,21 @@ impl Turn<'_> {
                     }
                     None => {}
                 }
-                return Some(State::Compact(Cause::Overflow));
+                return Some(TurnState::Compact(CompactionCause::Overflow));
             }
-            Fix::SmallerWindow => {
+            RequestFix::SmallerWindow => {
                 let limit = error.limit.unwrap_or(NORMAL_TIER);
                 self.conv.compactor.learn_limit(limit);
-                return Some(State::Compact(Cause::Overflow));
+                return Some(TurnState::Compact(CompactionCause::Overflow));
             }
-            Fix::LowerOutput => {
+            RequestFix::LowerOutput => {
                 let stated = error.limit.map(|limit| limit.saturating_sub(OUTPUT_MARGIN));
                 let lower = stated.unwrap_or_else(|| self.max_tokens.unwrap_or(8_192) / 2);
                 let lower = lower.max(1);
                 fixes.output_cap = Some(lower);
                 self.max_tokens.replace(lower) != Some(lower)
             }
-            Fix::SmallerImages => {
+            RequestFix::SmallerImages => {
                 let smaller = if fixes.images == ImageRule::All {
                     ImageRule::UpTo(SMALL_IMAGE)
                 } else {
@@ -218,19 +223,19 @@ impl Turn<'_> {
                 };
                 std::mem::replace(&mut fixes.images, smaller) != smaller
             }
-            Fix::NoImages => {
+            RequestFix::NoImages => {
                 std::mem::replace(&mut fixes.images, ImageRule::None) != ImageRule::None
             }
-            Fix::PlainToolResults => std::mem::replace(&mut fixes.tool_parts, false),
-            Fix::NoReasoning => std::mem::replace(&mut fixes.reasoning, false),
-            Fix::SimpleSchemas => {
+            RequestFix::PlainToolResults => std::mem::replace(&mut fixes.tool_parts, false),
+            RequestFix::NoReasoning => std::mem::replace(&mut fixes.reasoning, false),
+            RequestFix::SimpleSchemas => {
                 let changed = !std::mem::replace(&mut fixes.simple_schemas, true);
                 self.take_specs();
                 changed
             }
         };
         self.budget.extra_call();
-        changed.then_some(State::Sample)
+        changed.then_some(TurnState::Sample)
     }
 
     /// Waits before another attempt, unless the person stops it.
@@ -240,7 +245,7 @@ impl Turn<'_> {
         message: &str,
         attempt: u32,
         delay: Duration,
-    ) -> Flow<()> {
+    ) -> TurnFlow<()> {
         self.emit(AgentEvent::Retrying {
             class,
             message: message.into(),

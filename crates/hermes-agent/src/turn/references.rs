@@ -25,13 +25,13 @@ const GIT: &str = "git --no-pager";
 
 /// One reference, as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Reference {
+struct WrittenReference {
     written: String,
-    to: Referred,
+    to: ReferenceTarget,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Referred {
+enum ReferenceTarget {
     /// A file, and which of its lines.
     File(String, Option<(usize, usize)>),
     Folder(String),
@@ -45,8 +45,8 @@ enum Referred {
 }
 
 /// The references of a text, in order, each once.
-fn read(text: &str) -> Vec<Reference> {
-    let mut found: Vec<Reference> = Vec::new();
+fn read(text: &str) -> Vec<WrittenReference> {
+    let mut found: Vec<WrittenReference> = Vec::new();
     let mut rest = text;
     let mut before = ' ';
     while let Some(at) = rest.find('@') {
@@ -55,7 +55,7 @@ fn read(text: &str) -> Vec<Reference> {
         // As the original reads it: an address and a path have an @ of their own.
         let starts = !is_word(previous) && previous != '/';
         if let Some((to, used)) = starts.then(|| one(after)).flatten() {
-            let reference = Reference {
+            let reference = WrittenReference {
                 written: format!("@{}", &after[..used]),
                 to,
             };
@@ -78,16 +78,16 @@ fn is_word(c: char) -> bool {
 }
 
 /// The reference that a text begins with, and how many bytes of it that is.
-fn one(text: &str) -> Option<(Referred, usize)> {
+fn one(text: &str) -> Option<(ReferenceTarget, usize)> {
     let name = text
         .find(|c: char| !c.is_ascii_lowercase())
         .unwrap_or(text.len());
     let (name, after) = text.split_at(name);
     if matches!(name, "diff" | "staged") && !after.starts_with(is_word) {
         let to = if name == "diff" {
-            Referred::Diff
+            ReferenceTarget::Diff
         } else {
-            Referred::Staged
+            ReferenceTarget::Staged
         };
         return Some((to, name.len()));
     }
@@ -97,10 +97,10 @@ fn one(text: &str) -> Option<(Referred, usize)> {
     let (to, used) = match name {
         "file" => {
             let (path, lines, used) = value.lines(after);
-            (Referred::File(path.to_owned(), lines), used)
+            (ReferenceTarget::File(path.to_owned(), lines), used)
         }
-        "folder" => (Referred::Folder(text), value.used),
-        "url" => (Referred::Url(text), value.used),
+        "folder" => (ReferenceTarget::Folder(text), value.used),
+        "url" => (ReferenceTarget::Url(text), value.used),
         "git" => (commits(value.text), value.used),
         _ => return None,
     };
@@ -108,10 +108,10 @@ fn one(text: &str) -> Option<(Referred, usize)> {
 }
 
 /// At least one, at most ten.
-fn commits(text: &str) -> Referred {
+fn commits(text: &str) -> ReferenceTarget {
     match text.parse::<i64>() {
-        Ok(count) => Referred::Commits(usize::try_from(count.clamp(1, 10)).unwrap_or(1)),
-        Err(_) => Referred::Unclear("@git: takes the number of commits, such as @git:3"),
+        Ok(count) => ReferenceTarget::Commits(usize::try_from(count.clamp(1, 10)).unwrap_or(1)),
+        Err(_) => ReferenceTarget::Unclear("@git: takes the number of commits, such as @git:3"),
     }
 }
 
@@ -194,36 +194,36 @@ fn without_sentence(mut value: &str) -> &str {
 }
 
 /// The tool that fetches it, and its arguments.
-fn fetching(to: &Referred) -> (&'static str, Value) {
+fn fetching(to: &ReferenceTarget) -> (&'static str, Value) {
     let terminal = |command: String| ("terminal", json!({"command": command, "timeout": 60}));
     let diff = "diff --no-ext-diff --no-textconv --no-color";
     match to {
-        Referred::File(path, None) => ("read_file", json!({ "path": path })),
-        Referred::File(path, Some((from, to))) => (
+        ReferenceTarget::File(path, None) => ("read_file", json!({ "path": path })),
+        ReferenceTarget::File(path, Some((from, to))) => (
             "read_file",
             json!({"path": path, "offset": from, "limit": to - from + 1}),
         ),
-        Referred::Folder(path) => (
+        ReferenceTarget::Folder(path) => (
             "search_files",
             json!({"pattern": "*", "target": "files", "path": path, "limit": 200}),
         ),
-        Referred::Url(url) => ("web_extract", json!({ "urls": [url] })),
+        ReferenceTarget::Url(url) => ("web_extract", json!({ "urls": [url] })),
         // It is answered before it is fetched.
-        Referred::Unclear(_) => ("read_file", json!({})),
-        Referred::Diff => terminal(format!("{GIT} {diff}")),
-        Referred::Staged => terminal(format!("{GIT} {diff} --staged")),
-        Referred::Commits(count) => terminal(format!(
+        ReferenceTarget::Unclear(_) => ("read_file", json!({})),
+        ReferenceTarget::Diff => terminal(format!("{GIT} {diff}")),
+        ReferenceTarget::Staged => terminal(format!("{GIT} {diff} --staged")),
+        ReferenceTarget::Commits(count) => terminal(format!(
             "{GIT} log -n {count} -p --no-ext-diff --no-textconv --no-color"
         )),
     }
 }
 
 /// The part of a repository that it means.
-fn part_of(to: &Referred) -> Option<RepositoryPart> {
+fn part_of(to: &ReferenceTarget) -> Option<RepositoryPart> {
     match to {
-        Referred::Diff => Some(RepositoryPart::Unstaged),
-        Referred::Staged => Some(RepositoryPart::Staged),
-        Referred::Commits(count) => Some(RepositoryPart::Commits(*count)),
+        ReferenceTarget::Diff => Some(RepositoryPart::Unstaged),
+        ReferenceTarget::Staged => Some(RepositoryPart::Staged),
+        ReferenceTarget::Commits(count) => Some(RepositoryPart::Commits(*count)),
         _ => None,
     }
 }
@@ -289,14 +289,18 @@ impl Turn<'_> {
         input.context = Some(known.collect::<Vec<_>>().join("\n\n"));
     }
 
-    async fn fetch(&mut self, reference: &Reference, room: &mut super::result::Room) -> String {
+    async fn fetch(
+        &mut self,
+        reference: &WrittenReference,
+        room: &mut super::result::ResultBudget,
+    ) -> String {
         let not = |why: &str| format!("[not attached: {why}]");
-        if let Referred::File(path, _) | Referred::Folder(path) = &reference.to
+        if let ReferenceTarget::File(path, _) | ReferenceTarget::Folder(path) = &reference.to
             && !is_within(&self.conv.cwd, path, std::env::home_dir().as_deref())
         {
             return not("it is outside the directory of this conversation");
         }
-        if let Referred::Unclear(why) = &reference.to {
+        if let ReferenceTarget::Unclear(why) = &reference.to {
             return not(why);
         }
         let (name, args) = fetching(&reference.to);
@@ -353,7 +357,12 @@ impl Turn<'_> {
     }
 
     /// A text as the model sees results of the tool with this name.
-    async fn shown(&mut self, name: &str, text: String, room: &mut super::result::Room) -> String {
+    async fn shown(
+        &mut self,
+        name: &str,
+        text: String,
+        room: &mut super::result::ResultBudget,
+    ) -> String {
         let patterns = self.scope.deps.settings.tools.redact;
         let outcome = ToolOutcome::Done(Content::Text(text));
         let ToolOutcome::Done(content) = outside::without_secrets(outcome, patterns) else {
@@ -375,13 +384,13 @@ impl Turn<'_> {
 mod tests {
     use super::*;
 
-    fn kinds(text: &str) -> Vec<Referred> {
+    fn kinds(text: &str) -> Vec<ReferenceTarget> {
         read(text).into_iter().map(|it| it.to).collect()
     }
 
     #[test]
     fn references_are_read_out_of_prose() {
-        let file = |path: &str, lines| Referred::File(path.to_owned(), lines);
+        let file = |path: &str, lines| ReferenceTarget::File(path.to_owned(), lines);
         for (text, wanted) in [
             (
                 "look at @file:src/a.rs, please",
@@ -393,29 +402,36 @@ mod tests {
             ),
             (
                 "(@file:\"a b.txt\") @folder:src/",
-                vec![file("a b.txt", None), Referred::Folder("src/".into())],
+                vec![
+                    file("a b.txt", None),
+                    ReferenceTarget::Folder("src/".into()),
+                ],
             ),
             (
                 "@diff @staged @git:3 @diff",
-                vec![Referred::Diff, Referred::Staged, Referred::Commits(3)],
+                vec![
+                    ReferenceTarget::Diff,
+                    ReferenceTarget::Staged,
+                    ReferenceTarget::Commits(3),
+                ],
             ),
             (
                 "see @url:https://x.example/a?b=1.",
-                vec![Referred::Url("https://x.example/a?b=1".into())],
+                vec![ReferenceTarget::Url("https://x.example/a?b=1".into())],
             ),
             ("me@file:x.org @someone @file: @different", vec![]),
             ("@diff_x @diff9 @staged2 a/@diff @diffé", vec![]),
             (
                 "@git:0 @git:-3 @git:99",
-                vec![Referred::Commits(1), Referred::Commits(10)],
+                vec![ReferenceTarget::Commits(1), ReferenceTarget::Commits(10)],
             ),
             (
                 "see:@file:a.txt *@file:b.txt* …@diff, @staged's",
                 vec![
                     file("a.txt", None),
                     file("b.txt*", None),
-                    Referred::Diff,
-                    Referred::Staged,
+                    ReferenceTarget::Diff,
+                    ReferenceTarget::Staged,
                 ],
             ),
             (
@@ -429,7 +445,7 @@ mod tests {
             (
                 "(@url:https://x.example/a_(b)), @file:dir/(x)",
                 vec![
-                    Referred::Url("https://x.example/a_(b)".into()),
+                    ReferenceTarget::Url("https://x.example/a_(b)".into()),
                     file("dir/(x)", None),
                 ],
             ),

@@ -6,15 +6,15 @@ use hermes_core::tool::{Effects, ToolErrorKind, ToolOutcome, ToolSpec};
 use super::{Turn, outside};
 use crate::fence;
 use crate::session::steer;
-use crate::spill::{Limits, Oversized, file_name};
+use crate::spill::{ResultLimits, SizedResult, file_name};
 
 /// Of a result that is shown to a person, and of one text in it.
 const PREVIEW_CHARS: usize = 32_000;
 const PREVIEW_TEXT: usize = 12_000;
 
 /// What the steps's results may still add to the conversation.
-pub(super) struct Room {
-    limits: Limits,
+pub(super) struct ResultBudget {
+    limits: ResultLimits,
     left: usize,
 }
 
@@ -144,11 +144,11 @@ pub(super) fn said(content: &Content) -> String {
 }
 
 impl Turn<'_> {
-    pub(super) fn room(&self) -> Room {
+    pub(super) fn room(&self) -> ResultBudget {
         let settings = &self.scope.deps.settings.tools;
         let context = self.conv.compactor.window().context;
-        let limits = Limits::for_window(context, settings.result_chars, settings.step_chars);
-        Room {
+        let limits = ResultLimits::for_window(context, settings.result_chars, settings.step_chars);
+        ResultBudget {
             left: limits.step,
             limits,
         }
@@ -160,7 +160,7 @@ impl Turn<'_> {
         call: &ToolCall,
         spec: Option<&ToolSpec>,
         content: Content,
-        room: &mut Room,
+        room: &mut ResultBudget,
     ) -> Content {
         match content {
             Content::Text(text) => Content::Text(self.tame_text(call, spec, &text, room).await),
@@ -182,7 +182,7 @@ impl Turn<'_> {
         call: &ToolCall,
         spec: Option<&ToolSpec>,
         text: &str,
-        room: &mut Room,
+        room: &mut ResultBudget,
     ) -> String {
         let text = steer::defang(text);
         let suspicious = outside::suspicious(spec, &text);
@@ -190,7 +190,7 @@ impl Turn<'_> {
         if untrusted || !suspicious.is_empty() || fence::is_fenced(&text) {
             self.conv.taint.mark();
         }
-        let result = Oversized {
+        let result = SizedResult {
             tool: &call.name,
             call_id: &call.id,
             text: &text,

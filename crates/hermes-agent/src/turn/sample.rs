@@ -15,11 +15,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::unfinished::AnswerKeeper;
 use crate::events::EventSink;
-use crate::scrub::{Piece, Scrubber};
+use crate::scrub::{AnswerPiece, Scrubber};
 
 /// What came of a call. A failed or cancelled one may still hold text.
 #[derive(Debug)]
-pub(super) struct Sampled {
+pub(super) struct SampleResult {
     pub message: AssistantMessage,
     pub usage: Option<Usage>,
     pub error: Option<ModelError>,
@@ -35,13 +35,13 @@ pub(super) async fn sample(
     (goes_on, keeper): (bool, &mut AnswerKeeper<'_>),
     cancel: &CancellationToken,
     events: &EventSink,
-) -> Sampled {
+) -> SampleResult {
     let began = Instant::now();
     let call = cancel.child_token();
     // Whatever ends this function ends the call too.
     let _guard = call.clone().drop_guard();
     let mut stream = client.stream(request, call);
-    let mut answer = Answer::new(events, goes_on);
+    let mut answer = AnswerCollector::new(events, goes_on);
     let mut error = None;
     loop {
         let next = tokio::select! {
@@ -90,7 +90,7 @@ pub(super) async fn sample(
     ) {
         message.text.truncate(message.text.trim_end().len());
     }
-    Sampled {
+    SampleResult {
         message,
         usage,
         error,
@@ -112,7 +112,7 @@ fn cancelled(client: &Arc<dyn ModelClient>) -> ModelError {
 }
 
 /// Collects an answer and shows it as it grows.
-struct Answer<'a> {
+struct AnswerCollector<'a> {
     collector: Collector,
     scrubber: Scrubber,
     events: &'a EventSink,
@@ -120,7 +120,7 @@ struct Answer<'a> {
     goes_on: bool,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> AnswerCollector<'a> {
     fn new(events: &'a EventSink, goes_on: bool) -> Self {
         Self {
             collector: Collector::default(),
@@ -137,7 +137,7 @@ impl<'a> Answer<'a> {
                 let pieces = self.scrubber.push(&chunk);
                 self.show(pieces).await;
             }
-            ModelEvent::Reasoning(text) => self.show(vec![Piece::Reasoning(text)]).await,
+            ModelEvent::Reasoning(text) => self.show(vec![AnswerPiece::Reasoning(text)]).await,
             ModelEvent::Preparing(what) => self.events.notice(NoticeLevel::Info, what).await,
             other => self.collector.push(&other),
         }
@@ -148,14 +148,14 @@ impl<'a> Answer<'a> {
         self.show(pieces).await;
     }
 
-    async fn show(&mut self, pieces: Vec<Piece>) {
+    async fn show(&mut self, pieces: Vec<AnswerPiece>) {
         for piece in pieces {
             match piece {
-                Piece::Reasoning(text) => {
+                AnswerPiece::Reasoning(text) => {
                     self.collector.push(&ModelEvent::Reasoning(text.clone()));
                     self.events.emit(AgentEvent::ReasoningDelta { text }).await;
                 }
-                Piece::Text(text) => {
+                AnswerPiece::Text(text) => {
                     // Blank lines between thoughts and answer belong to neither.
                     let text = if self.shown || self.goes_on {
                         text

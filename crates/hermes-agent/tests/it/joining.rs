@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use hermes_agent::session::ToolSource;
 use hermes_agent::settings::AgentSettings;
-use hermes_agent::subagent::{Limits, ParentTools, Post, SubagentDeps, delegate_task};
+use hermes_agent::subagent::{
+    ParentTools, ReportQueue, SubagentDeps, SubagentLimits, delegate_task,
+};
 use hermes_config::Config;
 use hermes_core::BoxFuture;
 use hermes_core::event::{AgentCommand, TurnExit};
@@ -176,12 +178,12 @@ async fn a_subagent_gets_the_tools_that_join_while_it_works() {
         tools: parent.clone(),
         prompt: Arc::new(CHILD.to_owned()),
         settings: AgentSettings::default(),
-        limits: Limits::from_config(&Config::default()),
+        limits: SubagentLimits::from_config(&Config::default()),
         spill_dir: None,
         clock: Arc::new(ManualClock::default()),
         rng: Arc::new(FixedRng(0)),
         cancel: CancellationToken::new(),
-        post: Post::default(),
+        post: ReportQueue::default(),
     }));
     let source: Arc<dyn ToolSource> = source;
     parent.set(&source);

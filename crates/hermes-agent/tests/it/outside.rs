@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hermes_agent::tools::clarify_tool;
-use hermes_agent::tools::moa::{Preset, Slot, mixture_of_agents};
+use hermes_agent::tools::moa::{MoaPreset, ModelSlot, mixture_of_agents};
 use hermes_config::Config;
 use hermes_core::ask::{Answer, Want};
 use hermes_core::event::{AgentCommand, AgentEvent};
@@ -133,11 +133,11 @@ async fn with_nobody_to_ask_the_model_is_told_to_decide() {
 
 #[tokio::test(start_paused = true)]
 async fn several_models_answer_one_question_and_are_billed() {
-    let slot = |model: &str| Slot {
+    let slot = |model: &str| ModelSlot {
         provider: None,
         model: model.into(),
     };
-    let preset = Preset {
+    let preset = MoaPreset {
         references: vec![slot("a"), slot("b"), slot("c")],
         aggregator: slot("judge"),
         max_tokens: None,
@@ -191,14 +191,14 @@ async fn several_models_answer_one_question_and_are_billed() {
 
 #[test]
 fn models_that_take_part_come_from_the_config() {
-    let none = Preset::from_config(&Config::default());
+    let none = MoaPreset::from_config(&Config::default());
     assert!(none.unwrap_err().contains("moa.presets.default"));
     let mut config = Config::default();
     config.moa.presets.insert(
         "default".into(),
         json!({"reference_models": [{"provider": "x", "model": "m"}, "plain"], "aggregator": {"model": "j"}, "max_tokens": 100}),
     );
-    let preset = Preset::from_config(&config).unwrap();
+    let preset = MoaPreset::from_config(&config).unwrap();
     assert_eq!(preset.references.len(), 2);
     assert_eq!(preset.references[0].provider.as_deref(), Some("x"));
     assert_eq!(

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use hermes_agent::session::SessionStart;
 use hermes_agent::settings::AgentSettings;
-use hermes_agent::subagent::{Limits, ParentTools, Post, SubagentDeps, child_id, delegate_task};
+use hermes_agent::subagent::{
+    ParentTools, ReportQueue, SubagentDeps, SubagentLimits, child_id, delegate_task,
+};
 use hermes_agent::tools::{TodoList, clarify_tool, todo_tool};
 use hermes_config::Config;
 use hermes_core::approval::{ApprovalRequest, DenyAll, Verdict};
@@ -27,8 +29,8 @@ const CHILD: &str = "You are a child.";
 struct Bench {
     dir: tempfile::TempDir,
     store: Store,
-    limits: Limits,
-    post: Post,
+    limits: SubagentLimits,
+    post: ReportQueue,
     tools: ParentTools,
 }
 
@@ -41,9 +43,9 @@ impl Bench {
         );
         Self {
             store: store.unwrap(),
-            limits: Limits::from_config(&Config::default()),
+            limits: SubagentLimits::from_config(&Config::default()),
             dir,
-            post: Post::default(),
+            post: ReportQueue::default(),
             tools: ParentTools::default(),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use hermes_agent::weight::Weight;
+use hermes_agent::weight::ConversationMemory;
 use hermes_api::{ApiDeps, ApiServer, Facts};
 use hermes_app::front::{NEWS, News, OpenedConversation, Refusal, RefusalKind, WISHES, Wish};
 use hermes_app::wiring::unattended::CommandOutput;
@@ -54,7 +54,7 @@ impl ConversationHost for Asks {
             past: Vec::new(),
             remarks: Vec::new(),
             approvals_off: false,
-            weight: Weight::default(),
+            weight: ConversationMemory::default(),
             wishes,
             news: heard,
         })))

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use hermes_agent::weight::Weight;
+use hermes_agent::weight::ConversationMemory;
 use hermes_api::{ApiDeps, ApiServer, Facts, Work};
 use hermes_app::front::{NEWS, News, OpenedConversation, Refusal, RefusalKind, WISHES, Wish};
 use hermes_app::wiring::unattended::CommandOutput;
@@ -101,7 +101,7 @@ impl ConversationHost for Talker {
                 past: Vec::new(),
                 remarks: Vec::new(),
                 approvals_off: false,
-                weight: Weight::default(),
+                weight: ConversationMemory::default(),
                 wishes,
                 news,
             })

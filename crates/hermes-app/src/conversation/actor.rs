@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use hermes_agent::events::EventReceiver;
 use hermes_agent::session::SessionHandle;
-use hermes_agent::weight::Weight;
+use hermes_agent::weight::ConversationMemory;
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, SequencedEvent, UserInput};
 use hermes_core::front_end::{Effect, ShownText, TextKind, TranscriptEntry};
 use hermes_core::task;
@@ -60,7 +60,7 @@ struct Live {
     /// `None`: the session is over.
     events: Option<EventReceiver>,
     handle: SessionHandle,
-    weight: Weight,
+    weight: ConversationMemory,
     later: mpsc::Receiver<Effect>,
     waiting: VecDeque<Wish>,
     /// Events that the conversation was not told of yet.
@@ -94,7 +94,7 @@ pub fn start(
 ) -> OpenedConversation {
     let (wishes, receiver) = mpsc::channel(WISHES);
     let (sender, news) = mpsc::channel(NEWS);
-    let weight = Weight::default();
+    let weight = ConversationMemory::default();
     let opened = OpenedConversation {
         id: conversation.chat.id.to_string(),
         title: conversation.title.clone(),

@@ -13,9 +13,9 @@ use hermes_store::memory::{MemoryFiles, MemoryTarget};
 use hermes_store::skills::{Offer, SkillLibrary};
 
 use hermes_agent::context_files::{self, ContextFile};
-use hermes_agent::lean::Mode;
+use hermes_agent::lean::PromptSize;
 use hermes_agent::prompt::{
-    self, Enforcement, Environment, Guidance, Inputs, PlatformHint, Profile,
+    self, Enforcement, Guidance, PlatformHint, Profile, PromptEnvironment, PromptInputs,
 };
 use hermes_agent::session::{PromptContext, PromptSource, PromptText};
 
@@ -56,8 +56,8 @@ impl PromptSource for HomePrompt {
 impl HomePrompt {
     fn text(&self, cx: PromptContext<'_>) -> PromptText {
         let mut notices = Vec::new();
-        let mode = Mode::for_model(cx.model);
-        if mode == Mode::Chat {
+        let mode = PromptSize::for_model(cx.model);
+        if mode == PromptSize::Chat {
             return self.for_chat(&cx);
         }
         let limit =
@@ -69,7 +69,7 @@ impl HomePrompt {
         let skills = self.skills(mode, &cx);
         let guidance = self.guidance();
         let environment = self.environment(&cx);
-        let inputs = Inputs {
+        let inputs = PromptInputs {
             mode,
             soul: soul.as_deref(),
             // What is not offered is not spoken of.
@@ -106,15 +106,15 @@ impl HomePrompt {
 
     /// A few sentences of our own: nothing of the home or the project.
     fn for_chat(&self, cx: &PromptContext<'_>) -> PromptText {
-        let inputs = Inputs {
-            mode: Mode::Chat,
+        let inputs = PromptInputs {
+            mode: PromptSize::Chat,
             soul: None,
             tools: BTreeSet::new(),
             skills: None,
             model: &cx.route.model,
             provider: &cx.route.provider,
             guidance: &Guidance::default(),
-            environment: &Environment::default(),
+            environment: &PromptEnvironment::default(),
             profile: Profile {
                 name: "",
                 home: self.home.root(),
@@ -175,7 +175,7 @@ impl HomePrompt {
         })
     }
 
-    fn skills(&self, mode: Mode, cx: &PromptContext<'_>) -> Option<String> {
+    fn skills(&self, mode: PromptSize, cx: &PromptContext<'_>) -> Option<String> {
         let registry = cx.registry;
         if self.options.bare || !offered(cx).any(|tool| tool == "skill_view") {
             return None;
@@ -185,7 +185,7 @@ impl HomePrompt {
             toolsets: registry.iter().map(|tool| tool.spec().toolset).collect(),
         };
         let index = self.skills.index(&offer);
-        if mode == Mode::Full {
+        if mode == PromptSize::Full {
             index.render()
         } else {
             index.render_names_only()
@@ -201,14 +201,14 @@ impl HomePrompt {
         }
     }
 
-    fn environment(&self, cx: &PromptContext<'_>) -> Environment {
+    fn environment(&self, cx: &PromptContext<'_>) -> PromptEnvironment {
         let extra = self.config.agent.environment_hint.trim();
-        Environment {
+        PromptEnvironment {
             os: std::env::consts::OS.to_owned(),
             home: self.home.expand_user("~").display().to_string(),
             cwd: PathBuf::from(cx.cwd).display().to_string(),
             extra: (!extra.is_empty()).then(|| extra.to_owned()),
-            ..Environment::default()
+            ..PromptEnvironment::default()
         }
     }
 }

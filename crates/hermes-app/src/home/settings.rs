@@ -69,9 +69,9 @@ fn guard(config: &Config) -> GuardSettings {
     }
 }
 
-fn compression(config: &Config) -> compress::Settings {
+fn compression(config: &Config) -> compress::CompressionSettings {
     let section = &config.compression;
-    compress::Settings {
+    compress::CompressionSettings {
         enabled: section.enabled,
         threshold: section.threshold,
         target_ratio: section.target_ratio,

@@ -312,8 +312,8 @@ impl ToolSource for HomeTools {
             specs = sent.cloned().collect();
         }
         drop(together);
-        match lean::Mode::for_model(model) {
-            lean::Mode::Full => specs,
+        match lean::PromptSize::for_model(model) {
+            lean::PromptSize::Full => specs,
             mode => mode.tools(&specs, &self.chosen),
         }
     }

@@ -12,9 +12,11 @@ use crate::home::store_tools::StoreTools;
 use crate::home::{HomePrompt, HomeTools, PromptOptions, ToolChoice};
 use hermes_agent::session::{SessionHandle, ToolSource as _};
 use hermes_agent::settings::AgentSettings;
-use hermes_agent::subagent::{Limits, ParentTools, Post, SubagentDeps, delegate_task};
+use hermes_agent::subagent::{
+    ParentTools, ReportQueue, SubagentDeps, SubagentLimits, delegate_task,
+};
 use hermes_agent::tools::clarify_tool;
-use hermes_agent::tools::moa::{Preset, mixture_of_agents};
+use hermes_agent::tools::moa::{MoaPreset, mixture_of_agents};
 use hermes_config::Config;
 use hermes_core::clock::{Clock, Rng, SystemRng};
 use hermes_core::model::ModelRouter;
@@ -60,12 +62,12 @@ pub struct ActionTools {
     pub read: ReadMemory,
     /// Where the tools of the conversation come from, for its children.
     pub parent_tools: ParentTools,
-    post: Post,
+    post: ReportQueue,
 }
 
 impl ActionTools {
     pub fn new(deps: &ActionToolsDeps<'_>) -> Self {
-        let post = Post::default();
+        let post = ReportQueue::default();
         let parent_tools = ParentTools::default();
         let mut tools = vec![children(deps, post.clone(), parent_tools.clone())];
         if !deps.front_end.is_job {
@@ -112,7 +114,7 @@ fn clarify(config: &Config) -> Arc<dyn Tool> {
 }
 
 /// `delegate_task`. Children know the home's rules and nothing of the conversation.
-fn children(deps: &ActionToolsDeps<'_>, post: Post, tools: ParentTools) -> Arc<dyn Tool> {
+fn children(deps: &ActionToolsDeps<'_>, post: ReportQueue, tools: ParentTools) -> Arc<dyn Tool> {
     let home = &deps.cx.home;
     let prompt = HomePrompt {
         home: home.clone(),
@@ -128,7 +130,7 @@ fn children(deps: &ActionToolsDeps<'_>, post: Post, tools: ParentTools) -> Arc<d
         tools,
         prompt: Arc::new(prompt),
         settings: deps.settings.clone(),
-        limits: Limits::from_config(deps.config),
+        limits: SubagentLimits::from_config(deps.config),
         spill_dir: Some(home.cache_dir().join("delegation")),
         clock: Arc::clone(&deps.clock),
         rng: Arc::clone(&deps.rng),
@@ -155,7 +157,7 @@ fn router_of_children(deps: &ActionToolsDeps<'_>) -> Arc<dyn ModelRouter> {
 
 /// `mixture_of_agents`, or why it cannot be offered.
 fn several_models(cx: &AppContext, config: &Arc<Config>) -> Result<Arc<dyn Tool>, String> {
-    mixture_of_agents(&Preset::from_config(config)?, |slot| {
+    mixture_of_agents(&MoaPreset::from_config(config)?, |slot| {
         let overrides = Overrides {
             model: Some(slot.model.clone()),
             provider: slot.provider.clone(),

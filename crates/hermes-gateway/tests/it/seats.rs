@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hermes_agent::weight::Weight;
+use hermes_agent::weight::ConversationMemory;
 use hermes_app::front::{NEWS, News, OpenedConversation, Refusal, RefusalKind, WISHES};
 use hermes_app::wiring::unattended::CommandOutput;
 use hermes_core::{BoxFuture, task};
@@ -29,7 +29,7 @@ struct Heavy {
     stuck: Mutex<HashSet<String>>,
     door: Arc<Notify>,
     /// What all of them weigh, if it is the same for all.
-    shared: Mutex<Option<Weight>>,
+    shared: Mutex<Option<ConversationMemory>>,
 }
 
 impl ConversationHost for Heavy {
@@ -53,7 +53,7 @@ impl ConversationHost for Heavy {
         }));
         let shared = self.shared.lock().unwrap().clone();
         let weight = shared.unwrap_or_else(|| {
-            let weight = Weight::default();
+            let weight = ConversationMemory::default();
             weight.set(*self.weights.lock().unwrap().get(&opening.id).unwrap());
             weight
         });
@@ -259,7 +259,7 @@ async fn one_that_does_not_end_holds_up_nobody() {
 async fn weights_that_change_meanwhile_do_no_harm() {
     const MANY: usize = 2000;
     let room = Room::with(MANY, usize::MAX);
-    let weight = Weight::default();
+    let weight = ConversationMemory::default();
     *room.program.shared.lock().unwrap() = Some(weight.clone());
     for number in 0..MANY {
         let seat = room.seats.sit(opening(&number.to_string())).await.unwrap();

@@ -13,7 +13,8 @@ use super::fake::{
     FakeClock, FakeModel, Reply, answer, assert_well_formed, filler, own_text, step, user,
 };
 use crate::compress::{
-    Cause, Compactor, Decision, Job, Outcome, Settings, Summary, Unchanged, Window, summary,
+    CompactionCause, CompactionDecision, CompactionJob, CompactionOutcome, Compactor,
+    CompressionSettings, ContextWindow, SkippedCompaction, Summary, summary,
 };
 use crate::prompt;
 use crate::tokens;
@@ -33,12 +34,12 @@ const CONTEXT: u32 = 32_000;
 
 impl Bench {
     fn new(clients: &[&Arc<FakeModel>]) -> Self {
-        Self::with(Settings::default(), clients)
+        Self::with(CompressionSettings::default(), clients)
     }
 
-    fn with(settings: Settings, clients: &[&Arc<FakeModel>]) -> Self {
+    fn with(settings: CompressionSettings, clients: &[&Arc<FakeModel>]) -> Self {
         let clock = Arc::new(FakeClock::default());
-        let window = Window {
+        let window = ContextWindow {
             context: CONTEXT,
             max_tokens: None,
         };
@@ -61,12 +62,16 @@ impl Bench {
         1_000 + tokens::messages(&self.view)
     }
 
-    async fn compact(&mut self, cause: Cause) -> Outcome {
+    async fn compact(&mut self, cause: CompactionCause) -> CompactionOutcome {
         self.compact_until(cause, &CancellationToken::new()).await
     }
 
-    async fn compact_until(&mut self, cause: Cause, cancel: &CancellationToken) -> Outcome {
-        let job = Job {
+    async fn compact_until(
+        &mut self,
+        cause: CompactionCause,
+        cancel: &CancellationToken,
+    ) -> CompactionOutcome {
+        let job = CompactionJob {
             session: SessionId::from("s"),
             view: &self.view,
             scaffolding: self.scaffolding.clone(),
@@ -112,7 +117,7 @@ fn summary_of(view: &[Arc<Message>]) -> String {
 }
 
 /// The pauses that are to be stored; `None` clears one.
-fn cooldowns(outcome: &Outcome) -> Vec<Option<f64>> {
+fn cooldowns(outcome: &CompactionOutcome) -> Vec<Option<f64>> {
     let pause = |update: &SessionUpdate| match update {
         SessionUpdate::CompactionCooldown { until, .. } => Some(*until),
         _ => None,
@@ -126,9 +131,9 @@ async fn a_long_conversation_is_summarised_once_and_then_updated() {
     let mut bench = Bench::new(&[&model]);
     assert!(matches!(
         bench.compactor.check(bench.raw()),
-        Decision::Compact { .. }
+        CompactionDecision::Compact { .. }
     ));
-    let outcome = bench.compact(Cause::Automatic).await;
+    let outcome = bench.compact(CompactionCause::Automatic).await;
     let done = outcome.result.unwrap();
     assert_eq!(done.summary, Summary::Model);
     assert!(done.after_tokens < done.before_tokens / 2);
@@ -139,11 +144,11 @@ async fn a_long_conversation_is_summarised_once_and_then_updated() {
         "the head stays the first time"
     );
     assert_eq!(own_text(bench.view.last().unwrap()), "the latest request");
-    assert_eq!(bench.compactor.check(bench.raw()), Decision::Fits);
+    assert_eq!(bench.compactor.check(bench.raw()), CompactionDecision::Fits);
 
     bench.view.extend(conversation());
     model.next(Reply::Text("more happened".into()));
-    let outcome = bench.compact(Cause::Automatic).await;
+    let outcome = bench.compact(CompactionCause::Automatic).await;
     assert_eq!(outcome.result.unwrap().summary, Summary::Model);
     assert!(
         model
@@ -180,7 +185,7 @@ async fn the_summary_is_asked_for_as_a_record_without_secrets() {
     bench.view.insert(5, answer("ok"));
     bench.focus = Some("the database");
     bench.todo = Some("- [ ] write tests");
-    bench.compact(Cause::Manual).await.result.unwrap();
+    bench.compact(CompactionCause::Manual).await.result.unwrap();
     let request = model.last_request();
     assert!(!request.contains("0123456789abcdef0123"));
     assert!(
@@ -214,7 +219,7 @@ async fn the_person_says_how_much_stays() {
         let first = &asked[asked.len() - keep];
         let at = before.iter().position(|row| Arc::ptr_eq(row, first));
         bench.keep = Some(keep);
-        bench.compact(Cause::Manual).await.result.unwrap();
+        bench.compact(CompactionCause::Manual).await.result.unwrap();
         // Nothing before it but the summary, nothing of it cut.
         let kept = &before[at.unwrap()..];
         let now = &bench.view[bench.view.len() - kept.len()..];
@@ -243,7 +248,11 @@ async fn in_a_long_turn_the_request_is_carried_over_with_later_words() {
         bench.view.extend(step(id, &filler(id, 60), &[output]));
     }
     // Shortening tool output alone would do; the provider's refusal asks for more.
-    let done = bench.compact(Cause::Overflow).await.result.unwrap();
+    let done = bench
+        .compact(CompactionCause::Overflow)
+        .await
+        .result
+        .unwrap();
     assert_eq!(done.summary, Summary::Model);
     let carried = done
         .view
@@ -274,7 +283,11 @@ async fn old_tool_traffic_alone_is_shortened_without_a_model() {
         }
         bench.view.extend(rows);
     }
-    let done = bench.compact(Cause::Automatic).await.result.unwrap();
+    let done = bench
+        .compact(CompactionCause::Automatic)
+        .await
+        .result
+        .unwrap();
     assert_eq!(done.summary, Summary::None);
     assert_eq!(model.calls(), 0);
     assert_eq!(done.view.len(), 81);
@@ -304,7 +317,7 @@ async fn old_tool_traffic_alone_is_shortened_without_a_model() {
         "the newest stays"
     );
     bench.compactor.observe(bench.raw(), done.after_tokens);
-    assert_eq!(bench.compactor.check(bench.raw()), Decision::Fits);
+    assert_eq!(bench.compactor.check(bench.raw()), CompactionDecision::Fits);
 }
 
 #[tokio::test]
@@ -326,7 +339,7 @@ async fn old_images_go_and_new_ones_stay() {
         answer("seen"),
         picture("second picture"),
     ]);
-    bench.compact(Cause::Manual).await.result.unwrap();
+    bench.compact(CompactionCause::Manual).await.result.unwrap();
     let images: usize = bench
         .view
         .iter()
@@ -344,7 +357,7 @@ async fn the_main_model_helps_out_and_the_failure_is_told() {
     let aux = FakeModel::new("aux", Reply::Fail(ErrorClass::Auth));
     let main = FakeModel::new("main", Reply::Text("by main".into()));
     let mut bench = Bench::new(&[&aux, &main]);
-    let outcome = bench.compact(Cause::Automatic).await;
+    let outcome = bench.compact(CompactionCause::Automatic).await;
     assert_eq!(outcome.result.unwrap().summary, Summary::Model);
     assert_eq!((aux.calls(), main.calls()), (1, 1));
     assert!(outcome.notices[0].contains("aux"), "{:?}", outcome.notices);
@@ -355,7 +368,11 @@ async fn the_main_model_helps_out_and_the_failure_is_told() {
 async fn the_same_route_is_not_asked_twice() {
     let main = FakeModel::new("main", Reply::Fail(ErrorClass::BadResponse));
     let mut bench = Bench::new(&[&main, &main]);
-    bench.compact(Cause::Automatic).await.result.unwrap();
+    bench
+        .compact(CompactionCause::Automatic)
+        .await
+        .result
+        .unwrap();
     assert_eq!(main.calls(), 1);
 }
 
@@ -370,9 +387,9 @@ async fn account_and_network_trouble_changes_nothing_and_waits() {
         let model = FakeModel::new("aux", Reply::Fail(class));
         let mut bench = Bench::new(&[&model]);
         let before = bench.view.clone();
-        let outcome = bench.compact(Cause::Automatic).await;
+        let outcome = bench.compact(CompactionCause::Automatic).await;
         assert!(
-            matches!(outcome.result, Err(Unchanged::SummaryFailed(_))),
+            matches!(outcome.result, Err(SkippedCompaction::SummaryFailed(_))),
             "{class:?}"
         );
         assert_eq!(bench.view, before);
@@ -381,15 +398,20 @@ async fn account_and_network_trouble_changes_nothing_and_waits() {
             (until - 1_800_000_000.0 - seconds).abs() < 0.01,
             "{class:?} {until}"
         );
-        let Decision::Blocked { why: Some(_) } = bench.compactor.check(bench.raw()) else {
+        let CompactionDecision::Blocked { why: Some(_) } = bench.compactor.check(bench.raw())
+        else {
             panic!("cooling down");
         };
         let again = bench.compactor.check(bench.raw());
-        assert_eq!(again, Decision::Blocked { why: None }, "told once");
+        assert_eq!(
+            again,
+            CompactionDecision::Blocked { why: None },
+            "told once"
+        );
         bench.clock.advance(601);
         assert!(matches!(
             bench.compactor.check(bench.raw()),
-            Decision::Compact { .. }
+            CompactionDecision::Compact { .. }
         ));
     }
 }
@@ -400,15 +422,18 @@ async fn a_hanging_model_times_out_with_growing_pauses() {
     let mut bench = Bench::new(&[&model]);
     for seconds in [60.0, 300.0, 900.0, 900.0] {
         bench.compactor.begin_turn();
-        let outcome = bench.compact(Cause::Automatic).await;
-        assert!(matches!(outcome.result, Err(Unchanged::SummaryFailed(_))));
+        let outcome = bench.compact(CompactionCause::Automatic).await;
+        assert!(matches!(
+            outcome.result,
+            Err(SkippedCompaction::SummaryFailed(_))
+        ));
         let now = hermes_core::clock::Clock::epoch_seconds(bench.clock.as_ref());
         assert!((cooldowns(&outcome)[0].unwrap() - now - seconds).abs() < 0.01);
         bench.clock.advance(1_000);
     }
     model.next(Reply::Text("at last".into()));
     bench.compactor.begin_turn();
-    let outcome = bench.compact(Cause::Automatic).await;
+    let outcome = bench.compact(CompactionCause::Automatic).await;
     assert_eq!(outcome.result.as_ref().unwrap().summary, Summary::Model);
     assert_eq!(cooldowns(&outcome), [None], "the pause is cleared");
 }
@@ -419,12 +444,14 @@ async fn a_cancelled_summary_changes_nothing() {
     let mut bench = Bench::new(&[&model]);
     let cancel = CancellationToken::new();
     cancel.cancel();
-    let outcome = bench.compact_until(Cause::Automatic, &cancel).await;
-    assert_eq!(outcome.result.unwrap_err(), Unchanged::Cancelled);
+    let outcome = bench
+        .compact_until(CompactionCause::Automatic, &cancel)
+        .await;
+    assert_eq!(outcome.result.unwrap_err(), SkippedCompaction::Cancelled);
     assert!(outcome.updates.is_empty() && outcome.notices.is_empty());
     assert!(matches!(
         bench.compactor.check(bench.raw()),
-        Decision::Compact { .. }
+        CompactionDecision::Compact { .. }
     ));
 }
 
@@ -432,7 +459,7 @@ async fn a_cancelled_summary_changes_nothing() {
 async fn a_useless_answer_leads_to_a_digest_and_two_of_them_to_a_stop() {
     let model = FakeModel::new("aux", Reply::Text("  ".into()));
     let mut bench = Bench::new(&[&model]);
-    let outcome = bench.compact(Cause::Automatic).await;
+    let outcome = bench.compact(CompactionCause::Automatic).await;
     assert_eq!(outcome.result.unwrap().summary, Summary::Digest);
     let digest = summary_of(&bench.view);
     assert!(digest.chars().count() <= 8_000);
@@ -441,19 +468,23 @@ async fn a_useless_answer_leads_to_a_digest_and_two_of_them_to_a_stop() {
     bench.compactor.begin_turn();
     bench.compactor.observe(bench.raw(), 5_000);
     bench.view.extend(conversation());
-    let outcome = bench.compact(Cause::Automatic).await;
+    let outcome = bench.compact(CompactionCause::Automatic).await;
     assert_eq!(outcome.result.unwrap().summary, Summary::Digest);
     bench.clock.advance(100);
     bench.view.extend(conversation());
     bench.compactor.begin_turn();
-    let blocked = bench.compact(Cause::Automatic).await.result.unwrap_err();
-    assert!(matches!(blocked, Unchanged::Blocked(_)));
+    let blocked = bench
+        .compact(CompactionCause::Automatic)
+        .await
+        .result
+        .unwrap_err();
+    assert!(matches!(blocked, SkippedCompaction::Blocked(_)));
     // Another model starts afresh.
     let window = bench.compactor.window();
     bench.compactor.set_window(window);
     assert!(matches!(
         bench.compactor.check(bench.raw()),
-        Decision::Compact { .. }
+        CompactionDecision::Compact { .. }
     ));
 }
 
@@ -461,21 +492,30 @@ async fn a_useless_answer_leads_to_a_digest_and_two_of_them_to_a_stop() {
 async fn a_refused_prompt_is_condensed_even_when_the_network_is_bad() {
     let model = FakeModel::new("aux", Reply::Fail(ErrorClass::Server));
     let mut bench = Bench::new(&[&model]);
-    let outcome = bench.compact(Cause::Overflow).await;
+    let outcome = bench.compact(CompactionCause::Overflow).await;
     assert_eq!(outcome.result.unwrap().summary, Summary::Digest);
-    let settings = Settings {
+    let settings = CompressionSettings {
         abort_on_summary_failure: true,
-        ..Settings::default()
+        ..CompressionSettings::default()
     };
     let mut bench = Bench::with(settings, &[&model]);
-    assert!(bench.compact(Cause::Overflow).await.result.is_err());
+    assert!(
+        bench
+            .compact(CompactionCause::Overflow)
+            .await
+            .result
+            .is_err()
+    );
 }
 
 #[tokio::test]
 async fn without_any_model_it_waits() {
     let mut bench = Bench::new(&[]);
-    let outcome = bench.compact(Cause::Automatic).await;
-    assert!(matches!(outcome.result, Err(Unchanged::SummaryFailed(_))));
+    let outcome = bench.compact(CompactionCause::Automatic).await;
+    assert!(matches!(
+        outcome.result,
+        Err(SkippedCompaction::SummaryFailed(_))
+    ));
     assert_eq!(cooldowns(&outcome).len(), 1);
 }
 
@@ -484,27 +524,35 @@ async fn two_compactions_without_effect_switch_it_off() {
     let model = FakeModel::new("aux", Reply::Text("s".into()));
     let mut bench = Bench::new(&[&model]);
     let threshold = bench.compactor.threshold();
-    bench.compact(Cause::Automatic).await.result.unwrap();
+    bench
+        .compact(CompactionCause::Automatic)
+        .await
+        .result
+        .unwrap();
     assert_eq!(bench.compactor.observe(bench.raw(), threshold + 10), None);
     bench.compactor.begin_turn();
     bench.view.extend(conversation());
-    bench.compact(Cause::Automatic).await.result.unwrap();
+    bench
+        .compact(CompactionCause::Automatic)
+        .await
+        .result
+        .unwrap();
     let notice = bench.compactor.observe(bench.raw(), threshold + 10);
     assert!(notice.unwrap().contains("no longer helps"));
     bench.compactor.begin_turn();
     bench.view.extend(conversation());
     assert!(matches!(
         bench.compactor.check(bench.raw()),
-        Decision::Blocked { .. }
+        CompactionDecision::Blocked { .. }
     ));
     // A person may still ask, and if that helps, it is on again.
-    bench.compact(Cause::Manual).await.result.unwrap();
+    bench.compact(CompactionCause::Manual).await.result.unwrap();
     assert_eq!(bench.compactor.observe(bench.raw(), threshold / 3), None);
     bench.view.extend(conversation());
     bench.view.extend(conversation());
     assert!(matches!(
         bench.compactor.check(bench.raw()),
-        Decision::Compact { .. }
+        CompactionDecision::Compact { .. }
     ));
 }
 
@@ -515,7 +563,11 @@ async fn growth_after_a_compaction_is_not_held_against_it() {
     let threshold = bench.compactor.threshold();
     for _ in 0..4 {
         bench.compactor.begin_turn();
-        bench.compact(Cause::Automatic).await.result.unwrap();
+        bench
+            .compact(CompactionCause::Automatic)
+            .await
+            .result
+            .unwrap();
         bench.view.push(answer("ok"));
         bench.view.push(user(filler(3, 30_000)));
         assert_eq!(
@@ -532,13 +584,25 @@ async fn the_attempts_of_a_turn_are_limited() {
     let model = FakeModel::new("aux", Reply::Text("s".into()));
     let mut bench = Bench::new(&[&model]);
     for _ in 0..3 {
-        bench.compact(Cause::Overflow).await.result.unwrap();
+        bench
+            .compact(CompactionCause::Overflow)
+            .await
+            .result
+            .unwrap();
         bench.view.extend(conversation());
     }
-    let refused = bench.compact(Cause::Overflow).await.result.unwrap_err();
-    assert!(matches!(refused, Unchanged::Blocked(_)));
+    let refused = bench
+        .compact(CompactionCause::Overflow)
+        .await
+        .result
+        .unwrap_err();
+    assert!(matches!(refused, SkippedCompaction::Blocked(_)));
     bench.compactor.begin_turn();
-    bench.compact(Cause::Overflow).await.result.unwrap();
+    bench
+        .compact(CompactionCause::Overflow)
+        .await
+        .result
+        .unwrap();
 }
 
 #[tokio::test]
@@ -548,35 +612,57 @@ async fn nothing_to_gain_is_said_and_not_tried_again_at_once() {
     bench.view = vec![user("a"), answer("b"), user(filler(1, 27_000))];
     assert!(matches!(
         bench.compactor.check(bench.raw()),
-        Decision::Compact { .. }
+        CompactionDecision::Compact { .. }
     ));
-    let why = bench.compact(Cause::Automatic).await.result.unwrap_err();
-    assert!(matches!(why, Unchanged::NoGain(_)), "{why}");
+    let why = bench
+        .compact(CompactionCause::Automatic)
+        .await
+        .result
+        .unwrap_err();
+    assert!(matches!(why, SkippedCompaction::NoGain(_)), "{why}");
     assert_eq!(model.calls(), 0);
-    assert_eq!(bench.compactor.check(bench.raw()), Decision::Fits);
+    assert_eq!(bench.compactor.check(bench.raw()), CompactionDecision::Fits);
     bench.view = vec![user("hello"), answer("hi"), user("how are you")];
-    let why = bench.compact(Cause::Manual).await.result.unwrap_err();
-    assert!(matches!(why, Unchanged::NoGain(_)), "{why}");
+    let why = bench
+        .compact(CompactionCause::Manual)
+        .await
+        .result
+        .unwrap_err();
+    assert!(matches!(why, SkippedCompaction::NoGain(_)), "{why}");
 }
 
 #[tokio::test]
 async fn switched_off_means_not_by_itself() {
-    let settings = Settings {
+    let settings = CompressionSettings {
         enabled: false,
-        ..Settings::default()
+        ..CompressionSettings::default()
     };
     let model = FakeModel::new("aux", Reply::Text("s".into()));
     let mut bench = Bench::with(settings, &[&model]);
-    assert_eq!(bench.compactor.check(bench.raw()), Decision::Fits);
-    assert!(bench.compact(Cause::Automatic).await.result.is_err());
-    bench.compact(Cause::Overflow).await.result.unwrap();
+    assert_eq!(bench.compactor.check(bench.raw()), CompactionDecision::Fits);
+    assert!(
+        bench
+            .compact(CompactionCause::Automatic)
+            .await
+            .result
+            .is_err()
+    );
+    bench
+        .compact(CompactionCause::Overflow)
+        .await
+        .result
+        .unwrap();
 }
 
 #[tokio::test]
 async fn a_small_helper_gets_what_it_can_read() {
     let aux = FakeModel::with_context("tiny", Reply::Text("s".into()), 4_000);
     let mut bench = Bench::new(&[&aux]);
-    bench.compact(Cause::Automatic).await.result.unwrap();
+    bench
+        .compact(CompactionCause::Automatic)
+        .await
+        .result
+        .unwrap();
     let request = aux.last_request();
     assert!(tokens::text(&request) < 3_500, "{}", tokens::text(&request));
     assert!(request.contains("AGENT: answer"));
@@ -589,10 +675,14 @@ async fn a_resumed_session_remembers() {
     bench.compactor.restore(true, Some(1_800_000_050.0));
     assert!(matches!(
         bench.compactor.check(bench.raw()),
-        Decision::Blocked { .. }
+        CompactionDecision::Blocked { .. }
     ));
     bench.clock.advance(51);
-    bench.compact(Cause::Automatic).await.result.unwrap();
+    bench
+        .compact(CompactionCause::Automatic)
+        .await
+        .result
+        .unwrap();
     assert!(
         text_of(&bench.view[0]).starts_with(summary::OPEN),
         "no head after the first time"
@@ -611,7 +701,11 @@ async fn a_nudge_is_never_the_request() {
     }
     bench.view.push(Arc::clone(&nudge));
     bench.scaffolding = vec![Arc::clone(&nudge)];
-    bench.compact(Cause::Automatic).await.result.unwrap();
+    bench
+        .compact(CompactionCause::Automatic)
+        .await
+        .result
+        .unwrap();
     assert!(!model.last_request().contains("Go on."));
     let users: Vec<&Arc<Message>> = bench
         .view

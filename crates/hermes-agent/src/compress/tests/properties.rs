@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use super::fake::{
     answer, assert_arguments_are_json, assert_well_formed, filler, own_text, step, user,
 };
-use crate::compress::Settings;
-use crate::compress::plan::{Input, Plan, Pressure, plan};
+use crate::compress::CompressionSettings;
+use crate::compress::plan::{CompactionInput, CompactionPlan, ContextPressure, plan};
 use crate::tokens;
 
 /// One turn: its request, its steps (size of arguments, sizes of outputs), its answer.
@@ -64,11 +64,11 @@ fn rows(turns: &[Turn]) -> Vec<Arc<Message>> {
     view
 }
 
-fn pressure() -> impl Strategy<Value = Pressure> {
+fn pressure() -> impl Strategy<Value = ContextPressure> {
     prop_oneof![
-        Just(Pressure::Wish),
-        Just(Pressure::Threshold),
-        Just(Pressure::Refused)
+        Just(ContextPressure::Wish),
+        Just(ContextPressure::Threshold),
+        Just(ContextPressure::Refused)
     ]
 }
 
@@ -83,12 +83,12 @@ fn run(
     view: &[Arc<Message>],
     threshold: u64,
     first: bool,
-    pressure: Pressure,
+    pressure: ContextPressure,
     todo: Option<&str>,
 ) -> Option<Run> {
-    let settings = Settings::default();
+    let settings = CompressionSettings::default();
     let overhead = 500;
-    let input = Input {
+    let input = CompactionInput {
         settings: &settings,
         view,
         scaffolding: &[],
@@ -102,12 +102,12 @@ fn run(
     };
     let before = overhead + tokens::messages(view);
     let (view, promised) = match plan(&input) {
-        Plan::NoGain(why) => {
+        CompactionPlan::NoGain(why) => {
             assert!(!why.is_empty());
             return None;
         }
-        Plan::Prune { view, after } => (view, after),
-        Plan::Condense(plan) => {
+        CompactionPlan::Prune { view, after } => (view, after),
+        CompactionPlan::Condense(plan) => {
             let summary = filler(7, 40_000);
             (plan.assemble(&summary, todo), plan.after)
         }
@@ -182,7 +182,7 @@ proptest! {
         let turn = Turn { request: 50, steps: vec![(1, vec![20_000])], answer: Some(2_000) };
         let mut view = rows(&vec![turn; 4]);
         view.push(user(text.clone()));
-        let run = run(&view, 10_000, true, Pressure::Threshold, None).unwrap();
+        let run = run(&view, 10_000, true, ContextPressure::Threshold, None).unwrap();
         let kept = run.view.iter().any(|row| match row.as_ref() {
             Message::User(user) => user.content.text().ends_with(&text),
             _ => false,
@@ -201,7 +201,7 @@ proptest! {
     ) {
         let view = rows(&turns);
         prop_assume!(tokens::messages(&view) > threshold * 2);
-        let run = run(&view, threshold, true, Pressure::Threshold, None);
+        let run = run(&view, threshold, true, ContextPressure::Threshold, None);
         let run = run.expect("there is much to gain");
         // The newest request and answer are kept whole: they alone bound the result.
         let kept: u64 = [newest_request(&view), newest_answer(&view).unwrap_or_default()]

@@ -11,7 +11,10 @@ use tokio_util::sync::CancellationToken;
 use super::fake::{
     FakeClock, FakeModel, Reply, answer, assert_well_formed, filler, own_text, step, user,
 };
-use crate::compress::{Cause, Compactor, Decision, Job, Settings, Window, summary};
+use crate::compress::{
+    CompactionCause, CompactionDecision, CompactionJob, Compactor, CompressionSettings,
+    ContextWindow, summary,
+};
 use crate::tokens;
 
 const OVERHEAD: u64 = 3_000;
@@ -49,12 +52,12 @@ struct World {
 impl World {
     fn new(context: u32, tokenizer: u64) -> Self {
         let clock = Arc::new(FakeClock::default());
-        let window = Window {
+        let window = ContextWindow {
             context,
             max_tokens: Some(context / 16),
         };
         Self {
-            compactor: Compactor::new(Settings::default(), window, clock.clone()),
+            compactor: Compactor::new(CompressionSettings::default(), window, clock.clone()),
             clock,
             model: FakeModel::new("aux", Reply::Text(String::new())),
             view: Vec::new(),
@@ -77,14 +80,14 @@ impl World {
         self.raw() * self.tokenizer / 10
     }
 
-    async fn compact(&mut self, cause: Cause, noise: &mut Noise) -> bool {
+    async fn compact(&mut self, cause: CompactionCause, noise: &mut Noise) -> bool {
         self.model.next(match noise.below(8) {
             0 => Reply::Fail(ErrorClass::BadResponse),
             1 => Reply::Fail(ErrorClass::Server),
             2 => Reply::Text(filler(noise.below(9), 20_000)),
             _ => Reply::Text(filler(noise.below(9), 1_200)),
         });
-        let job = Job {
+        let job = CompactionJob {
             session: SessionId::from("s"),
             view: &self.view,
             scaffolding: Vec::new(),
@@ -117,16 +120,16 @@ impl World {
     /// One model call, as the engine makes it. `false`: it cannot be made to fit.
     async fn call(&mut self, request: &str, noise: &mut Noise) -> bool {
         let mut loops = 0;
-        while let Decision::Compact { .. } = self.compactor.check(self.raw()) {
+        while let CompactionDecision::Compact { .. } = self.compactor.check(self.raw()) {
             loops += 1;
             assert!(loops <= 3, "compaction goes round in circles");
-            if !self.compact(Cause::Automatic, noise).await {
+            if !self.compact(CompactionCause::Automatic, noise).await {
                 break;
             }
         }
         while self.real() > self.window {
             self.refused += 1;
-            if !self.compact(Cause::Overflow, noise).await {
+            if !self.compact(CompactionCause::Overflow, noise).await {
                 return false;
             }
         }

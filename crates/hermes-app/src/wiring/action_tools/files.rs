@@ -27,7 +27,7 @@ pub(super) fn deps(
         commands.gate.clone(),
         commands.checkpoints.clone(),
     );
-    let fitting = spill::Limits::for_window(window, files.limits.chars, usize::MAX);
+    let fitting = spill::ResultLimits::for_window(window, files.limits.chars, usize::MAX);
     files.limits.chars = fitting.result;
     files.ledger = commands.ledger.clone();
     files.images = sees;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use hermes_agent::weight::Weight;
+use hermes_agent::weight::ConversationMemory;
 use hermes_app::front::{News, OpenedConversation, Refusal, RefusalKind, WISHES, Wish};
 use hermes_app::wiring::unattended::CommandOutput;
 use hermes_config::Zone;
@@ -209,7 +209,7 @@ impl ConversationHost for FakeProgram {
                 past: Vec::new(),
                 remarks: Vec::new(),
                 approvals_off: false,
-                weight: Weight::default(),
+                weight: ConversationMemory::default(),
                 wishes,
                 news: read,
             })

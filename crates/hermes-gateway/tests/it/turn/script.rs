@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_agent::prompt::{STEER_CLOSE, STEER_OPEN, steer_block};
-use hermes_agent::weight::Weight;
+use hermes_agent::weight::ConversationMemory;
 use hermes_app::front::{
     Follows, NEWS, News, OpenedConversation, Refusal, RefusalKind, WISHES, Wish,
 };
@@ -95,7 +95,7 @@ impl ConversationHost for Scripted {
                 past: Vec::new(),
                 remarks: Vec::new(),
                 approvals_off: false,
-                weight: Weight::default(),
+                weight: ConversationMemory::default(),
                 wishes,
                 news: heard,
             })

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::tool::message;
 use super::{NAME, RUNS, child_id};
 use crate::fence::fence;
-use crate::log::{Item, Log};
+use crate::log::{Log, LogItem};
 use crate::turn::outside::read_before;
 
 /// How the message begins that brings reports of background work.
@@ -23,7 +23,7 @@ const REPORT_CHARS: usize = 8_000;
 
 /// What a resumed conversation lacks.
 #[derive(Debug, Default)]
-pub(crate) struct Mended {
+pub(crate) struct MissingReports {
     /// Results for calls that have none; they belong at the end of the log.
     pub results: Vec<ToolMessage>,
     /// Reports of background work that never arrived.
@@ -35,8 +35,8 @@ pub(crate) async fn mend(
     log: &Log,
     session: &SessionId,
     store: &dyn SessionStore,
-) -> Result<Mended, StoreError> {
-    let mut mended = Mended::default();
+) -> Result<MissingReports, StoreError> {
+    let mut mended = MissingReports::default();
     for call_id in unanswered(log.items()) {
         let children = children(session, &call_id, store).await?;
         if children.is_empty() {
@@ -65,7 +65,7 @@ pub(crate) async fn mend(
 }
 
 /// Calls of the last answer that have no result, if nothing else came after them.
-fn unanswered(items: &[Item]) -> Vec<String> {
+fn unanswered(items: &[LogItem]) -> Vec<String> {
     let mut answered: Vec<&str> = Vec::new();
     for item in items.iter().rev() {
         match &*item.message {
@@ -84,7 +84,7 @@ fn unanswered(items: &[Item]) -> Vec<String> {
 }
 
 /// Background work whose reports are not in the log: the call and the name of the work.
-fn undelivered(items: &[Item]) -> Vec<(String, String)> {
+fn undelivered(items: &[LogItem]) -> Vec<(String, String)> {
     let delivered = |id: &str| {
         let begins = format!("{DELEGATION_OPEN} {id}:");
         items.iter().any(|item| {

@@ -9,10 +9,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::approvals::Approvals;
-use super::questions::Questions;
-use super::steer::{Mailbox, defang};
+use super::questions::OpenQuestions;
+use super::steer::{SteeringText, defang};
 use crate::events::EventSink;
-use crate::turn::outside::Spending;
+use crate::turn::outside::ToolSpending;
 
 /// Messages that may wait for their turn.
 const QUEUE: usize = 256;
@@ -21,24 +21,24 @@ const INFORMED: usize = 32 * 1024;
 
 /// What runs while commands arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Busy {
+pub(super) enum RunningWork {
     Turn,
     /// Something that a steering text cannot reach.
     Other,
 }
 
-pub(super) struct Desk {
+pub(super) struct CommandQueue {
     pub inbox: mpsc::Receiver<AgentCommand>,
     pub events: EventSink,
-    pub mailbox: Mailbox,
+    pub mailbox: SteeringText,
     /// What happened in the background, for the model.
-    pub informed: Mailbox,
+    pub informed: SteeringText,
     /// Some of that shall start a turn if none reads it.
     pub wake: bool,
     /// What tools spent, also those that report after their turn.
-    pub spending: Spending,
+    pub spending: ToolSpending,
     pub approvals: Approvals,
-    pub questions: Questions,
+    pub questions: OpenQuestions,
     /// Messages that wait for their turn.
     pub queue: VecDeque<UserInput>,
     /// Commands that wait for the end of what runs.
@@ -46,11 +46,11 @@ pub(super) struct Desk {
     pub closing: bool,
 }
 
-impl Desk {
+impl CommandQueue {
     /// Waits for `work` and attends to commands meanwhile. `cancel` stops the work.
     pub(super) async fn attend<T>(
         &mut self,
-        busy: Busy,
+        busy: RunningWork,
         cancel: &CancellationToken,
         work: impl Future<Output = T>,
     ) -> T {
@@ -68,10 +68,10 @@ impl Desk {
         }
     }
 
-    async fn take(&mut self, command: AgentCommand, busy: Busy, cancel: &CancellationToken) {
+    async fn take(&mut self, command: AgentCommand, busy: RunningWork, cancel: &CancellationToken) {
         match command {
             AgentCommand::Submit(input) | AgentCommand::Queue(input) => self.enqueue(input).await,
-            AgentCommand::Steer(text) if busy == Busy::Turn => self.mailbox.put(&text),
+            AgentCommand::Steer(text) if busy == RunningWork::Turn => self.mailbox.put(&text),
             AgentCommand::Steer(text) => self.enqueue(text.as_str().into()).await,
             AgentCommand::Interrupt => cancel.cancel(),
             AgentCommand::Answer { request, verdict } => {

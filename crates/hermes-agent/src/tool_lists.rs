@@ -11,28 +11,28 @@ use crate::tokens;
 const MOST: usize = 8;
 
 #[derive(Clone)]
-pub(crate) struct Told {
+pub(crate) struct SharedToolList {
     pub(crate) specs: Arc<[ToolSpec]>,
     /// Raw estimate of the tools array.
     pub(crate) tokens: u64,
 }
 
-static KEPT: Mutex<Vec<Told>> = Mutex::new(Vec::new());
+static KEPT: Mutex<Vec<SharedToolList>> = Mutex::new(Vec::new());
 
 /// The common list that says the same as `specs`.
-pub(crate) fn shared(specs: Arc<[ToolSpec]>) -> Told {
+pub(crate) fn shared(specs: Arc<[ToolSpec]>) -> SharedToolList {
     let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     // Compared without the lock: the lists are long.
     let found = kept()
         .clone()
         .into_iter()
         .find(|told| same(&told.specs, &specs));
-    let told = found.unwrap_or_else(|| Told {
+    let told = found.unwrap_or_else(|| SharedToolList {
         tokens: tokens::tools(&specs),
         specs,
     });
     let mut kept = kept();
-    let is_first = |first: &Told| Arc::ptr_eq(&first.specs, &told.specs);
+    let is_first = |first: &SharedToolList| Arc::ptr_eq(&first.specs, &told.specs);
     if !kept.first().is_some_and(is_first) {
         kept.retain(|known| !is_first(known));
         kept.truncate(MOST - 1);
