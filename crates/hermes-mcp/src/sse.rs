@@ -3,6 +3,7 @@
 //! a POST may be something in front of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -13,7 +14,8 @@ use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_client::SseError;
 use sse_stream::Sse;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 use url::Url;
 
 use crate::classify::Break;
@@ -28,6 +30,9 @@ use crate::peer::{Greeting, Inbox, Shared};
 
 /// Messages read and not yet taken; more wait in the socket.
 const QUEUE: usize = 64;
+/// When the stream ends, what was just sent may be refused this much later: a refusal says that it did
+/// not run, the end of the stream does not.
+const LAST_REFUSAL: Duration = Duration::from_millis(200);
 
 pub(crate) struct SseTransport {
     exchange: Arc<Exchange>,
@@ -36,6 +41,34 @@ pub(crate) struct SseTransport {
     /// Weak, so that the end of the stream is the end of what comes.
     received: mpsc::WeakSender<ServerJsonRpcMessage>,
     inbox: Arc<Inbox>,
+    posting: Posting,
+}
+
+/// Messages that are being sent.
+#[derive(Clone, Default)]
+struct Posting(Arc<watch::Sender<usize>>);
+
+/// Counts a message for as long as it lives.
+struct Posted(Posting);
+
+impl Posting {
+    fn begin(&self) -> Posted {
+        self.0.send_modify(|count| *count += 1);
+        Posted(self.clone())
+    }
+
+    /// Until each of them was accepted or refused.
+    async fn settled(&self) {
+        let mut count = self.0.subscribe();
+        // The sender lives in `self`.
+        let _ = count.wait_for(|count| *count == 0).await;
+    }
+}
+
+impl Drop for Posted {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| *count -= 1);
+    }
 }
 
 type Events = BoxStream<'static, Result<Sse, SseError>>;
@@ -64,7 +97,11 @@ pub(crate) async fn transport(
     let inbox = Inbox::new(shared);
     let (received, incoming) = mpsc::channel(QUEUE);
     let weak = received.downgrade();
-    let reading = read(events, Arc::clone(&inbox), received, Arc::clone(shared));
+    let posting = Posting::default();
+    let reading = {
+        let (inbox, posting) = (Arc::clone(&inbox), posting.clone());
+        read(events, inbox, (received, posting), Arc::clone(shared))
+    };
     drop(hermes_core::task::spawn("mcp-sse", reading));
     Ok(SseTransport {
         exchange,
@@ -72,6 +109,7 @@ pub(crate) async fn transport(
         incoming,
         received: weak,
         inbox,
+        posting,
     })
 }
 
@@ -107,7 +145,7 @@ async fn endpoint(events: &mut Events, base: &Url, shared: &Shared) -> Result<Ur
 async fn read(
     mut events: Events,
     inbox: Arc<Inbox>,
-    received: mpsc::Sender<ServerJsonRpcMessage>,
+    (received, posting): (mpsc::Sender<ServerJsonRpcMessage>, Posting),
     shared: Arc<Shared>,
 ) {
     let work = async {
@@ -130,8 +168,13 @@ async fn read(
     };
     tokio::select! {
         () = shared.stop.cancelled() => {}
-        why = work => shared.die(shared.broke(Break::AfterSend, &why)),
+        why = work => {
+            shared.die(shared.broke(Break::AfterSend, &why));
+            // rmcp goes on for as long as `received` lives.
+            let _ = timeout(LAST_REFUSAL, posting.settled()).await;
+        }
     }
+    drop(received);
 }
 
 /// Sends a message and gives what the server answered to the POST itself: "Accepted", an empty
@@ -190,6 +233,7 @@ impl Transport<RoleClient> for SseTransport {
         };
         let body = serde_json::to_vec(&item);
         let (inbox, received) = (Arc::clone(&self.inbox), self.received.clone());
+        let posted = self.posting.begin();
         async move {
             let shared = Arc::clone(&exchange.shared);
             let body =
@@ -202,6 +246,7 @@ impl Transport<RoleClient> for SseTransport {
                 return Ok(());
             }
             let answer = post(exchange, endpoint, body, kind).await;
+            drop(posted);
             let Some(id) = id else {
                 return answer.map(drop).map_err(Fault);
             };

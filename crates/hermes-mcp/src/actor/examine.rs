@@ -237,31 +237,52 @@ impl Examination {
             }
             keepalive::ask(link, ProbeBy::List, longest).await
         };
-        let by_list = Old::Works {
-            by: ProbeBy::List,
-            misrouted: None,
-        };
         let fails = |mut failures: Vec<McpFailure>, last: McpFailure| {
             failures.push(last);
             Old::Fails(failures)
         };
-        if !failures.is_empty() {
-            return match second.await {
-                Ok(()) => by_list,
-                Err(failure) => fails(failures, failure),
-            };
+        // It gave the list; pings failed like this.
+        let failures = if failures.is_empty() {
+            match select(first, pin!(second)).await {
+                Either::Left((Ok(works), _)) => return works,
+                Either::Right((Ok(()), _)) => Vec::new(),
+                Either::Left((Err(failures), second)) => match second.await {
+                    Ok(()) => failures,
+                    Err(failure) => return fails(failures, failure),
+                },
+                Either::Right((Err(failure), first)) => match first.await {
+                    Ok(works) => return works,
+                    Err(failures) => return fails(failures, failure),
+                },
+            }
+        } else {
+            match second.await {
+                Ok(()) => failures,
+                Err(failure) => return fails(failures, failure),
+            }
+        };
+        self.works_by_list(signals, longest, failures).await
+    }
+
+    /// The session gave the list after pings failed. Where only some instances of the server may know it,
+    /// chance may have led all of them to the others, so they are sent once more.
+    async fn works_by_list(
+        &self,
+        signals: &Signals,
+        longest: Duration,
+        failures: Vec<McpFailure>,
+    ) -> Old {
+        let refused = failures.into_iter().find(McpFailure::refuses_session);
+        if self.misrouted
+            && refused.is_some()
+            && let Ok(Old::Works { by, misrouted }) = self.ping(signals, longest).await
+        {
+            let misrouted = misrouted.or(refused);
+            return Old::Works { by, misrouted };
         }
-        match select(first, pin!(second)).await {
-            Either::Left((Ok(works), _)) => works,
-            Either::Right((Ok(()), _)) => by_list,
-            Either::Left((Err(failures), second)) => match second.await {
-                Ok(()) => by_list,
-                Err(failure) => fails(failures, failure),
-            },
-            Either::Right((Err(failure), first)) => match first.await {
-                Ok(works) => works,
-                Err(failures) => fails(failures, failure),
-            },
+        Old::Works {
+            by: ProbeBy::List,
+            misrouted: None,
         }
     }
 
