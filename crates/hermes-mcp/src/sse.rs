@@ -20,7 +20,7 @@ use url::Url;
 
 use crate::classify::Break;
 use crate::connect::HttpTarget;
-use crate::failure::McpFailure;
+use crate::failure::{FailureClass, McpFailure};
 use crate::http::answer;
 use crate::http::{
     EVENT_STREAM, Exchange, Fault, Kind, Outgoing, bounded_body, chain, content_type, is_greeting,
@@ -33,6 +33,9 @@ const QUEUE: usize = 64;
 /// When the stream ends, what was just sent may be refused this much later: a refusal says that it did
 /// not run, the end of the stream does not.
 const LAST_REFUSAL: Duration = Duration::from_millis(200);
+/// How often a handshake is sent where instances of the server refuse it that do not hold the stream: a
+/// load balancer without stickiness.
+const HANDSHAKES: usize = 8;
 
 pub(crate) struct SseTransport {
     exchange: Arc<Exchange>,
@@ -216,6 +219,35 @@ async fn post(
     Ok(body)
 }
 
+/// The same for a handshake, which has no effect.
+async fn post_handshake(
+    exchange: Arc<Exchange>,
+    endpoint: Url,
+    body: Vec<u8>,
+) -> Result<Vec<u8>, McpFailure> {
+    let send = || {
+        let (exchange, endpoint, body) = (Arc::clone(&exchange), endpoint.clone(), body.clone());
+        post(exchange, endpoint, body, Kind::Handshake)
+    };
+    let mut answer = send().await;
+    for _ in 1..HANDSHAKES {
+        match &answer {
+            Err(why) if is_refused(why) => answer = send().await,
+            _ => break,
+        }
+    }
+    answer
+}
+
+/// Whether it was turned down as such. A missing login does not come by asking again.
+fn is_refused(why: &McpFailure) -> bool {
+    use FailureClass as C;
+    let refused = why
+        .http_status
+        .is_some_and(|status| (400..500).contains(&status) && status != 429);
+    refused && !matches!(why.class, C::AuthExpired | C::NeedsAuth | C::ScopeNeeded)
+}
+
 impl Transport<RoleClient> for SseTransport {
     type Error = Fault;
 
@@ -245,7 +277,14 @@ impl Transport<RoleClient> for SseTransport {
                 });
                 return Ok(());
             }
-            let answer = post(exchange, endpoint, body, kind).await;
+            let answer = match kind {
+                Kind::Handshake => post_handshake(exchange, endpoint, body).await,
+                kind => post(exchange, endpoint, body, kind).await,
+            };
+            if let (Err(failure), Some(id)) = (&answer, &id) {
+                // rmcp may see the end of the stream first, and would only say that.
+                shared.fault(id.clone(), failure.clone());
+            }
             drop(posted);
             let Some(id) = id else {
                 return answer.map(drop).map_err(Fault);

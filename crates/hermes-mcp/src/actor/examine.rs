@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::{Either, join_all, select};
 use hermes_core::{BoxFuture, task};
 use tokio::sync::Notify;
@@ -127,7 +128,12 @@ impl Examination {
             let (this, signals) = (Arc::clone(&this), Arc::clone(&signals));
             async move {
                 let old = this.ask_old(&shared, &signals).await;
-                this.live.set_verdict(old.verdict());
+                // Questions on a link that has ended are not sent at all.
+                let ended = this.live.link.closed().now_or_never().is_some();
+                this.live.set_verdict(match old.verdict() {
+                    SessionVerdict::Fails(_) if ended => SessionVerdict::Gone,
+                    verdict => verdict,
+                });
                 old
             }
         };

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use hermes_testkit::mcp_server::Fault;
-use hermes_testkit::mcp_server::combination::Transport;
+use hermes_testkit::mcp_server::combination::{Combination, Scenario, Scope, Transport};
+use hermes_testkit::mcp_server::shape::{Body, Extra, Framing, Shape};
+use hermes_testkit::mcp_server::{Fault, FaultyServer, Wire};
 use tokio::time::Instant;
 
-use super::stage::{KEEPALIVE, Stage};
+use super::stage::{KEEPALIVE, Stage, spec};
 use super::time::with_virtual_time;
 
 /// Slower than the examination likes, faster than it gives up.
@@ -44,5 +45,32 @@ fn a_call_is_sent_again_though_all_pings_were_misrouted() {
         let outcome = stage.call().await;
         assert!(outcome.is_ok(), "{}", outcome.says());
         assert_eq!(stage.server.counts().effects, 2);
+    });
+}
+
+/// The handshake over HTTP+SSE meets instances that do not hold its stream, at random.
+#[test]
+fn a_server_behind_a_balancer_connects_over_sse() {
+    with_virtual_time(|| async {
+        for seed in 0..12 {
+            let server = FaultyServer::start_here(Wire::Sse).await;
+            server.lose_sessions_in(&Combination {
+                transport: Transport::Sse,
+                scenario: Scenario::Random,
+                scope: Scope::All,
+                shape: Shape {
+                    status: 400,
+                    body: Body::Empty,
+                    framing: Framing::Plain,
+                    extra: Extra::None,
+                },
+                callers: 1,
+                seed,
+            });
+            let specs = vec![spec("peer", &server, |_| {})];
+            let stage = Stage::with(server, specs, seed);
+            let ready = stage.is_ready_within(Duration::from_millis(100)).await;
+            assert!(ready, "seed {seed}: {:?}", stage.status());
+        }
     });
 }
