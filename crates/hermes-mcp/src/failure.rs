@@ -120,12 +120,29 @@ impl McpFailure {
             }
     }
 
-    /// Whether both are the same refusal, in every respect that can be seen.
+    /// Whether both are the same refusal, in every respect that can be seen but for numbers: many servers
+    /// put the time, or the number of the request, into what they say.
     pub(crate) fn is_same_refusal(&self, other: &Self) -> bool {
         let kind = |failure: &Self| {
             let numbers = (failure.http_status, failure.rpc_code);
             (failure.class, failure.certainty, numbers, failure.own_error)
         };
-        kind(self) == kind(other) && self.text == other.text
+        kind(self) == kind(other)
+            && (self.text == other.text || has_same_words(&self.text, &other.text))
     }
+}
+
+/// Whether the words without digits are the same, and there are some.
+fn has_same_words(one: &str, other: &str) -> bool {
+    let words = |text: &str| -> Vec<String> {
+        let parts = text.split(|letter: char| !letter.is_alphanumeric());
+        let plain = parts.filter(|part| !part.contains(|letter: char| letter.is_ascii_digit()));
+        plain
+            .filter(|part| !part.is_empty())
+            .map(str::to_owned)
+            .collect()
+    };
+    let one = words(one);
+    // "HTTP" is always there.
+    one.len() > 1 && one == words(other)
 }

@@ -3,6 +3,7 @@
 //! a POST may be something in front of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -13,12 +14,13 @@ use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_client::SseError;
 use sse_stream::Sse;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 use url::Url;
 
 use crate::classify::Break;
 use crate::connect::HttpTarget;
-use crate::failure::McpFailure;
+use crate::failure::{FailureClass, McpFailure};
 use crate::http::answer;
 use crate::http::{
     EVENT_STREAM, Exchange, Fault, Kind, Outgoing, bounded_body, chain, content_type, is_greeting,
@@ -28,6 +30,12 @@ use crate::peer::{Greeting, Inbox, Shared};
 
 /// Messages read and not yet taken; more wait in the socket.
 const QUEUE: usize = 64;
+/// When the stream ends, what was just sent may be refused this much later: a refusal says that it did
+/// not run, the end of the stream does not.
+const LAST_REFUSAL: Duration = Duration::from_millis(200);
+/// How often a handshake is sent where instances of the server refuse it that do not hold the stream: a
+/// load balancer without stickiness.
+const HANDSHAKES: usize = 8;
 
 pub(crate) struct SseTransport {
     exchange: Arc<Exchange>,
@@ -36,6 +44,34 @@ pub(crate) struct SseTransport {
     /// Weak, so that the end of the stream is the end of what comes.
     received: mpsc::WeakSender<ServerJsonRpcMessage>,
     inbox: Arc<Inbox>,
+    posting: Posting,
+}
+
+/// Messages that are being sent.
+#[derive(Clone, Default)]
+struct Posting(Arc<watch::Sender<usize>>);
+
+/// Counts a message for as long as it lives.
+struct Posted(Posting);
+
+impl Posting {
+    fn begin(&self) -> Posted {
+        self.0.send_modify(|count| *count += 1);
+        Posted(self.clone())
+    }
+
+    /// Until each of them was accepted or refused.
+    async fn settled(&self) {
+        let mut count = self.0.subscribe();
+        // The sender lives in `self`.
+        let _ = count.wait_for(|count| *count == 0).await;
+    }
+}
+
+impl Drop for Posted {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| *count -= 1);
+    }
 }
 
 type Events = BoxStream<'static, Result<Sse, SseError>>;
@@ -64,7 +100,11 @@ pub(crate) async fn transport(
     let inbox = Inbox::new(shared);
     let (received, incoming) = mpsc::channel(QUEUE);
     let weak = received.downgrade();
-    let reading = read(events, Arc::clone(&inbox), received, Arc::clone(shared));
+    let posting = Posting::default();
+    let reading = {
+        let (inbox, posting) = (Arc::clone(&inbox), posting.clone());
+        read(events, inbox, (received, posting), Arc::clone(shared))
+    };
     drop(hermes_core::task::spawn("mcp-sse", reading));
     Ok(SseTransport {
         exchange,
@@ -72,6 +112,7 @@ pub(crate) async fn transport(
         incoming,
         received: weak,
         inbox,
+        posting,
     })
 }
 
@@ -107,7 +148,7 @@ async fn endpoint(events: &mut Events, base: &Url, shared: &Shared) -> Result<Ur
 async fn read(
     mut events: Events,
     inbox: Arc<Inbox>,
-    received: mpsc::Sender<ServerJsonRpcMessage>,
+    (received, posting): (mpsc::Sender<ServerJsonRpcMessage>, Posting),
     shared: Arc<Shared>,
 ) {
     let work = async {
@@ -130,8 +171,13 @@ async fn read(
     };
     tokio::select! {
         () = shared.stop.cancelled() => {}
-        why = work => shared.die(shared.broke(Break::AfterSend, &why)),
+        why = work => {
+            shared.die(shared.broke(Break::AfterSend, &why));
+            // rmcp goes on for as long as `received` lives.
+            let _ = timeout(LAST_REFUSAL, posting.settled()).await;
+        }
     }
+    drop(received);
 }
 
 /// Sends a message and gives what the server answered to the POST itself: "Accepted", an empty
@@ -173,6 +219,35 @@ async fn post(
     Ok(body)
 }
 
+/// The same for a handshake, which has no effect.
+async fn post_handshake(
+    exchange: Arc<Exchange>,
+    endpoint: Url,
+    body: Vec<u8>,
+) -> Result<Vec<u8>, McpFailure> {
+    let send = || {
+        let (exchange, endpoint, body) = (Arc::clone(&exchange), endpoint.clone(), body.clone());
+        post(exchange, endpoint, body, Kind::Handshake)
+    };
+    let mut answer = send().await;
+    for _ in 1..HANDSHAKES {
+        match &answer {
+            Err(why) if is_refused(why) => answer = send().await,
+            _ => break,
+        }
+    }
+    answer
+}
+
+/// Whether it was turned down as such. A missing login does not come by asking again.
+fn is_refused(why: &McpFailure) -> bool {
+    use FailureClass as C;
+    let refused = why
+        .http_status
+        .is_some_and(|status| (400..500).contains(&status) && status != 429);
+    refused && !matches!(why.class, C::AuthExpired | C::NeedsAuth | C::ScopeNeeded)
+}
+
 impl Transport<RoleClient> for SseTransport {
     type Error = Fault;
 
@@ -190,6 +265,7 @@ impl Transport<RoleClient> for SseTransport {
         };
         let body = serde_json::to_vec(&item);
         let (inbox, received) = (Arc::clone(&self.inbox), self.received.clone());
+        let posted = self.posting.begin();
         async move {
             let shared = Arc::clone(&exchange.shared);
             let body =
@@ -201,7 +277,15 @@ impl Transport<RoleClient> for SseTransport {
                 });
                 return Ok(());
             }
-            let answer = post(exchange, endpoint, body, kind).await;
+            let answer = match kind {
+                Kind::Handshake => post_handshake(exchange, endpoint, body).await,
+                kind => post(exchange, endpoint, body, kind).await,
+            };
+            if let (Err(failure), Some(id)) = (&answer, &id) {
+                // rmcp may see the end of the stream first, and would only say that.
+                shared.fault(id.clone(), failure.clone());
+            }
+            drop(posted);
             let Some(id) = id else {
                 return answer.map(drop).map_err(Fault);
             };

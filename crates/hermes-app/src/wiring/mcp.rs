@@ -37,9 +37,10 @@ const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// they cost it, slow servers delay a turn by less than 300 ms.
 pub(super) const BRIEFLY: Duration = Duration::from_millis(250);
 
-/// How often the status is written while much happens, and while nothing does. Successes are no
-/// events: they are looked for.
-const AT_MOST: Duration = Duration::from_millis(500);
+/// How often the status is written while much happens, while only calls succeed, and while nothing
+/// happens. Successes are no events: they are looked for.
+const AT_MOST: Duration = Duration::from_millis(50);
+const SUCCESSES: Duration = Duration::from_millis(500);
 const LOOKED_AT: Duration = Duration::from_millis(400);
 const AT_LEAST: Duration = Duration::from_secs(10);
 
@@ -300,12 +301,20 @@ fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
             let mut written = None;
             while let Some(reports) = toolbox.upgrade().map(|toolbox| toolbox.report()) {
                 let news: Vec<_> = reports.iter().map(news).collect();
-                let known = |(at, old): &(Instant, Vec<_>)| at.elapsed() < AT_LEAST && *old == news;
+                let successes: Vec<_> = reports.iter().map(last_success).collect();
+                let known = |(at, old, earlier): &(Instant, Vec<_>, Vec<_>)| {
+                    let longest = if *earlier == successes {
+                        AT_LEAST
+                    } else {
+                        SUCCESSES
+                    };
+                    at.elapsed() < longest && *old == news
+                };
                 if !written.as_ref().is_some_and(known) {
                     if let Err(error) = board.post(&reports, SystemClock.now()) {
                         tracing::debug!("the status is not written: {error}");
                     }
-                    written = Some((Instant::now(), news));
+                    written = Some((Instant::now(), news, successes));
                 }
                 tokio::time::sleep(AT_MOST).await;
                 // Lagging only means that much happened.
@@ -324,17 +333,23 @@ fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
 fn news(report: &ServerReport) -> (&'static str, Option<News>) {
     let news = report.link.as_ref().map(|link| News {
         epoch: link.epoch,
-        last_ok: link.last_ok,
+        works: link.last_ok.is_some(),
+        call_failed: link.call_failed,
         last_error: link.last_error.as_ref().map(|error| error.at),
         why: link.why.clone(),
     });
     (report.state, news)
 }
 
+fn last_success(report: &ServerReport) -> Option<DateTime<Utc>> {
+    report.link.as_ref()?.last_ok
+}
+
 #[derive(PartialEq)]
 struct News {
     epoch: u64,
-    last_ok: Option<DateTime<Utc>>,
+    works: bool,
+    call_failed: bool,
     last_error: Option<DateTime<Utc>>,
     why: Option<String>,
 }

@@ -231,7 +231,7 @@ impl<'a> Attempt<'a> {
         }
         self.shared.call_went_well();
         self.shared.queue().went_well();
-        live.worked(&self.operation());
+        live.worked(self.operation());
         if live.succeeded() {
             self.shared.inbox.answered(live.epoch);
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::{Either, join_all, select};
 use hermes_core::{BoxFuture, task};
 use tokio::sync::Notify;
@@ -127,7 +128,12 @@ impl Examination {
             let (this, signals) = (Arc::clone(&this), Arc::clone(&signals));
             async move {
                 let old = this.ask_old(&shared, &signals).await;
-                this.live.set_verdict(old.verdict());
+                // Questions on a link that has ended are not sent at all.
+                let ended = this.live.link.closed().now_or_never().is_some();
+                this.live.set_verdict(match old.verdict() {
+                    SessionVerdict::Fails(_) if ended => SessionVerdict::Gone,
+                    verdict => verdict,
+                });
                 old
             }
         };
@@ -237,31 +243,52 @@ impl Examination {
             }
             keepalive::ask(link, ProbeBy::List, longest).await
         };
-        let by_list = Old::Works {
-            by: ProbeBy::List,
-            misrouted: None,
-        };
         let fails = |mut failures: Vec<McpFailure>, last: McpFailure| {
             failures.push(last);
             Old::Fails(failures)
         };
-        if !failures.is_empty() {
-            return match second.await {
-                Ok(()) => by_list,
-                Err(failure) => fails(failures, failure),
-            };
+        // It gave the list; pings failed like this.
+        let failures = if failures.is_empty() {
+            match select(first, pin!(second)).await {
+                Either::Left((Ok(works), _)) => return works,
+                Either::Right((Ok(()), _)) => Vec::new(),
+                Either::Left((Err(failures), second)) => match second.await {
+                    Ok(()) => failures,
+                    Err(failure) => return fails(failures, failure),
+                },
+                Either::Right((Err(failure), first)) => match first.await {
+                    Ok(works) => return works,
+                    Err(failures) => return fails(failures, failure),
+                },
+            }
+        } else {
+            match second.await {
+                Ok(()) => failures,
+                Err(failure) => return fails(failures, failure),
+            }
+        };
+        self.works_by_list(signals, longest, failures).await
+    }
+
+    /// The session gave the list after pings failed. Where only some instances of the server may know it,
+    /// chance may have led all of them to the others, so they are sent once more.
+    async fn works_by_list(
+        &self,
+        signals: &Signals,
+        longest: Duration,
+        failures: Vec<McpFailure>,
+    ) -> Old {
+        let refused = failures.into_iter().find(McpFailure::refuses_session);
+        if self.misrouted
+            && refused.is_some()
+            && let Ok(Old::Works { by, misrouted }) = self.ping(signals, longest).await
+        {
+            let misrouted = misrouted.or(refused);
+            return Old::Works { by, misrouted };
         }
-        match select(first, pin!(second)).await {
-            Either::Left((Ok(works), _)) => works,
-            Either::Right((Ok(()), _)) => by_list,
-            Either::Left((Err(failures), second)) => match second.await {
-                Ok(()) => by_list,
-                Err(failure) => fails(failures, failure),
-            },
-            Either::Right((Err(failure), first)) => match first.await {
-                Ok(works) => works,
-                Err(failures) => fails(failures, failure),
-            },
+        Old::Works {
+            by: ProbeBy::List,
+            misrouted: None,
         }
     }
 

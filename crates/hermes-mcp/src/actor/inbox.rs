@@ -22,10 +22,10 @@ struct Slots {
     suspicion: Option<Suspicion>,
 }
 
-/// The newest epoch on which a request failed, until an examination clears it.
+/// The newest epoch that is in doubt, until an examination clears it.
 struct Suspicion {
     epoch: u64,
-    /// Failures so far: those that come during an examination call for another one.
+    /// Failed requests so far: those that come during an examination call for another one.
     failures: u64,
 }
 
@@ -108,13 +108,18 @@ impl Inbox {
         first
     }
 
-    /// The same without a report: the examination itself found a reason.
+    /// The same without a report: the examination itself found a reason. It counts no failure, for the
+    /// examination would have to be made again because of what it found itself.
     pub(super) fn suspect(&self, epoch: u64) {
-        self.lock().suspect(epoch);
+        self.lock().suspicion(epoch);
     }
 
     pub(super) fn is_suspect(&self, epoch: u64) -> bool {
-        self.failures(epoch) > 0
+        let slots = self.lock();
+        slots
+            .suspicion
+            .as_ref()
+            .is_some_and(|one| one.epoch == epoch)
     }
 
     /// Failures of an epoch since it was last cleared.
@@ -172,18 +177,22 @@ impl Inbox {
 }
 
 impl Slots {
+    /// A request failed. Says whether it is the first one of this epoch.
     fn suspect(&mut self, epoch: u64) -> bool {
-        match &mut self.suspicion {
-            Some(one) if one.epoch == epoch => {
-                one.failures += 1;
-                false
-            }
-            // Reports of an older link come late.
-            Some(one) if one.epoch > epoch => false,
-            other => {
-                *other = Some(Suspicion { epoch, failures: 1 });
-                true
-            }
+        let Some(suspicion) = self.suspicion(epoch) else {
+            return false;
+        };
+        suspicion.failures += 1;
+        suspicion.failures == 1
+    }
+
+    /// What is held against this epoch; `None`: it is older than the one in doubt.
+    fn suspicion(&mut self, epoch: u64) -> Option<&mut Suspicion> {
+        let newest = self.suspicion.as_ref().map_or(0, |one| one.epoch);
+        if self.suspicion.is_none() || newest < epoch {
+            self.suspicion = Some(Suspicion { epoch, failures: 0 });
         }
+        // Reports of an older link come late.
+        self.suspicion.as_mut().filter(|one| one.epoch == epoch)
     }
 }

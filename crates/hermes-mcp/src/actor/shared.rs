@@ -69,8 +69,7 @@ pub(super) struct LiveLink {
     /// How some instances of the server refused the session while others knew it, by the last
     /// examination: a load balancer without stickiness.
     misrouted: Mutex<Option<McpFailure>>,
-    /// Operations for which a new session was made and which have not worked since.
-    unhelped: Mutex<BTreeMap<String, Unhelped>>,
+    operations: Mutex<BTreeMap<String, Operation>>,
     verdict: watch::Sender<SessionVerdict>,
 }
 
@@ -89,10 +88,22 @@ pub(super) enum SessionVerdict {
     Gone,
 }
 
+/// What is known about an operation.
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    /// It worked when it was last asked for.
+    Works,
+    /// A new session was made for it, and it has not worked since.
+    Unhelped(Unhelped),
+}
+
 /// A new session may not have helped an operation, or may have been lost again before it worked:
-/// that cannot be told apart, so the next one is made later, and not never.
+/// that cannot be told apart, so the next one is made later, and not never. For an operation that worked
+/// before, a few are made at once.
 #[derive(Clone, Copy, Debug)]
 struct Unhelped {
+    /// New sessions that are still made at once.
+    at_once: u32,
     until: Instant,
     pause: Duration,
     /// Failures that may still be blamed on the operation, however fast they come.
@@ -102,14 +113,24 @@ struct Unhelped {
 }
 
 impl Unhelped {
+    /// So many losses in a row after it worked cost one call each.
+    const AT_ONCE: u32 = 4;
     const FIRST: Duration = Duration::from_secs(1);
     const LONGEST: Duration = Duration::from_mins(1);
     const FAILURES: u32 = 8;
 
     /// A new session was made, maybe not for the first time.
-    fn again(before: Option<&Self>) -> Self {
-        let pause = before.map_or(Self::FIRST, |before| (before.pause * 2).min(Self::LONGEST));
+    fn again(before: Option<&Operation>) -> Self {
+        let (at_once, pause) = match before {
+            None => (0, Self::FIRST),
+            Some(Operation::Works) => (Self::AT_ONCE - 1, Self::FIRST),
+            Some(Operation::Unhelped(before)) => match before.at_once.checked_sub(1) {
+                Some(left) => (left, Self::FIRST),
+                None => (0, (before.pause * 2).min(Self::LONGEST)),
+            },
+        };
         Self {
+            at_once,
             until: Instant::now() + pause,
             pause,
             left: Self::FAILURES,
@@ -130,7 +151,7 @@ impl LiveLink {
             last_success: Mutex::new(now),
             proven: AtomicBool::new(false),
             misrouted: Mutex::default(),
-            unhelped: Mutex::default(),
+            operations: Mutex::default(),
             verdict: watch::Sender::default(),
         }
     }
@@ -138,7 +159,7 @@ impl LiveLink {
     /// Takes over what was learnt on the link before. `refused`: the operation for which it was
     /// replaced.
     pub(super) fn succeed(&self, old: &Self, refused: Option<&str>) {
-        lock(&self.unhelped).clone_from(&lock(&old.unhelped));
+        lock(&self.operations).clone_from(&lock(&old.operations));
         if let Some(refused) = refused {
             self.set_unhelped(refused);
         }
@@ -173,17 +194,20 @@ impl LiveLink {
 
     /// A new session was tried for this operation.
     pub(super) fn set_unhelped(&self, operation: &str) {
-        let mut unhelped = lock(&self.unhelped);
-        let next = Unhelped::again(unhelped.get(operation));
-        unhelped.insert(operation.to_owned(), next);
+        let mut operations = lock(&self.operations);
+        let next = Unhelped::again(operations.get(operation));
+        operations.insert(operation.to_owned(), Operation::Unhelped(next));
     }
 
-    /// Whether a new session was made for this operation a moment ago, in vain. Counts the failure.
+    /// Whether new sessions were made for this operation a moment ago, in vain. Counts the failure.
     pub(super) fn is_unhelped(&self, operation: &str) -> bool {
-        let mut unhelped = lock(&self.unhelped);
-        let Some(known) = unhelped.get_mut(operation) else {
+        let mut operations = lock(&self.operations);
+        let Some(Operation::Unhelped(known)) = operations.get_mut(operation) else {
             return false;
         };
+        if known.at_once > 0 {
+            return false;
+        }
         if std::mem::take(&mut known.others_work) {
             return true;
         }
@@ -193,11 +217,13 @@ impl LiveLink {
     }
 
     /// The operation works.
-    pub(super) fn worked(&self, operation: &str) {
-        let mut unhelped = lock(&self.unhelped);
-        unhelped.remove(operation);
-        for other in unhelped.values_mut() {
-            other.others_work = true;
+    pub(super) fn worked(&self, operation: String) {
+        let mut operations = lock(&self.operations);
+        operations.insert(operation, Operation::Works);
+        for other in operations.values_mut() {
+            if let Operation::Unhelped(other) = other {
+                other.others_work = true;
+            }
         }
     }
 

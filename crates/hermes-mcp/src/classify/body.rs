@@ -14,7 +14,7 @@ const SHORT: usize = 512;
 pub(super) enum ErrorBody {
     Json(Value),
     Text(String),
-    /// HTML, nothing, or no text.
+    /// HTML, JSON that breaks off, nothing, or no text.
     Bare,
 }
 
@@ -27,7 +27,8 @@ impl ErrorBody {
         }
         // What is no text (an unknown compression, say) is for nobody to read.
         let unreadable = text.contains(char::REPLACEMENT_CHARACTER);
-        if text.is_empty() || text.len() > SHORT || text.starts_with('<') || unreadable {
+        let page = text.len() > SHORT || text.starts_with(['<', '{']);
+        if text.is_empty() || page || unreadable {
             return Self::Bare;
         }
         Self::Text(text.to_owned())

@@ -189,7 +189,8 @@ impl Body {
         let json = |value: Value| ("application/json", value.to_string());
         match self {
             Self::Empty => ("text/plain", String::new()),
-            Self::Text(words) => ("text/plain", format!("{}\n", words.text())),
+            // As many servers do, with a number that is another one each time.
+            Self::Text(words) => ("text/plain", format!("{} (request {id})\n", words.text())),
             Self::Html(words) => (
                 "text/html",
                 format!("<html><body><h1>{}</h1></body></html>", words.text()),

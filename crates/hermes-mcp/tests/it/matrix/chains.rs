@@ -322,6 +322,38 @@ fn a_session_lost_again_before_the_tool_worked_is_replaced_again() {
     });
 }
 
+/// A tool whose new sessions are lost again before it worked, one after the other, while another tool
+/// works: each loss costs one call.
+#[test]
+fn losses_in_a_row_cost_one_call_each() {
+    for others_work in [false, true] {
+        with_virtual_time(|| async {
+            let stage = Stage::set(Transport::Http, 1).await.unwrap();
+            for at in 0..4 {
+                stage.server.lose_sessions_in(&Combination {
+                    transport: Transport::Http,
+                    scenario: Scenario::Forgotten,
+                    scope: Scope::Calls,
+                    shape: plain(502, Body::Text(Words::Other(at))),
+                    callers: 1,
+                    seed: 0,
+                });
+                assert!(!stage.call().await.is_ok());
+                stage.settle().await;
+                if others_work {
+                    stage
+                        .op(call("echo", json!({"text": "x"})))
+                        .await
+                        .unwrap()
+                        .unwrap();
+                }
+            }
+            let second = stage.call().await;
+            assert!(second.is_ok(), "{}", second.says());
+        });
+    }
+}
+
 /// A tool that always fails so gets a new session now and then, not with each call.
 #[test]
 fn a_tool_that_always_refuses_costs_few_sessions() {

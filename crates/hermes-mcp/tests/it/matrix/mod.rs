@@ -9,10 +9,12 @@
 
 mod certified;
 mod chains;
+mod cut;
 mod healthy;
 mod invariants;
 mod neighbours;
 mod noise;
+mod questions;
 mod stage;
 mod time;
 

@@ -1,0 +1,76 @@
+//! Questions to a session that are slow, or that chance leads to the wrong instance of the server:
+//! they must not keep calls away from a session that works.
+
+use std::time::Duration;
+
+use hermes_testkit::mcp_server::combination::{Combination, Scenario, Scope, Transport};
+use hermes_testkit::mcp_server::shape::{Body, Extra, Framing, Shape};
+use hermes_testkit::mcp_server::{Fault, FaultyServer, Wire};
+use tokio::time::Instant;
+
+use super::stage::{KEEPALIVE, Stage, spec};
+use super::time::with_virtual_time;
+
+/// Slower than the examination likes, faster than it gives up.
+const SLOW: Duration = Duration::from_millis(800);
+
+/// The examination that finds a slow session suspect must not be the reason for the next one.
+#[test]
+fn slow_answers_to_pings_keep_no_call_away() {
+    with_virtual_time(|| async {
+        for transport in [Transport::Http, Transport::Sse] {
+            let stage = Stage::set(transport, 1).await.unwrap();
+            stage.server.slow_questions(SLOW);
+            let asked = stage.server.counts().posts;
+            stage.pass(KEEPALIVE * 4).await;
+            let asked = stage.server.counts().posts - asked;
+            assert!((2..=20).contains(&asked), "{asked} in four intervals");
+            let began = Instant::now();
+            let outcome = stage.call().await;
+            assert!(outcome.is_ok(), "{}", outcome.says());
+            assert!(began.elapsed() < SLOW * 3, "{:?}", began.elapsed());
+            assert_eq!(stage.status().state, "ready");
+        }
+    });
+}
+
+/// The call and all pings met the instance that does not know the session, the list did not.
+#[test]
+fn a_call_is_sent_again_though_all_pings_were_misrouted() {
+    with_virtual_time(|| async {
+        let stage = Stage::set(Transport::Http, 1).await.unwrap();
+        let refusal = || Fault::status(404, "Session not found");
+        stage.server.fault("tools/call", refusal());
+        stage.server.fault_times("ping", 6, refusal());
+        let outcome = stage.call().await;
+        assert!(outcome.is_ok(), "{}", outcome.says());
+        assert_eq!(stage.server.counts().effects, 2);
+    });
+}
+
+/// The handshake over HTTP+SSE meets instances that do not hold its stream, at random.
+#[test]
+fn a_server_behind_a_balancer_connects_over_sse() {
+    with_virtual_time(|| async {
+        for seed in 0..12 {
+            let server = FaultyServer::start_here(Wire::Sse).await;
+            server.lose_sessions_in(&Combination {
+                transport: Transport::Sse,
+                scenario: Scenario::Random,
+                scope: Scope::All,
+                shape: Shape {
+                    status: 400,
+                    body: Body::Empty,
+                    framing: Framing::Plain,
+                    extra: Extra::None,
+                },
+                callers: 1,
+                seed,
+            });
+            let specs = vec![spec("peer", &server, |_| {})];
+            let stage = Stage::with(server, specs, seed);
+            let ready = stage.is_ready_within(Duration::from_millis(100)).await;
+            assert!(ready, "seed {seed}: {:?}", stage.status());
+        }
+    });
+}
