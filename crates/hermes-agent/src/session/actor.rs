@@ -117,7 +117,7 @@ impl Actor {
         self.sweep_spilled();
         while !self.desk.closing && !self.cancel.is_cancelled() {
             if let Some(command) = self.desk.later.pop_front() {
-                Box::pin(self.obey(command)).await;
+                Box::pin(self.handle_command(command)).await;
             } else if let Some(input) = self.desk.queue.pop_front() {
                 self.desk.report_queue().await;
                 Box::pin(self.turn(input)).await;
@@ -128,7 +128,7 @@ impl Actor {
                     command = self.desk.inbox.recv() => command,
                 };
                 match command {
-                    Some(command) => Box::pin(self.obey(command)).await,
+                    Some(command) => Box::pin(self.handle_command(command)).await,
                     None => break,
                 }
             }
@@ -137,7 +137,7 @@ impl Actor {
     }
 
     /// A command that arrives while nothing runs.
-    async fn obey(&mut self, command: AgentCommand) {
+    async fn handle_command(&mut self, command: AgentCommand) {
         match command {
             AgentCommand::Submit(input) | AgentCommand::Queue(input) => self.turn(input).await,
             AgentCommand::Steer(text) => self.turn(text.as_str().into()).await,
