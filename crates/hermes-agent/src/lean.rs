@@ -187,7 +187,7 @@ pub struct WindowTooSmall {
 }
 
 /// Refuses only what cannot work: the prompt, the tools and the newest message alone exceed the
-/// window. Figures are real tokens (see [`crate::tokens::Meter::real`]).
+/// window. Figures are real tokens (see [`crate::tokens::TokenMeter::real`]).
 pub fn fits(context: u32, system: u64, tools: u64, message: u64) -> Result<(), WindowTooSmall> {
     if system + tools + message + LEAST_ANSWER <= u64::from(context) {
         return Ok(());

@@ -1,7 +1,7 @@
 //! How large a prompt is, before the provider says so.
 //!
 //! The raw estimate is four characters to a token (one character for scripts whose characters
-//! are words or syllables). [`Meter`] corrects it by what the provider last reported.
+//! are words or syllables). [`TokenMeter`] corrects it by what the provider last reported.
 
 use std::sync::Arc;
 

@@ -13,15 +13,15 @@ use std::time::Duration;
 
 use batch::{Call, Failed, Outcome};
 use hermes_core::clock::{SystemClock, SystemRng};
+use hermes_mcp::actor::op::Op;
 use hermes_mcp::actor::{CallOptions, ServerSettings, ServerSpec};
-use hermes_mcp::connect::{
+use hermes_mcp::failure::retry::RetryMode;
+use hermes_mcp::manager::McpManager;
+use hermes_mcp::transport::connect::{
     CONNECT_TIMEOUT, HttpClients, HttpTarget, McpConnector, StdioTarget, Target,
 };
-use hermes_mcp::era::MemoryEraCache;
-use hermes_mcp::manager::McpManager;
-use hermes_mcp::op::Op;
-use hermes_mcp::retry::RetryMode;
-use hermes_mcp::stdio::Children;
+use hermes_mcp::transport::era::MemoryEraCache;
+use hermes_mcp::transport::stdio::Children;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 

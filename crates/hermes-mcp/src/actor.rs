@@ -15,23 +15,29 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::behalf::Behalf;
+use crate::actor::behalf::Behalf;
+use crate::actor::op::{Op, OpOutput};
+use crate::actor::state::status::ServerStatus;
+use crate::actor::state::{LinkState, Standing};
 use crate::failure::{FailureClass, McpFailure};
-use crate::metrics::Counters;
-use crate::op::{Op, OpOutput};
-use crate::state::status::ServerStatus;
-use crate::state::{LinkState, Standing};
+use crate::status::metrics::Counters;
 
+pub mod behalf;
 mod call;
+pub mod call_queue;
 mod catalogue;
 mod connect;
 mod examine;
 mod inbox;
+pub mod keepalive;
 mod live;
+pub mod op;
+pub mod resume;
 mod retire;
 mod run;
 mod settings;
 mod shared;
+pub mod state;
 mod tries;
 
 pub use catalogue::CatalogueSnapshot;

@@ -18,7 +18,7 @@ use hermes_config::{Env, Home};
 use serde_json::{Map, Value};
 use url::Url;
 
-pub use crate::connect::Protocol;
+pub use crate::transport::connect::Protocol;
 pub use gate::suspicions;
 
 /// Keys that change what is shown or how calls are treated, but not the connection.

@@ -1,5 +1,8 @@
 //! How a request fails.
 
+pub mod classify;
+pub mod retry;
+
 use std::time::Duration;
 
 /// What is known about a failure. The table is in `classify`.

@@ -1,6 +1,6 @@
 //! Fuzz targets; see `hermes-fuzz`.
 
-pub use crate::stdio::fuzz::stdio;
+pub use crate::transport::stdio::fuzz::stdio;
 
 #[cfg(test)]
 mod tests {

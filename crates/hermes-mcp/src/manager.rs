@@ -11,13 +11,13 @@ use tokio::sync::broadcast;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use crate::actor::op::{Op, OpOutput};
+use crate::actor::resume::{Clocks, ResumeDetector, TICK, since_boot};
+use crate::actor::state::status::ServerStatus;
 use crate::actor::{
     ActorTask, CallError, CallOptions, Env, EventKind, McpEvent, ServerHandle, ServerSpec,
 };
 use crate::failure::{Certainty, FailureClass, McpFailure};
-use crate::op::{Op, OpOutput};
-use crate::resume::{Clocks, ResumeDetector, TICK, since_boot};
-use crate::state::status::ServerStatus;
 
 /// Events kept for a slow listener.
 const EVENTS: usize = 256;

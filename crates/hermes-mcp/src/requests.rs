@@ -13,9 +13,9 @@ use hermes_core::BoxFuture;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
-use crate::behalf::Person;
+use crate::actor::behalf::Person;
 use crate::config::{Elicitation, ServerConfig};
-use crate::connect::{Declined, ServerRequests};
+use crate::transport::connect::{Declined, ServerRequests};
 use sampling::{Quota, Sampler};
 
 /// Questions of one server that may be open at once.

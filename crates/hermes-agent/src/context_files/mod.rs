@@ -4,7 +4,7 @@
 //! working directory up to the root of its repository), `AGENTS.md`, `CLAUDE.md`, `.cursorrules`
 //! with `.cursor/rules/*.mdc`. Whatever is taken is scanned for orders that smell of an attack,
 //! and cut if it is too long for the window. Files of subdirectories come later, with the first
-//! tool call that touches one ([`Hints`]).
+//! tool call that touches one ([`DirectoryHints`]).
 
 mod hints;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Three tiers, from what changes least to what changes most: *stable* (identity, guidance,
 //! skills, environment), *context* (the caller's text and the project file), *volatile* (memory,
-//! date, model). Nothing here reads a clock or a file: the same [`Inputs`] give the same bytes.
+//! date, model). Nothing here reads a clock or a file: the same [`PromptInputs`] give the same bytes.
 //!
 //! The model is named last, and a switch of model does not rebuild the prompt: [`identity_note`]
 //! is sent with the next message instead, so that the conversation's prefix stays as it was.

@@ -4,7 +4,7 @@
 //! and those tools of its parent that are
 //! [for subagents](hermes_core::tool_traits::ToolTraits::for_subagents). It runs one turn; what it says last
 //! is its report. The parent waits, or goes on and gets the reports as a message later
-//! ([`Post`]).
+//! ([`ReportQueue`]).
 //!
 //! The id of a child follows from the call that made it ([`child_id`]), so that a parent that was
 //! killed finds the work of its children again when it is resumed ([`mend`]).

@@ -14,7 +14,7 @@ use hermes_agent::weight::ConversationMemory;
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, SequencedEvent, UserInput};
 use hermes_core::front_end::{Effect, ShownText, TextKind, TranscriptEntry};
 use hermes_core::task;
-use hermes_mcp::toolbox::Toolbox;
+use hermes_mcp::tools::toolbox::Toolbox;
 use tokio::sync::mpsc;
 
 use super::Conversation;

@@ -6,11 +6,11 @@ use hermes_core::event::UserInput;
 use hermes_core::fence;
 use hermes_core::front_end::Effect;
 use hermes_core::tool::ToolOutcome;
+use hermes_mcp::actor::op::Op;
 use hermes_mcp::actor::{CallOptions, ServerHandle};
-use hermes_mcp::naming;
-use hermes_mcp::op::Op;
-use hermes_mcp::result::{self, MediaStore};
-use hermes_mcp::toolbox::Toolbox;
+use hermes_mcp::tools::naming;
+use hermes_mcp::tools::result::{self, MediaStore};
+use hermes_mcp::tools::toolbox::Toolbox;
 use serde_json::{Map, Value};
 
 use crate::conversation::{CommandResult, Conversation};

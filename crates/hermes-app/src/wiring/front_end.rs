@@ -8,7 +8,7 @@ use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
 use hermes_core::open_texts::OpenTexts;
 use hermes_core::tool::Tool;
-use hermes_mcp::toolbox::Toolbox;
+use hermes_mcp::tools::toolbox::Toolbox;
 use hermes_store::Store;
 
 use super::commands::Commands;

@@ -7,20 +7,20 @@ use hermes_config::{Env, Home};
 use hermes_core::clock::{Clock, SystemClock};
 use hermes_core::{redact, task};
 use hermes_http::{ClientIdentity, HttpSettings, Redirects};
-use hermes_mcp::classify::SessionMarkers;
 use hermes_mcp::config::{Auth, Problem, ServerConfig, Transport, Verify};
-use hermes_mcp::connect::{
-    CONNECT_TIMEOUT, HttpClients, HttpTarget, McpConnector, StdioTarget, Target, TokenSource,
-};
-use hermes_mcp::era::{EraCache, FileEraCache};
-use hermes_mcp::naming;
+use hermes_mcp::failure::classify::SessionMarkers;
 use hermes_mcp::oauth::{AuthPrompt, OAuthClient, OAuthParts};
-use hermes_mcp::osv::{self, MalwareCheck};
-use hermes_mcp::remembered::SchemaFile;
 use hermes_mcp::requests::Answers;
 use hermes_mcp::requests::sampling::Sampler;
-use hermes_mcp::stdio::Children;
-use hermes_mcp::toolbox::Reach;
+use hermes_mcp::tools::naming;
+use hermes_mcp::tools::remembered::SchemaFile;
+use hermes_mcp::tools::toolbox::Reach;
+use hermes_mcp::transport::connect::{
+    CONNECT_TIMEOUT, HttpClients, HttpTarget, McpConnector, StdioTarget, Target, TokenSource,
+};
+use hermes_mcp::transport::era::{EraCache, FileEraCache};
+use hermes_mcp::transport::osv::{self, MalwareCheck};
+use hermes_mcp::transport::stdio::Children;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio_util::sync::CancellationToken;
 use url::Url;

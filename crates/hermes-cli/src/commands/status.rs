@@ -272,7 +272,7 @@ fn toolsets_of(cx: &Context, config: &Arc<Config>) -> Result<Value, Failure> {
 
 fn servers(cx: &Context, deep: bool) -> Result<Vec<Value>, Failure> {
     let reports = mcp::reports(cx, deep.then_some(mcp::Patience::Soon))?;
-    let row = |report: &hermes_mcp::report::ServerReport| {
+    let row = |report: &hermes_mcp::status::report::ServerReport| {
         let state = match (report.enabled, deep) {
             (false, _) => "off",
             // Nobody was called: whether it works is not known.

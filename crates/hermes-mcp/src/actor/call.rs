@@ -12,10 +12,10 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::shared::{InFlight, LiveLink, Shared, View};
 use super::{CallError, CallOptions, CatalogueSnapshot};
-use crate::call_queue::CallPermit;
+use crate::actor::call_queue::CallPermit;
+use crate::actor::op::{Op, OpOutput};
+use crate::failure::retry::{Doubt, ToolHints};
 use crate::failure::{Certainty, FailureClass, McpFailure};
-use crate::op::{Op, OpOutput};
-use crate::retry::{Doubt, ToolHints};
 
 mod repeat;
 mod send;

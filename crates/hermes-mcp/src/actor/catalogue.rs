@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::link::LinkFacts;
-use crate::retry::ToolHints;
+use crate::failure::retry::ToolHints;
+use crate::transport::link::LinkFacts;
 
 /// The lists of one epoch, raw. Published before the first call of the epoch runs, and again when
 /// the server says that they changed.

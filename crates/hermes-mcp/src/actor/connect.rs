@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 use super::retire::close;
 use super::shared::Shared;
 use super::tries::Tries;
-use crate::classify::METHOD_NOT_FOUND;
+use crate::actor::op::{Op, OpOutput};
+use crate::failure::classify::METHOD_NOT_FOUND;
 use crate::failure::{Certainty, FailureClass, McpFailure, length};
-use crate::link::{Call, ConnectRequest, Link, LinkEvent, TransportKind};
-use crate::op::{Op, OpOutput};
+use crate::transport::link::{Call, ConnectRequest, Link, LinkEvent, TransportKind};
 
 /// Events waiting for the actor. Links drop what does not fit.
 const EVENTS: usize = 64;

@@ -18,12 +18,12 @@ use super::connect::{AttemptPlan, Fresh, attempt};
 use super::retire::{close, drained};
 use super::shared::{InFlight, LiveLink, SessionVerdict, Shared};
 use super::tries::{self, Work};
-use crate::classify::METHOD_NOT_FOUND;
+use crate::actor::keepalive::{self, ProbeBy};
+use crate::actor::state::LinkState;
+use crate::failure::classify::METHOD_NOT_FOUND;
+use crate::failure::retry::Doubt;
 use crate::failure::{Certainty, FailureClass, McpFailure, length};
-use crate::keepalive::{self, ProbeBy};
-use crate::link::TransportKind;
-use crate::retry::Doubt;
-use crate::state::LinkState;
+use crate::transport::link::TransportKind;
 
 /// Without an answer for so long, the next way to find out begins beside the first one.
 const HEDGE: Duration = Duration::from_millis(500);

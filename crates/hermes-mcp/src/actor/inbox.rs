@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::ServerSpec;
 use crate::failure::McpFailure;
-use crate::retry::Doubt;
+use crate::failure::retry::Doubt;
 
 #[derive(Default)]
 pub(super) struct Inbox {

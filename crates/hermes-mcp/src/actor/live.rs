@@ -13,11 +13,11 @@ use super::connect::offers;
 use super::inbox::{Mail, Report, Wake};
 use super::run::{Actor, Change, Phase};
 use super::shared::{EventKind, LiveLink, Shared};
+use crate::actor::keepalive;
+use crate::actor::state::LinkState;
+use crate::failure::retry::Doubt;
 use crate::failure::{FailureClass, McpFailure};
-use crate::keepalive;
-use crate::link::{LinkEvent, TransportKind};
-use crate::retry::Doubt;
-use crate::state::LinkState;
+use crate::transport::link::{LinkEvent, TransportKind};
 
 mod examined;
 mod lists;

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::shared::LiveLink;
-use crate::link::Link;
+use crate::transport::link::Link;
 
 /// How long calls of an old epoch may go on.
 pub(super) const DRAIN: Duration = Duration::from_secs(30);

@@ -12,11 +12,11 @@ use super::live::Live;
 use super::retire::{DRAIN, Draining, close, drained};
 use super::shared::{EventKind, LiveLink, Shared};
 use super::{CatalogueSnapshot, ServerSpec};
+use crate::actor::keepalive::ProbeBy;
+use crate::actor::state::LinkState;
+use crate::actor::state::ladder::{Ladder, Next};
 use crate::failure::{FailureClass, McpFailure};
-use crate::keepalive::ProbeBy;
-use crate::link::TransportKind;
-use crate::state::LinkState;
-use crate::state::ladder::{Ladder, Next};
+use crate::transport::link::TransportKind;
 
 /// While a login is missing, the server is still tried so often: a notice of new tokens may get lost.
 const LOGIN_PROBE: Duration = Duration::from_mins(1);

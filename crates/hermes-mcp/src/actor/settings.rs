@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::link::{Connector, TransportKind};
-use crate::retry::RetryPolicy;
+use crate::failure::retry::RetryPolicy;
+use crate::transport::link::{Connector, TransportKind};
 
 /// Settings of one server. The config module maps YAML to it.
 #[derive(Clone, Debug, PartialEq)]

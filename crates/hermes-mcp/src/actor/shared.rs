@@ -12,12 +12,12 @@ use tokio::time::{Instant, timeout_at};
 
 use super::inbox::{Inbox, Wake};
 use super::{CatalogueSnapshot, ServerSettings, ServerSpec};
-use crate::call_queue::CallQueue;
+use crate::actor::call_queue::CallQueue;
+use crate::actor::state::status::{LastError, ServerStatus};
+use crate::actor::state::{LinkState, Standing};
 use crate::failure::McpFailure;
-use crate::link::{Connector, Link};
-use crate::metrics::Metrics;
-use crate::state::status::{LastError, ServerStatus};
-use crate::state::{LinkState, Standing};
+use crate::status::metrics::Metrics;
+use crate::transport::link::{Connector, Link};
 
 /// What all actors of a process share.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use hermes_config::{Env, Home};
 use serde_json::{Map, Value};
 use url::Url;
 
-use crate::naming::short_hash;
+use crate::tools::naming::short_hash;
 
 use super::read::{Reader, boolish, interpolate};
 use super::{

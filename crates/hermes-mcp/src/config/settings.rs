@@ -2,8 +2,8 @@
 
 use super::{Retry, ServerConfig, Transport};
 use crate::actor::ServerSettings;
-use crate::link::TransportKind;
-use crate::retry::{RetryMode, RetryPolicy};
+use crate::failure::retry::{RetryMode, RetryPolicy};
+use crate::transport::link::TransportKind;
 
 impl ServerConfig {
     pub fn kind(&self) -> TransportKind {

@@ -28,8 +28,8 @@ use super::scope;
 use super::store::{Stamp, TokenStore};
 use super::tokens::{Meta, Tokens};
 use crate::config::OAuth as Settings;
-use crate::connect::{HttpClients, TokenAnswer, TokenSource};
 use crate::failure::{Certainty, McpFailure};
+use crate::transport::connect::{HttpClients, TokenAnswer, TokenSource};
 
 /// Tokens are renewed this many seconds before they end, and short-lived ones in the last quarter
 /// of their life.

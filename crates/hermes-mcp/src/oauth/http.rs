@@ -15,7 +15,7 @@ use url::{Host, Url};
 
 use super::challenge::Challenge;
 use super::error::OAuthError;
-use crate::connect::HttpClients;
+use crate::transport::connect::HttpClients;
 
 /// For one request with its body.
 const REQUEST_TIME: Duration = Duration::from_secs(20);

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::{Answers, form, question_id};
-use crate::behalf::Person;
-use crate::connect::Declined;
+use crate::actor::behalf::Person;
+use crate::transport::connect::Declined;
 
 /// Longer texts of a server are cut before a person sees them.
 const TEXT_CHARS: usize = 4000;

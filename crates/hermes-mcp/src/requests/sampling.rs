@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::Audit;
 use crate::config::Sampling;
-use crate::connect::Declined;
+use crate::transport::connect::Declined;
 
 const MINUTE: Duration = Duration::from_mins(1);
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 use hermes_config::{Env, Home, ProcessEnv};
 use hermes_core::BoxFuture;
 use hermes_core::ask::{Answer, Asker, FieldKind, Nobody, Question, Want};
+use hermes_mcp::actor::behalf::Behalf;
 use hermes_mcp::actor::{CallError, CallOptions, ServerSettings, ServerSpec};
-use hermes_mcp::behalf::Behalf;
 use hermes_mcp::config::{self, ServerConfig};
-use hermes_mcp::connect::{McpConnector, StdioTarget, Target};
-use hermes_mcp::era::MemoryEraCache;
 use hermes_mcp::requests::Answers;
-use hermes_mcp::stdio::Children;
+use hermes_mcp::transport::connect::{McpConnector, StdioTarget, Target};
+use hermes_mcp::transport::era::MemoryEraCache;
+use hermes_mcp::transport::stdio::Children;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 

@@ -8,13 +8,13 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use hermes_core::BoxFuture;
 use hermes_core::clock::{Clock, Rng};
+use hermes_mcp::actor::op::{Op, OpOutput};
 use hermes_mcp::actor::{CallError, CallOptions, ServerHandle, ServerSettings, ServerSpec};
 use hermes_mcp::failure::{Certainty, FailureClass, McpFailure};
-use hermes_mcp::link::{
+use hermes_mcp::manager::McpManager;
+use hermes_mcp::transport::link::{
     Call, ConnectRequest, Connector, Era, Link, LinkEvent, LinkFacts, TransportKind,
 };
-use hermes_mcp::manager::McpManager;
-use hermes_mcp::op::{Op, OpOutput};
 use hermes_testkit::clock::FixedRng;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;

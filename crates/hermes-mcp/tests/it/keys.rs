@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use hermes_config::{Env, Home, ProcessEnv};
 use hermes_mcp::actor::ServerSpec;
+use hermes_mcp::actor::state::LinkState;
 use hermes_mcp::config::{self, ServerConfig, Transport};
-use hermes_mcp::connect::{McpConnector, StdioTarget, Target};
-use hermes_mcp::era::MemoryEraCache;
 use hermes_mcp::failure::FailureClass;
-use hermes_mcp::remembered::SchemaFile;
-use hermes_mcp::state::LinkState;
-use hermes_mcp::stdio::Children;
+use hermes_mcp::tools::remembered::SchemaFile;
+use hermes_mcp::transport::connect::{McpConnector, StdioTarget, Target};
+use hermes_mcp::transport::era::MemoryEraCache;
+use hermes_mcp::transport::stdio::Children;
 use reqwest::header::{HeaderMap, HeaderName};
 use serde_json::{Value, json};
 

@@ -12,12 +12,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_mcp::connect::{HttpClients, HttpTarget, McpConnector, StdioTarget, Target};
-use hermes_mcp::era::{EraCache, MemoryEraCache};
+use hermes_mcp::actor::op::Op;
 use hermes_mcp::failure::McpFailure;
-use hermes_mcp::link::{Call, ConnectRequest, Connector, Link, LinkEvent};
-use hermes_mcp::op::Op;
-use hermes_mcp::stdio::Children;
+use hermes_mcp::transport::connect::{HttpClients, HttpTarget, McpConnector, StdioTarget, Target};
+use hermes_mcp::transport::era::{EraCache, MemoryEraCache};
+use hermes_mcp::transport::link::{Call, ConnectRequest, Connector, Link, LinkEvent};
+use hermes_mcp::transport::stdio::Children;
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -111,7 +111,7 @@ pub(crate) fn http_target(url: &str) -> HttpTarget {
         let _ = rustls::crypto::ring::default_provider().install_default();
         reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(hermes_mcp::connect::CONNECT_TIMEOUT)
+            .connect_timeout(hermes_mcp::transport::connect::CONNECT_TIMEOUT)
             .no_proxy()
             .build()
             .unwrap()

@@ -1,8 +1,8 @@
 //! Failures are attributed to whoever caused them, and an outage is over when it is over.
 
+use hermes_mcp::actor::op::Op;
+use hermes_mcp::actor::state::LinkState;
 use hermes_mcp::failure::{Certainty, FailureClass, McpFailure};
-use hermes_mcp::op::Op;
-use hermes_mcp::state::LinkState;
 use tokio::time::{Instant, sleep};
 
 use crate::fake::{

@@ -5,15 +5,15 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use hermes_core::clock::{SystemClock, SystemRng};
+use hermes_mcp::actor::op::Op;
+use hermes_mcp::actor::state::{LinkState, Standing};
 use hermes_mcp::actor::{
     CallError, CallOptions, McpEvent, ServerHandle, ServerSettings, ServerSpec,
 };
-use hermes_mcp::connect::{HttpClients, HttpTarget, McpConnector, StdioTarget, Target};
-use hermes_mcp::era::MemoryEraCache;
 use hermes_mcp::manager::McpManager;
-use hermes_mcp::op::Op;
-use hermes_mcp::state::{LinkState, Standing};
-use hermes_mcp::stdio::Children;
+use hermes_mcp::transport::connect::{HttpClients, HttpTarget, McpConnector, StdioTarget, Target};
+use hermes_mcp::transport::era::MemoryEraCache;
+use hermes_mcp::transport::stdio::Children;
 use hermes_testkit::mcp_server::{FaultyServer, Wire};
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
@@ -163,7 +163,7 @@ pub(crate) fn http_target(url: &str, sse: bool) -> Target {
     let clients = HttpClients::new(|| {
         reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(hermes_mcp::connect::CONNECT_TIMEOUT)
+            .connect_timeout(hermes_mcp::transport::connect::CONNECT_TIMEOUT)
             .pool_idle_timeout(Duration::from_secs(20))
             .no_proxy()
             .build()

@@ -2,11 +2,11 @@
 
 use hermes_core::clock::Clock;
 use hermes_mcp::actor::CallOptions;
-use hermes_mcp::classify::{LinkSituation, Phase, SessionMarkers, rpc};
+use hermes_mcp::actor::op::Op;
+use hermes_mcp::failure::classify::{LinkSituation, Phase, SessionMarkers, rpc};
 use hermes_mcp::failure::{Certainty, FailureClass, McpFailure};
-use hermes_mcp::link::{Era, TransportKind};
 use hermes_mcp::manager::McpManager;
-use hermes_mcp::op::Op;
+use hermes_mcp::transport::link::{Era, TransportKind};
 use serde_json::Map;
 use tokio::time::Instant;
 

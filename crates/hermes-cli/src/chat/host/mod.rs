@@ -24,7 +24,7 @@ use hermes_core::front_end::{Effect, TextKind};
 use hermes_core::model::Route;
 use hermes_core::task;
 use hermes_mcp::actor::McpEvent;
-use hermes_mcp::toolbox::Toolbox;
+use hermes_mcp::tools::toolbox::Toolbox;
 use hermes_store::skills::{SkillBundles, SkillLibrary, command_name};
 use hermes_tui::app::{self, AppOptions, ExitReason, Explanation};
 use hermes_tui::composer::Command;

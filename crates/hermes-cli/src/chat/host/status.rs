@@ -7,8 +7,8 @@ use hermes_app::conversation::{Conversation, show_text};
 use hermes_app::text::shorten;
 use hermes_core::front_end::{Effect, TextKind};
 use hermes_core::model::Route;
-use hermes_mcp::state::LinkState;
-use hermes_mcp::toolbox::Toolbox;
+use hermes_mcp::actor::state::LinkState;
+use hermes_mcp::tools::toolbox::Toolbox;
 use hermes_tui::port::{McpCount, Status};
 
 use crate::wiring;

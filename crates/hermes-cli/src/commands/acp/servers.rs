@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hermes_app::AppContext;
 use hermes_app::host::{OwnServer, ServerAddress};
 use hermes_mcp::config::{self, ServerEntry};
-use hermes_mcp::toolbox::Toolbox;
+use hermes_mcp::tools::toolbox::Toolbox;
 use serde_json::{Map, Value, json};
 
 use crate::wiring::mcp;

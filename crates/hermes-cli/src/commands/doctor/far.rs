@@ -113,7 +113,11 @@ pub(super) fn mcp_settings(cx: &Context, report: &mut Report) {
     }
 }
 
-fn servers_of(servers: &[hermes_mcp::report::ServerReport], called: bool, report: &mut Report) {
+fn servers_of(
+    servers: &[hermes_mcp::status::report::ServerReport],
+    called: bool,
+    report: &mut Report,
+) {
     if servers.is_empty() {
         report.ok("no servers");
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hermes_config::env;
 use hermes_mcp::config as settings;
-use hermes_mcp::naming;
+use hermes_mcp::tools::naming;
 use serde_json::{Map, Value, json};
 
 use super::{edit, probe};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hermes_mcp::actor::CatalogueSnapshot;
 use hermes_mcp::config::ServerEntry;
 use hermes_mcp::oauth::AuthPrompt;
-use hermes_mcp::report::{self, ServerReport};
+use hermes_mcp::status::report::{self, ServerReport};
 use serde::Serialize;
 use serde_json::json;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use hermes_mcp::board::Note;
-use hermes_mcp::report::{self, ServerReport};
-use hermes_mcp::toolbox::Toolbox;
+use hermes_mcp::status::board::Note;
+use hermes_mcp::status::report::{self, ServerReport};
+use hermes_mcp::tools::toolbox::Toolbox;
 use serde_json::json;
 
 use super::probe::STOPPING;
@@ -183,7 +183,7 @@ fn live(
 }
 
 fn offline(cx: &Context) -> Result<Vec<ServerReport>, Failure> {
-    let catalogue = hermes_mcp::catalogue::Catalogue::default();
+    let catalogue = hermes_mcp::tools::catalogue::Catalogue::default();
     let entries = super::entries(cx)?;
     Ok(entries
         .iter()

@@ -9,10 +9,10 @@ use super::super::CallError;
 use super::super::inbox::Report;
 use super::super::shared::{LiveLink, SessionVerdict};
 use super::{Attempt, cancelled};
-use crate::classify::METHOD_NOT_FOUND;
+use crate::actor::op::Op;
+use crate::failure::classify::METHOD_NOT_FOUND;
+use crate::failure::retry::{self, Doubt, THROTTLE_PAUSE};
 use crate::failure::{Certainty, FailureClass, McpFailure};
-use crate::op::Op;
-use crate::retry::{self, Doubt, THROTTLE_PAUSE};
 
 /// How often a call may be refused by instances of the server that do not know the session. Behind a balancer
 /// that chooses by chance between two of them, one call in five hundred meets none that does.

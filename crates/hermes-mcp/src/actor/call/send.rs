@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::shared::{InFlight, LiveLink};
 use super::{Attempt, cancelled};
-use crate::behalf::Slot;
-use crate::call_queue::CallPermit;
+use crate::actor::behalf::Slot;
+use crate::actor::call_queue::CallPermit;
+use crate::actor::op::OpOutput;
 use crate::failure::{Certainty, FailureClass, McpFailure, length};
-use crate::link::Call;
-use crate::op::OpOutput;
+use crate::transport::link::Call;
 
 /// What a cancelled request may take to tell the server.
 const FAREWELL: Duration = Duration::from_secs(1);

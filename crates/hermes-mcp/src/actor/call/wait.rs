@@ -8,9 +8,9 @@ use tokio::time::{Instant, sleep_until};
 use super::super::inbox::Wake;
 use super::super::shared::{LiveLink, Shared, View, Wakes};
 use super::unavailable;
+use crate::actor::state::LinkState;
 use crate::failure::{Certainty, FailureClass, McpFailure};
-use crate::report;
-use crate::state::LinkState;
+use crate::status::report;
 
 /// How long a call waits for a link that is being made or examined.
 const RECOVERY: Duration = Duration::from_secs(15);

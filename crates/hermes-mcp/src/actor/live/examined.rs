@@ -10,11 +10,11 @@ use super::super::retire::{DRAIN, DRAIN_DEAD, DRAIN_WORKING};
 use super::super::run::{Actor, Phase};
 use super::super::shared::SessionVerdict;
 use super::{Done, Live, Reason};
+use crate::actor::state::LinkState;
+use crate::actor::state::ladder::Next;
+use crate::failure::retry::Doubt;
 use crate::failure::{FailureClass, McpFailure};
-use crate::link::TransportKind;
-use crate::retry::Doubt;
-use crate::state::LinkState;
-use crate::state::ladder::Next;
+use crate::transport::link::TransportKind;
 
 /// A busy server that gives no sign of life is asked again after this time.
 const BUSY_PAUSE: Duration = Duration::from_secs(3);

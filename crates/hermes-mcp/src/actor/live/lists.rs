@@ -11,9 +11,9 @@ use super::super::CatalogueSnapshot;
 use super::super::connect::{list, tools};
 use super::super::run::Actor;
 use super::{Done, Live, Reason};
+use crate::actor::op::Op;
+use crate::failure::retry;
 use crate::failure::{Certainty, FailureClass, McpFailure};
-use crate::op::Op;
-use crate::retry;
 
 /// For refreshing lists in the background.
 const REFRESH: Duration = Duration::from_mins(1);

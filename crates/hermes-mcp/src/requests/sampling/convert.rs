@@ -119,7 +119,9 @@ pub(super) fn tools(raw: &Value) -> Result<Vec<ToolSpec>, String> {
                     .ok_or("a tool without a name")?
                     .to_owned(),
                 description: tool["description"].as_str().unwrap_or_default().to_owned(),
-                parameters: Arc::new(crate::schema::Sanitised::new(&tool["inputSchema"]).schema),
+                parameters: Arc::new(
+                    crate::tools::schema::Sanitised::new(&tool["inputSchema"]).schema,
+                ),
                 toolset: "mcp-sampling",
                 effects: Effects::Exclusive,
                 untrusted: true,

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_core::task;
-use hermes_mcp::connect::{HttpClients, HttpTarget, Target};
-use hermes_mcp::op::Op;
+use hermes_mcp::actor::op::Op;
+use hermes_mcp::transport::connect::{HttpClients, HttpTarget, Target};
 use hermes_testkit::mcp_server::{Fault, FaultyServer};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::HeaderMap;

@@ -2,8 +2,8 @@
 
 use hermes_core::task;
 use hermes_mcp::actor::CallOptions;
+use hermes_mcp::actor::state::LinkState;
 use hermes_mcp::failure::FailureClass;
-use hermes_mcp::state::LinkState;
 use hermes_testkit::mcp_server::{Fault, FaultyServer, Gate, Wire};
 use serde_json::json;
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use hermes_mcp::actor::CallOptions;
+use hermes_mcp::actor::op::Op;
+use hermes_mcp::actor::state::LinkState;
 use hermes_mcp::failure::FailureClass;
-use hermes_mcp::op::Op;
-use hermes_mcp::state::LinkState;
 use hermes_testkit::mcp_server::{FaultyServer, Wire};
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! How many round trips a recovery takes. Counted at the server, not by the clock.
 
-use hermes_mcp::op::Op;
+use hermes_mcp::actor::op::Op;
 use hermes_testkit::mcp_server::{Fault, FaultyServer, Gate, Loss, Seen, Wire};
 use pretty_assertions::assert_eq;
 use serde_json::json;

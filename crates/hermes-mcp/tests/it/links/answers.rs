@@ -5,10 +5,10 @@ use std::io::Write as _;
 
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
-use hermes_mcp::connect::{Protocol, Target};
+use hermes_mcp::actor::op::Op;
 use hermes_mcp::failure::{Certainty, FailureClass, McpFailure};
-use hermes_mcp::link::Era;
-use hermes_mcp::op::Op;
+use hermes_mcp::transport::connect::{Protocol, Target};
+use hermes_mcp::transport::link::Era;
 use serde_json::{Value, json};
 
 use super::{Bench, ask, http_target, nothing, text, tool};

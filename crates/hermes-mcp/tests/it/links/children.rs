@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_mcp::connect::Target;
+use hermes_mcp::actor::op::Op;
 use hermes_mcp::failure::{Certainty, FailureClass};
-use hermes_mcp::link::{Connector, Era};
-use hermes_mcp::op::Op;
-use hermes_mcp::stdio::Children;
+use hermes_mcp::transport::connect::Target;
+use hermes_mcp::transport::link::{Connector, Era};
+use hermes_mcp::transport::stdio::Children;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -179,7 +179,7 @@ async fn garbage_and_errors_without_an_id_do_not_hang_anybody() {
     ask(&*link, tool("changed", nothing())).await.unwrap();
     assert_eq!(
         bench.event().await,
-        hermes_mcp::link::LinkEvent::ToolsChanged
+        hermes_mcp::transport::link::LinkEvent::ToolsChanged
     );
     link.close().await;
 }
@@ -221,7 +221,7 @@ async fn of_several_requests_none_is_blamed_for_a_broken_line() {
         done = &mut one => panic!("{done:?}"),
         done = &mut two => panic!("{done:?}"),
     };
-    let suspected = matches!(event, hermes_mcp::link::LinkEvent::Suspect(_));
+    let suspected = matches!(event, hermes_mcp::transport::link::LinkEvent::Suspect(_));
     assert!(suspected, "{event:?}");
     link.close().await;
 }

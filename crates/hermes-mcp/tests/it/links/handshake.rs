@@ -1,8 +1,8 @@
 //! What a server may refuse around the handshake and still be connected to.
 
-use hermes_mcp::connect::Target;
+use hermes_mcp::actor::op::Op;
 use hermes_mcp::failure::{Certainty, FailureClass};
-use hermes_mcp::op::Op;
+use hermes_mcp::transport::connect::Target;
 use hermes_testkit::mcp_server::{Fault, FaultyServer, Wire};
 
 use super::{Bench, ask, http_target, names, nothing, tool};

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hermes_core::BoxFuture;
-use hermes_mcp::connect::{HttpTarget, Protocol, Target, TokenAnswer, TokenSource};
-use hermes_mcp::era::EraCache;
+use hermes_mcp::actor::op::Op;
 use hermes_mcp::failure::{Certainty, FailureClass, McpFailure};
-use hermes_mcp::link::{Era, LinkEvent};
-use hermes_mcp::op::Op;
+use hermes_mcp::transport::connect::{HttpTarget, Protocol, Target, TokenAnswer, TokenSource};
+use hermes_mcp::transport::era::EraCache;
+use hermes_mcp::transport::link::{Era, LinkEvent};
 use hermes_testkit::mcp_server::{Fault, FaultyServer, GetStream, Wire};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use hermes_core::BoxFuture;
-use hermes_mcp::behalf::Person;
-use hermes_mcp::connect::{Declined, ServerRequests};
-use hermes_mcp::link::Era;
-use hermes_mcp::op::Op;
+use hermes_mcp::actor::behalf::Person;
+use hermes_mcp::actor::op::Op;
+use hermes_mcp::transport::connect::{Declined, ServerRequests};
+use hermes_mcp::transport::link::Era;
 use serde_json::{Value, json};
 
 use super::children::script;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use hermes_mcp::connect::Target;
+use hermes_mcp::actor::op::Op;
 use hermes_mcp::failure::FailureClass;
-use hermes_mcp::link::{Era, Link};
-use hermes_mcp::op::Op;
+use hermes_mcp::transport::connect::Target;
+use hermes_mcp::transport::link::{Era, Link};
 use hermes_testkit::mcp_server::peers::{self, Peer};
 use serde_json::json;
 use tokio::sync::mpsc;

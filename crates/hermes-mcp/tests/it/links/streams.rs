@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use hermes_mcp::connect::Target;
+use hermes_mcp::actor::op::Op;
 use hermes_mcp::failure::{Certainty, FailureClass};
-use hermes_mcp::link::LinkEvent;
-use hermes_mcp::op::Op;
+use hermes_mcp::transport::connect::Target;
+use hermes_mcp::transport::link::LinkEvent;
 use hermes_testkit::mcp_server::{Fault, FaultyServer, GetStream, Wire};
 use serde_json::json;
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use hermes_core::tool::ToolOutcome;
 use hermes_mcp::failure::FailureClass;
-use hermes_mcp::result::refusal;
-use hermes_mcp::retry::RetryMode;
+use hermes_mcp::failure::retry::RetryMode;
+use hermes_mcp::tools::result::refusal;
 use hermes_testkit::mcp_server::combination::{Combination, Scenario, Scope, Transport};
 use hermes_testkit::mcp_server::shape::{Body, ErrorId, Extra, Framing, Shape, ShapeRng, Words};
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! Which authorization server, and what to ask it for: the scenarios of the conformance suite.
 
-use hermes_mcp::connect::TokenSource as _;
 use hermes_mcp::failure::FailureClass;
 use hermes_mcp::oauth::OAuthErrorKind;
+use hermes_mcp::transport::connect::TokenSource as _;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 

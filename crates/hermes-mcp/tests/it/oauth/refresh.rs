@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use hermes_mcp::connect::{
+use hermes_mcp::failure::{FailureClass, McpFailure};
+use hermes_mcp::oauth::OAuthClient;
+use hermes_mcp::transport::connect::{
     HttpClients, HttpTarget, McpConnector, Protocol, Target, TokenAnswer, TokenSource as _,
 };
-use hermes_mcp::era::MemoryEraCache;
-use hermes_mcp::failure::{FailureClass, McpFailure};
-use hermes_mcp::link::{ConnectRequest, Connector as _};
-use hermes_mcp::oauth::OAuthClient;
+use hermes_mcp::transport::era::MemoryEraCache;
+use hermes_mcp::transport::link::{ConnectRequest, Connector as _};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 use tokio::sync::mpsc;

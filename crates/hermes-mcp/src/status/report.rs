@@ -1,0 +1,396 @@
+//! What a person can see about the servers: in JSON, as a table, and one by one.
+
+mod details;
+mod now;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use hermes_core::redact;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::actor::state::LinkState;
+use crate::actor::state::status::{LastError, ServerStatus};
+use crate::config::{Problem, ServerEntry};
+use crate::status::metrics::Counters;
+use crate::tools::catalogue::Catalogue;
+
+pub use details::details;
+pub(crate) use now::remedy;
+pub use now::{doing, line};
+
+/// A state, a transport or the position of a breaker.
+type KnownName = &'static str;
+
+fn known<'de, D: Deserializer<'de>>(from: D) -> Result<KnownName, D::Error> {
+    const NAMES: [&str; 16] = [
+        "invalid",
+        "disabled",
+        "connecting",
+        "ready",
+        "degraded",
+        "backoff",
+        "parked",
+        "needs_auth",
+        "recycled",
+        "stopped",
+        "stdio",
+        "http",
+        "sse",
+        "closed",
+        "half_open",
+        "open",
+    ];
+    let name = String::deserialize(from)?;
+    let known = NAMES.into_iter().find(|known| *known == name);
+    known.ok_or_else(|| serde::de::Error::custom(format!("unknown: {name:?}")))
+}
+
+fn known_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<KnownName>, D::Error> {
+    #[derive(Deserialize)]
+    struct Known(#[serde(deserialize_with = "known")] KnownName);
+    Ok(Option::<Known>::deserialize(from)?.map(|Known(name)| name))
+}
+
+/// One server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServerReport {
+    pub name: String,
+    #[serde(deserialize_with = "known_or_none")]
+    pub transport: Option<KnownName>,
+    /// The URL or command line, without secrets.
+    pub target: Option<String>,
+    pub enabled: bool,
+    /// `invalid` when its settings cannot be used; else the state of the link.
+    #[serde(deserialize_with = "known")]
+    pub state: KnownName,
+    /// Tools the model gets.
+    pub tools: usize,
+    /// What is wrong with its settings.
+    pub problems: Vec<Problem>,
+    /// What is odd about what it offers.
+    pub remarks: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkReport>,
+}
+
+/// The live part. Times in seconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkReport {
+    pub since: DateTime<Utc>,
+    pub why: Option<String>,
+    /// Of the ladder of attempts: the one that runs, or the last one that failed.
+    pub attempt: Option<u32>,
+    pub epoch: u64,
+    pub era: Option<crate::transport::link::Era>,
+    pub protocol_version: Option<String>,
+    pub server: Option<String>,
+    pub tools_offered: usize,
+    pub last_ok: Option<DateTime<Utc>>,
+    pub call_failed: bool,
+    pub last_error: Option<crate::actor::state::status::LastError>,
+    pub rtt_p50_ms: Option<f64>,
+    pub rtt_p95_ms: Option<f64>,
+    pub inflight: usize,
+    pub queued: usize,
+    #[serde(deserialize_with = "known")]
+    pub breaker: KnownName,
+    pub next_attempt_in: Option<f64>,
+    pub needs_auth: bool,
+    pub token_expires_in: Option<f64>,
+    pub child_pid: Option<u32>,
+    pub uptime: Option<f64>,
+    pub stderr_tail: Option<String>,
+    /// What the server asked of us, and how that ended.
+    pub requests: BTreeMap<String, u64>,
+    pub counters: Counters,
+}
+
+impl ServerReport {
+    pub fn new(
+        entry: &ServerEntry,
+        live: Option<(ServerStatus, Counters)>,
+        catalogue: &Catalogue,
+    ) -> Self {
+        let config = entry.config.as_ref();
+        let state = match (&live, config) {
+            (_, None) => "invalid",
+            (Some((status, _)), _) => status.state,
+            (None, Some(_)) => "stopped",
+        };
+        let own = |remark: &&crate::tools::catalogue::Remark| remark.server == entry.name;
+        Self {
+            name: entry.name.clone(),
+            transport: config.map(crate::config::ServerConfig::transport_name),
+            target: config.map(|config| config.transport.target()),
+            enabled: config.is_none_or(|config| config.enabled),
+            state,
+            tools: catalogue.count(&entry.name),
+            problems: entry.problems.clone(),
+            remarks: catalogue
+                .remarks
+                .iter()
+                .filter(own)
+                .map(|remark| remark.text.clone())
+                .collect(),
+            link: live.map(|(status, counters)| LinkReport::new(status, counters)),
+        }
+    }
+
+    /// The same after some time in which nothing new was learnt.
+    #[must_use]
+    pub(crate) fn later(mut self, passed: Duration) -> Self {
+        let passed = passed.as_secs_f64();
+        if let Some(link) = &mut self.link {
+            for left in [&mut link.next_attempt_in, &mut link.token_expires_in] {
+                *left = left.map(|left| (left - passed).max(0.0));
+            }
+            link.uptime = link.uptime.map(|uptime| uptime + passed);
+        }
+        self
+    }
+
+    /// With what only the state itself knows.
+    #[must_use]
+    pub(crate) fn in_state(mut self, state: &LinkState) -> Self {
+        if let (
+            Some(link),
+            LinkState::Connecting { attempt } | LinkState::Backoff { attempt, .. },
+        ) = (&mut self.link, state)
+        {
+            link.attempt = Some(*attempt);
+        }
+        self
+    }
+
+    /// Calls that were made.
+    fn calls(&self) -> u64 {
+        let link = self.link.as_ref();
+        link.map_or(0, |link| link.counters.calls.values().sum())
+    }
+
+    /// Its row in a table, one cell for each of [`COLUMNS`].
+    pub fn cells(&self, now: DateTime<Utc>) -> [String; 7] {
+        let last_ok = self.link.as_ref().and_then(|link| link.last_ok);
+        [
+            self.name.clone(),
+            self.transport.unwrap_or("-").to_owned(),
+            word(self.state).to_owned(),
+            format!(
+                "{}{}",
+                self.tools,
+                if self.keeps_tools() { "*" } else { "" }
+            ),
+            last_ok.map_or_else(|| "-".to_owned(), |at| ago(at, now)),
+            self.calls().to_string(),
+            detail(self, now),
+        ]
+    }
+
+    /// The model sees its tools though it is down.
+    fn keeps_tools(&self) -> bool {
+        self.tools > 0 && !self.is_up()
+    }
+
+    /// Whether it is not known yet how it stands.
+    pub fn is_connecting(&self) -> bool {
+        self.state == "connecting"
+    }
+
+    /// Whether calls go through.
+    pub fn is_up(&self) -> bool {
+        matches!(self.state, "ready" | "degraded" | "recycled")
+    }
+}
+
+impl LinkReport {
+    fn new(status: ServerStatus, counters: Counters) -> Self {
+        let millis = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
+        let seconds = |time: Duration| (time.as_secs_f64() * 10.0).round() / 10.0;
+        let clean = |text: String| redact::secrets(&text).into_owned();
+        Self {
+            since: status.since,
+            why: status.why.map(clean),
+            attempt: None,
+            epoch: status.epoch,
+            era: status.era,
+            protocol_version: status.protocol_version,
+            server: status.server,
+            tools_offered: status.tools,
+            last_ok: status.last_ok,
+            call_failed: status.call_failed,
+            last_error: status.last_error.map(|error| LastError {
+                text: clean(error.text),
+                ..error
+            }),
+            rtt_p50_ms: status.rtt_p50.map(millis),
+            rtt_p95_ms: status.rtt_p95.map(millis),
+            inflight: status.inflight,
+            queued: status.queued,
+            breaker: status.breaker,
+            next_attempt_in: status.next_attempt_in.map(seconds),
+            needs_auth: status.needs_auth,
+            token_expires_in: status.token_expires_in.map(seconds),
+            child_pid: status.child_pid,
+            uptime: status.uptime.map(seconds),
+            stderr_tail: status.stderr_tail.map(clean),
+            requests: status.requests,
+            counters,
+        }
+    }
+}
+
+/// What [`ServerReport::cells`] are called.
+pub const COLUMNS: [&str; 7] = [
+    "NAME",
+    "TRANSPORT",
+    "STATE",
+    "TOOLS",
+    "LAST OK",
+    "CALLS",
+    "DETAIL",
+];
+
+/// One line per server, with a heading and a sum.
+pub fn table(reports: &[ServerReport], now: DateTime<Utc>) -> String {
+    let mut rows = vec![COLUMNS.map(str::to_owned)];
+    rows.extend(reports.iter().map(|report| report.cells(now)));
+    let mut out = String::new();
+    for row in &rows {
+        let widths = (0..row.len()).map(|column| {
+            rows.iter()
+                .map(|row| row[column].chars().count())
+                .max()
+                .unwrap_or(0)
+        });
+        let cells: Vec<String> = row
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        out.push_str(cells.join("  ").trim_end());
+        out.push('\n');
+    }
+    out.push_str(&summary(reports));
+    if let Some(remark) = remark(reports) {
+        out.push('\n');
+        out.push_str(remark);
+    }
+    out
+}
+
+/// `2 ok · 1 down · 1 off`; what is neither up nor down yet has a number of its own.
+pub fn summary(reports: &[ServerReport]) -> String {
+    let count = |states: &[&str]| {
+        let of_these = |report: &&ServerReport| states.contains(&report.state);
+        reports.iter().filter(of_these).count()
+    };
+    let up = count(&["ready", "recycled"]);
+    let (open, examined) = (count(&["connecting"]), count(&["degraded"]));
+    let off = count(&["disabled"]);
+    let down = reports.len() - up - open - examined - off;
+    let mut parts = vec![format!("{up} ok")];
+    for (number, word) in [(examined, "being examined"), (open, "connecting")] {
+        if number > 0 {
+            parts.push(format!("{number} {word}"));
+        }
+    }
+    parts.push(format!("{down} down · {off} off"));
+    parts.join(" · ")
+}
+
+/// What the mark at a number of tools means, where there is one.
+pub fn remark(reports: &[ServerReport]) -> Option<&'static str> {
+    reports
+        .iter()
+        .any(ServerReport::keeps_tools)
+        .then_some("* the model still sees these tools; calls say that the server is down")
+}
+
+/// States in the words of people.
+fn word(state: &str) -> &str {
+    match state {
+        "ready" => "connected",
+        "backoff" => "down",
+        "parked" => "parked",
+        "needs_auth" => "needs login",
+        "recycled" => "asleep",
+        "disabled" => "off",
+        "degraded" => "in doubt",
+        other => other,
+    }
+}
+
+/// What matters most about it, in a few words.
+fn detail(report: &ServerReport, now: DateTime<Utc>) -> String {
+    if let Some(problem) = report.problems.iter().find(|problem| problem.fatal) {
+        return problem.text.clone();
+    }
+    let Some(link) = &report.link else {
+        return String::new();
+    };
+    let mut parts = Vec::new();
+    match report.state {
+        "ready" if link.failed_last() => {
+            parts.extend(link.failure(now).map(|text| format!("failed {text}")));
+        }
+        "ready" | "recycled" => {}
+        "needs_auth" => parts.push(remedy(&report.name, link.needs_auth)),
+        "degraded" | "connecting" => parts.push(doing(report, now)),
+        _ => {
+            let next = link.next_attempt_in;
+            parts.extend(next.map(|seconds| format!("next try in {}", span(seconds))));
+            parts.extend(link.why.as_deref().map(one_line));
+        }
+    }
+    if let Some(pid) = link.child_pid {
+        parts.push(format!("pid {pid}"));
+    }
+    let renewed: u64 = reconnects(link).map(|(_, count)| count).sum();
+    if renewed > 0 {
+        parts.push(format!("reconnected {renewed}x"));
+    }
+    if link.breaker != "closed" {
+        parts.push(format!("breaker {}", link.breaker));
+    }
+    parts.join(", ")
+}
+
+fn reconnects(link: &LinkReport) -> impl Iterator<Item = (&str, u64)> {
+    link.counters
+        .reconnects
+        .iter()
+        .filter(|(reason, _)| reason.as_str() != "start")
+        .map(|(reason, count)| (reason.as_str(), *count))
+}
+
+fn one_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default().trim();
+    match line.char_indices().nth(120) {
+        Some((at, _)) => format!("{}…", &line[..at]),
+        None => line.to_owned(),
+    }
+}
+
+fn ago(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    let seconds = (now - at).num_seconds().max(0);
+    if seconds < 2 {
+        "now".to_owned()
+    } else {
+        format!("{} ago", span(seconds as f64))
+    }
+}
+
+fn span(seconds: f64) -> String {
+    let whole = seconds.max(0.0).round() as u64;
+    match whole {
+        0..=119 => format!("{whole}s"),
+        120..=7199 => format!("{}m", whole / 60),
+        7200..=172_799 => format!("{}h", whole / 3600),
+        _ => format!("{}d", whole / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,257 @@
+//! A tool of a server, as the engine sees it.
+
+use std::sync::Arc;
+
+use hermes_core::BoxFuture;
+use hermes_core::approval::{ApprovalRequest, Presence, Verdict};
+use hermes_core::ask::Asker;
+use hermes_core::tool::{
+    Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
+};
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+
+use crate::actor::behalf::Behalf;
+use crate::actor::op::{Op, OpOutput};
+use crate::actor::{CallError, CallOptions, ServerHandle};
+use crate::tools::known_tools::KnownTools;
+use crate::tools::result::{self, MediaStore};
+use crate::tools::schema::Sanitised;
+
+mod heard;
+
+use heard::Heard;
+
+/// Progress texts that wait to be shown; more are dropped.
+const PROGRESS: usize = 16;
+/// As much of a description as a question shows.
+const SAYS: usize = 2000;
+
+/// Whoever carries a request to its server.
+pub trait Caller: Send + Sync {
+    fn server(&self) -> &str;
+    fn call(&self, op: Op, options: CallOptions) -> BoxFuture<'_, Result<OpOutput, CallError>>;
+}
+
+impl Caller for ServerHandle {
+    fn server(&self) -> &str {
+        self.name()
+    }
+
+    fn call(&self, op: Op, options: CallOptions) -> BoxFuture<'_, Result<OpOutput, CallError>> {
+        Box::pin(ServerHandle::call(self, op, options))
+    }
+}
+
+/// What calling it does.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Action {
+    Call { tool: String, schema: Sanitised },
+    ListResources,
+    ReadResource,
+    ListPrompts,
+    GetPrompt,
+}
+
+/// What a person is asked before a tool is used that says something else than before.
+#[derive(Clone)]
+pub(crate) struct ToolConsent {
+    pub(crate) known: KnownTools,
+    /// What it says now.
+    pub(crate) says: String,
+}
+
+/// One tool of one server.
+pub struct RemoteTool {
+    pub(crate) spec: ToolSpec,
+    pub(crate) action: Action,
+    /// The person must agree before it is used.
+    pub(crate) consent: Option<ToolConsent>,
+    pub(crate) caller: Arc<dyn Caller>,
+    pub(crate) media: Arc<MediaStore>,
+}
+
+impl RemoteTool {
+    /// The server's own name of it; `None` for our utilities.
+    pub fn raw_name(&self) -> Option<&str> {
+        match &self.action {
+            Action::Call { tool, .. } => Some(tool),
+            _ => None,
+        }
+    }
+
+    async fn run(&self, args: ToolArgs, cx: &ToolContext) -> ToolOutcome {
+        if let (Some(consent), Some(tool)) = (&self.consent, self.raw_name())
+            && let Err(refused) = self.agreed(consent, tool, cx).await
+        {
+            return refused;
+        }
+        let heard = Arc::new(Heard::new(Arc::clone(&cx.asker)));
+        let outcome = self.act(args, cx, &heard).await;
+        heard.explain(outcome)
+    }
+
+    /// Asks once; the answer holds until the tool says something else again.
+    async fn agreed(
+        &self,
+        consent: &ToolConsent,
+        tool: &str,
+        cx: &ToolContext,
+    ) -> Result<(), ToolOutcome> {
+        let server = self.caller.server();
+        if cx.approver.presence() == Presence::Standing {
+            consent.known.allow(server, tool);
+            return Ok(());
+        }
+        let says: String = consent.says.chars().take(SAYS).collect();
+        let question = cx.approver.decide(ApprovalRequest {
+            id: cx.call_id.clone(),
+            tool: self.spec.name.clone(),
+            action: format!("use {tool} of the MCP server {server}, which now says: {says}"),
+            reasons: vec![
+                "what the server says about this tool is not what it said before; it steers the model"
+                    .to_owned(),
+            ],
+            rule: None,
+            posture: None,
+        });
+        let verdict = tokio::select! {
+            biased;
+            () = cx.cancel.cancelled() => {
+                return Err(ToolOutcome::error(ToolErrorKind::Cancelled, "cancelled"));
+            }
+            verdict = question => verdict,
+        };
+        match verdict {
+            Verdict::Once | Verdict::Session | Verdict::Always(_) => {
+                consent.known.allow(server, tool);
+                Ok(())
+            }
+            Verdict::Deny { why } => {
+                let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+                Err(ToolOutcome::error(
+                    ToolErrorKind::Denied,
+                    format!(
+                        "{tool} was not called: the MCP server {server} changed what it says about this \
+                         tool, and that was not allowed{why}. Do not try another way"
+                    ),
+                ))
+            }
+        }
+    }
+
+    async fn act(&self, args: ToolArgs, cx: &ToolContext, heard: &Arc<Heard>) -> ToolOutcome {
+        let op = match self.op(args) {
+            Ok(op) => op,
+            Err(outcome) => return outcome,
+        };
+        let output = match self.request(op, cx, heard).await {
+            Ok(output) => output.result,
+            Err(error) => {
+                return result::refusal(&error.server, &error.failure, error.outcome_unknown);
+            }
+        };
+        match &self.action {
+            Action::Call { .. } => result::of_call(&output, &self.media).await,
+            Action::ReadResource => result::of_resource(&output, &self.media).await,
+            Action::GetPrompt => result::of_prompt(&output, &self.media).await,
+            Action::ListPrompts => result::of_listing(&output, "prompts"),
+            Action::ListResources => {
+                // Servers without templates refuse; the list is worth having all the same.
+                let templates = self
+                    .request(Op::ListResourceTemplates, cx, heard)
+                    .await
+                    .ok();
+                let templates = templates.map(|output| output.result);
+                result::of_resources(&output, templates.as_ref())
+            }
+        }
+    }
+
+    fn op(&self, mut args: ToolArgs) -> Result<Op, ToolOutcome> {
+        Ok(match &self.action {
+            Action::Call { tool, schema } => Op::CallTool {
+                name: tool.clone(),
+                arguments: schema.restore(args),
+            },
+            Action::ListResources => Op::ListResources,
+            Action::ListPrompts => Op::ListPrompts,
+            Action::ReadResource => Op::ReadResource {
+                uri: text(&mut args, "uri")?,
+            },
+            Action::GetPrompt => Op::GetPrompt {
+                name: text(&mut args, "name")?,
+                arguments: match args.remove("arguments") {
+                    Some(Value::Object(arguments)) => arguments,
+                    None | Some(Value::Null) => Map::new(),
+                    Some(_) => {
+                        return Err(ToolOutcome::error(
+                            ToolErrorKind::BadArguments,
+                            "arguments must be an object",
+                        ));
+                    }
+                },
+            },
+        })
+    }
+
+    /// Carries progress to the person while it waits.
+    async fn request(
+        &self,
+        op: Op,
+        cx: &ToolContext,
+        asker: &Arc<Heard>,
+    ) -> Result<OpOutput, CallError> {
+        let (progress, mut reports) = mpsc::channel(PROGRESS);
+        let options = CallOptions {
+            deadline: None,
+            cancel: cx.cancel.clone(),
+            progress: Some(progress),
+            behalf: Some(Behalf {
+                session: cx.session.to_string(),
+                asker: Arc::clone(asker) as Arc<dyn Asker>,
+            }),
+        };
+        let mut call = self.caller.call(op, options);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut call => return done,
+                Some(text) = reports.recv() => cx.progress.report(text),
+            }
+        }
+    }
+}
+
+fn text(args: &mut ToolArgs, key: &str) -> Result<String, ToolOutcome> {
+    match args.remove(key) {
+        Some(Value::String(text)) if !text.trim().is_empty() => Ok(text),
+        _ => Err(ToolOutcome::error(
+            ToolErrorKind::BadArguments,
+            format!("{key} is missing: a text is needed"),
+        )),
+    }
+}
+
+impl Tool for RemoteTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call<'a>(&'a self, args: ToolArgs, cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
+        Box::pin(self.run(args, cx))
+    }
+}
+
+/// A call runs alone unless the person allowed parallel ones, or a trusted server says that the
+/// tool changes nothing.
+pub(crate) fn effects(parallel: bool, trusted_read_only: bool) -> Effects {
+    if parallel || trusted_read_only {
+        Effects::ReadOnly
+    } else {
+        Effects::Exclusive
+    }
+}
+
+#[cfg(test)]
+mod tests;

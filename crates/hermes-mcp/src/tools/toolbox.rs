@@ -1,0 +1,300 @@
+//! All servers of a process and the tools they give.
+//!
+//! The composition root makes one, hands it to every session as a source of tools, tells it when
+//! config.yaml changed, and ends it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hermes_core::clock::{Clock, Rng};
+use hermes_core::task;
+use hermes_core::tool::Tool;
+use tokio::sync::broadcast;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::actor::state::LinkState;
+use crate::actor::{CatalogueSnapshot, McpEvent, ServerHandle, ServerSpec};
+use crate::config::{Problem, ServerConfig, ServerEntry};
+use crate::manager::McpManager;
+use crate::oauth::OAuthClient;
+use crate::status::report::ServerReport;
+use crate::tools::catalogue::{Catalogue, Source};
+use crate::tools::known_tools::KnownTools;
+use crate::tools::result::MediaStore;
+use crate::transport::link::Connector;
+
+mod wait;
+
+use wait::Waiting;
+
+/// Pause between looks at a token file that keeps changing.
+const TOKEN_PAUSE: Duration = Duration::from_secs(1);
+
+/// How a server is reached.
+pub struct Reach {
+    pub connector: Arc<dyn Connector>,
+    pub oauth: Option<OAuthClient>,
+}
+
+/// Makes the way to a server from its config; the error says what is wrong with it.
+pub type MakeReach = Box<dyn Fn(&ServerConfig) -> Result<Reach, Problem> + Send + Sync>;
+
+pub struct ToolboxParts {
+    pub reach: MakeReach,
+    pub media: MediaStore,
+    /// What the tools said about themselves before.
+    pub known: KnownTools,
+    pub clock: Arc<dyn Clock>,
+    pub rng: Arc<dyn Rng>,
+}
+
+/// See the module.
+pub struct Toolbox {
+    manager: McpManager,
+    reach: MakeReach,
+    media: Arc<MediaStore>,
+    known: KnownTools,
+    state: Mutex<State>,
+    ended: CancellationToken,
+}
+
+#[derive(Default)]
+struct State {
+    servers: Vec<Server>,
+    /// By what it was built from, decisions of the person included.
+    built: Option<((Vec<Stamp>, u64), Catalogue)>,
+}
+
+struct Server {
+    entry: ServerEntry,
+    oauth: Option<OAuthClient>,
+    /// Ends the watch over its token file.
+    watch: CancellationToken,
+    waiting: Waiting,
+}
+
+impl Server {
+    /// Whether `other` is this server with a connection made from the same settings.
+    fn is_same(&self, other: &Self) -> bool {
+        let both = self.entry.config.as_ref().zip(other.entry.config.as_ref());
+        self.entry.name == other.entry.name
+            && both.is_some_and(|(old, new)| wait::is_same(old, new))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.watch.cancel();
+    }
+}
+
+/// What the tools of one server depend on.
+#[derive(Clone, PartialEq, Eq)]
+struct Stamp {
+    server: String,
+    fingerprint: String,
+    revision: u64,
+}
+
+impl Toolbox {
+    /// Starts the servers and returns at once.
+    pub fn start(entries: Vec<ServerEntry>, parts: ToolboxParts) -> Self {
+        let this = Self {
+            manager: McpManager::start(Vec::new(), parts.clock, parts.rng),
+            reach: parts.reach,
+            media: Arc::new(parts.media),
+            known: parts.known,
+            state: Mutex::default(),
+            ended: CancellationToken::new(),
+        };
+        this.apply(entries);
+        this
+    }
+
+    /// Takes over a changed config. Only what changed is touched.
+    pub fn apply(&self, entries: Vec<ServerEntry>) {
+        let mut specs = Vec::new();
+        let mut servers = Vec::new();
+        let mut state = self.state();
+        for mut entry in entries {
+            let mut oauth = None;
+            if let Some(config) = &entry.config {
+                match (self.reach)(config) {
+                    Ok(reach) => {
+                        oauth = reach.oauth;
+                        specs.push(ServerSpec {
+                            settings: config.settings(),
+                            connector: reach.connector,
+                        });
+                    }
+                    Err(problem) => {
+                        entry.problems.push(problem);
+                        entry.config = None;
+                    }
+                }
+            }
+            servers.push(Server {
+                entry,
+                oauth,
+                watch: self.ended.child_token(),
+                waiting: Waiting::default(),
+            });
+        }
+        let old = std::mem::replace(&mut state.servers, servers);
+        state.built = None;
+        self.manager.apply(specs);
+        for server in &mut state.servers {
+            let known = old.iter().find(|old| old.is_same(server));
+            server.waiting = match (known, &server.entry.config) {
+                (Some(known), _) => known.waiting.clone(),
+                (None, Some(config)) => Waiting::new(config),
+                (None, None) => Waiting::default(),
+            };
+            self.watch_tokens(server);
+        }
+    }
+
+    /// A login in another terminal wakes a server that waits for it.
+    fn watch_tokens(&self, server: &Server) {
+        let (Some(oauth), Some(handle)) = (
+            server.oauth.clone(),
+            self.manager.server(&server.entry.name),
+        ) else {
+            return;
+        };
+        let cancel = server.watch.clone();
+        task::spawn("mcp-tokens", async move {
+            let watching = async {
+                loop {
+                    oauth.changed().await;
+                    handle.auth_changed();
+                    // Read, so that the change is known from now on.
+                    oauth.token().await;
+                    tokio::time::sleep(TOKEN_PAUSE).await;
+                }
+            };
+            tokio::select! {
+                () = cancel.cancelled() => {}
+                () = watching => {}
+            }
+        });
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tools of all servers as they are now: the same `Arc` until something changes.
+    pub fn tools(&self) -> Arc<[Arc<dyn Tool>]> {
+        self.catalogue().tools
+    }
+
+    pub fn catalogue(&self) -> Catalogue {
+        let mut state = self.state();
+        let offers: Vec<Offer> = state
+            .servers
+            .iter()
+            .filter_map(|server| self.offer(server.entry.config.as_ref()?))
+            .collect();
+        let stamps: Vec<Stamp> = offers.iter().map(Offer::stamp).collect();
+        let stamps = (stamps, self.known.revision());
+        if let Some((known, catalogue)) = &state.built
+            && *known == stamps
+        {
+            return catalogue.clone();
+        }
+        let sources: Vec<Source<'_>> = offers
+            .iter()
+            .map(|offer| Source {
+                config: &offer.config,
+                snapshot: &offer.snapshot,
+                caller: Arc::new(offer.handle.clone()),
+            })
+            .collect();
+        let catalogue = Catalogue::build(&sources, &self.media, &self.known);
+        state.built = Some((stamps, catalogue.clone()));
+        catalogue
+    }
+
+    /// A server that is down keeps its tools, unless the person wants them hidden.
+    fn offer(&self, config: &ServerConfig) -> Option<Offer> {
+        let handle = self.manager.server(&config.name)?;
+        let snapshot = handle.catalogue().borrow().clone()?;
+        let parked = matches!(handle.standing().state, LinkState::Parked { .. });
+        if !config.enabled || (parked && config.hide_when_parked) {
+            return None;
+        }
+        Some(Offer {
+            config: config.clone(),
+            handle,
+            snapshot,
+        })
+    }
+
+    /// Names of all servers that are configured and usable, in the order of the file.
+    pub fn names(&self) -> Vec<String> {
+        let usable = |server: &&Server| server.entry.config.is_some();
+        let state = self.state();
+        let names = state.servers.iter().filter(usable);
+        names.map(|server| server.entry.name.clone()).collect()
+    }
+
+    pub fn server(&self, name: &str) -> Option<ServerHandle> {
+        self.manager.server(name)
+    }
+
+    /// A person wants a new connection. False: there is no such server.
+    pub fn reconnect(&self, name: &str) -> bool {
+        self.server(name).inspect(ServerHandle::reconnect).is_some()
+    }
+
+    /// What happens to the servers.
+    pub fn events(&self) -> broadcast::Receiver<McpEvent> {
+        self.manager.events()
+    }
+
+    /// What a person can see about the servers, in the order of the file.
+    pub fn report(&self) -> Vec<ServerReport> {
+        let catalogue = self.catalogue();
+        let state = self.state();
+        let report = |server: &Server| {
+            let handle = self.manager.server(&server.entry.name);
+            let state = handle.as_ref().map(|handle| handle.standing().state);
+            let live = handle.map(|handle| (handle.status(), handle.counters()));
+            let report = ServerReport::new(&server.entry, live, &catalogue);
+            match state {
+                Some(state) => report.in_state(&state),
+                None => report,
+            }
+        };
+        state.servers.iter().map(report).collect()
+    }
+
+    /// Ends everything: no child is left.
+    pub async fn shutdown(&self, longest: Duration) {
+        self.ended.cancel();
+        let begun = Instant::now();
+        self.manager.shutdown(longest).await;
+        tracing::debug!(took = ?begun.elapsed(), "MCP servers stopped");
+    }
+}
+
+struct Offer {
+    config: ServerConfig,
+    handle: ServerHandle,
+    snapshot: Arc<CatalogueSnapshot>,
+}
+
+impl Offer {
+    fn stamp(&self) -> Stamp {
+        Stamp {
+            server: self.config.name.clone(),
+            fingerprint: self.config.fingerprint.clone(),
+            revision: self.snapshot.revision,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,305 @@
+//! What a connection is made from, and the handshake.
+//!
+//! [`McpConnector`] is the one [`Connector`] of the product: it turns a [`Target`] into a live
+//! link, finds out which protocol era the server speaks, and remembers it.
+
+mod handshake;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use hermes_core::BoxFuture;
+use hermes_core::clock::{Rng, SystemRng};
+use reqwest::header::HeaderMap;
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use url::Url;
+
+use crate::actor::CatalogueSnapshot;
+use crate::actor::behalf::Person;
+use crate::failure::McpFailure;
+use crate::failure::classify::SessionMarkers;
+use crate::tools::remembered::SchemaFile;
+use crate::transport::era::EraCache;
+use crate::transport::link::{ConnectRequest, Connector, Link, TransportDetails, TransportKind};
+use crate::transport::osv::MalwareCheck;
+use crate::transport::stdio::{Children, StderrRing};
+
+/// Where access tokens come from.
+pub trait TokenSource: Send + Sync {
+    /// The token to send now, refreshed beforehand if it is about to expire.
+    fn bearer(&self) -> BoxFuture<'_, Option<SecretString>>;
+    /// The server refused `token` with this `WWW-Authenticate` challenge. An error says why no
+    /// other token can be had ([`FailureClass::NeedsAuth`](crate::failure::FailureClass)...).
+    fn rejected(
+        &self,
+        token: Option<SecretString>,
+        challenge: Option<String>,
+    ) -> BoxFuture<'_, Result<TokenAnswer, McpFailure>>;
+    /// How long the token is still valid, for the status.
+    fn expires_in(&self) -> Option<Duration> {
+        None
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenAnswer {
+    /// Another token is there: [`TokenSource::bearer`] gives it, the request may go again.
+    Fresh,
+    /// The token is not the problem; the refusal stands.
+    Unchanged,
+}
+
+/// Answers what a server asks of us: `sampling/createMessage`, `elicitation/create`.
+pub trait ServerRequests: Send + Sync {
+    /// What to declare in the client's capabilities, e.g. `{"elicitation": {"form": {}}}`.
+    fn capabilities(&self) -> Value {
+        json!({})
+    }
+    /// The JSON result, or why there is none. `person`: whoever made the call during which the
+    /// server asks.
+    fn answer<'a>(
+        &'a self,
+        method: &'a str,
+        params: Value,
+        person: Person,
+    ) -> BoxFuture<'a, Result<Value, Declined>>;
+    /// How often what was asked and how that ended, for the status.
+    fn audit(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
+}
+
+/// A server's request that is not fulfilled, as the JSON-RPC error it gets.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct Declined {
+    pub code: i32,
+    pub message: String,
+}
+
+/// Which era to speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    #[default]
+    Auto,
+    Legacy,
+    Modern,
+}
+
+/// The HTTP client of one server, replaceable while links use it.
+///
+/// The clients must not follow redirects (this crate does, within the origin), must give up
+/// connecting after [`CONNECT_TIMEOUT`] and should drop idle sockets after 20 s.
+pub struct HttpClients {
+    current: RwLock<reqwest::Client>,
+    build: Box<dyn Fn() -> reqwest::Client + Send + Sync>,
+}
+
+/// How long connecting a socket may take.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The interval of a connector that nobody told another one.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_mins(3);
+
+/// Servers that answer on the listening stream do so at once.
+const LATE_ANSWER: Duration = Duration::from_secs(2);
+
+impl HttpClients {
+    pub fn new(build: impl Fn() -> reqwest::Client + Send + Sync + 'static) -> Self {
+        Self {
+            current: RwLock::new(build()),
+            build: Box::new(build),
+        }
+    }
+
+    pub fn get(&self) -> reqwest::Client {
+        self.current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// A new client without pooled sockets: after a resume the old ones are dead.
+    pub fn renew(&self) {
+        let client = (self.build)();
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = client;
+    }
+}
+
+impl std::fmt::Debug for HttpClients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpClients").finish_non_exhaustive()
+    }
+}
+
+/// A server to connect to. All `${VAR}` are expanded.
+#[derive(Clone)]
+pub enum Target {
+    /// Streamable HTTP.
+    Http(HttpTarget),
+    /// The HTTP+SSE transport of 2024-11-05 (`transport: sse`).
+    Sse(HttpTarget),
+    Stdio(StdioTarget),
+}
+
+#[derive(Clone)]
+pub struct HttpTarget {
+    pub url: Url,
+    pub headers: HeaderMap,
+    pub clients: Arc<HttpClients>,
+    pub tokens: Option<Arc<dyn TokenSource>>,
+}
+
+#[derive(Clone)]
+pub struct StdioTarget {
+    pub command: String,
+    pub args: Vec<String>,
+    /// Set in the child besides the allow-listed variables.
+    pub env: BTreeMap<String, String>,
+    pub cwd: Option<PathBuf>,
+    pub children: Arc<Children>,
+}
+
+/// Makes the links of one server.
+pub struct McpConnector {
+    /// Its name in the configuration, for logs and the ledger.
+    pub server: String,
+    pub target: Target,
+    pub protocol: Protocol,
+    /// Identifies the endpoint in the era cache; changes when the endpoint does.
+    pub fingerprint: String,
+    pub eras: Arc<dyn EraCache>,
+    pub requests: Option<Arc<dyn ServerRequests>>,
+    /// Texts by which this server says that it lost the session.
+    pub markers: SessionMarkers,
+    pub rng: Arc<dyn Rng>,
+    /// What its children wrote to stderr last.
+    pub stderr: Arc<StderrRing>,
+    /// A listening stream that is silent for so long is opened again; `None`: as
+    /// `keepalive_interval` says.
+    pub sse_idle_timeout: Option<Duration>,
+    /// How often the server is asked whether it is there; zero: never.
+    pub keepalive_interval: Duration,
+    /// How long the answer to a request that was only accepted may take on the listening stream.
+    pub late_answer: Duration,
+    /// Answers of a wrong content type are read all the same.
+    pub any_content_type: bool,
+    /// Who knows malware, for packages that are fetched and run.
+    pub malware: Option<Arc<MalwareCheck>>,
+    /// Where the lists of a lazy server are kept.
+    pub schemas: Option<SchemaFile>,
+    /// What we call ourselves: name and version.
+    pub client: (String, String),
+}
+
+impl McpConnector {
+    pub fn new(server: impl Into<String>, target: Target, eras: Arc<dyn EraCache>) -> Self {
+        let server = server.into();
+        Self {
+            fingerprint: target.fingerprint(),
+            server,
+            target,
+            protocol: Protocol::Auto,
+            eras,
+            requests: None,
+            markers: SessionMarkers::default(),
+            rng: Arc::new(SystemRng),
+            stderr: Arc::default(),
+            sse_idle_timeout: None,
+            keepalive_interval: KEEPALIVE_INTERVAL,
+            late_answer: LATE_ANSWER,
+            any_content_type: false,
+            malware: None,
+            schemas: None,
+            client: ("hermes".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+        }
+    }
+
+    /// How long an open stream may be silent. Silence on the stream of HTTP+SSE is no reason to
+    /// end the link unless somebody said so: the answer to a ping must come on it.
+    fn allowed_silence(&self) -> Option<Duration> {
+        let by_default = Some(self.keepalive_interval)
+            .filter(|interval| !interval.is_zero() && self.target.kind() == TransportKind::Http);
+        self.sse_idle_timeout.or(by_default)
+    }
+}
+
+impl Target {
+    pub fn kind(&self) -> TransportKind {
+        match self {
+            Self::Http(_) => TransportKind::Http,
+            Self::Sse(_) => TransportKind::Sse,
+            Self::Stdio(_) => TransportKind::Stdio,
+        }
+    }
+
+    fn clients(&self) -> Option<Arc<HttpClients>> {
+        match self {
+            Self::Http(target) | Self::Sse(target) => Some(Arc::clone(&target.clients)),
+            Self::Stdio(_) => None,
+        }
+    }
+
+    /// Names the endpoint, without secrets: what the era cache is keyed by.
+    pub fn fingerprint(&self) -> String {
+        use sha2::{Digest, Sha256};
+        use std::fmt::Write as _;
+        let plain = match self {
+            Self::Http(target) => format!("http {}", target.url),
+            Self::Sse(target) => format!("sse {}", target.url),
+            Self::Stdio(target) => format!("stdio {} {}", target.command, target.args.join("\0")),
+        };
+        let mut text = String::new();
+        for byte in Sha256::digest(plain.as_bytes()).iter().take(16) {
+            let _ = write!(text, "{byte:02x}");
+        }
+        text
+    }
+}
+
+impl Connector for McpConnector {
+    fn connect(&self, request: ConnectRequest) -> BoxFuture<'_, Result<Arc<dyn Link>, McpFailure>> {
+        Box::pin(handshake::connect(self, request))
+    }
+
+    fn logs_in(&self) -> bool {
+        match &self.target {
+            Target::Http(target) | Target::Sse(target) => target.tokens.is_some(),
+            Target::Stdio(_) => false,
+        }
+    }
+
+    fn remembered(&self) -> Option<CatalogueSnapshot> {
+        self.schemas.as_ref()?.load(&self.fingerprint)
+    }
+
+    fn remember(&self, snapshot: &CatalogueSnapshot) {
+        if let Some(schemas) = &self.schemas {
+            schemas.store(&self.fingerprint, snapshot);
+        }
+    }
+
+    fn details(&self) -> TransportDetails {
+        let stderr_tail = match &self.target {
+            Target::Stdio(_) => Some(self.stderr.tail()).filter(|tail| !tail.is_empty()),
+            Target::Http(_) | Target::Sse(_) => None,
+        };
+        let tokens = match &self.target {
+            Target::Http(target) | Target::Sse(target) => target.tokens.as_ref(),
+            Target::Stdio(_) => None,
+        };
+        TransportDetails {
+            token_expires_in: tokens.and_then(|tokens| tokens.expires_in()),
+            stderr_tail,
+            requests: self
+                .requests
+                .as_ref()
+                .map(|requests| requests.audit())
+                .unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,487 @@
+//! Making answers readable for rmcp: it drops what it cannot match with a request, and then the
+//! request waits for ever.
+
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
+use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage};
+use rmcp::transport::streamable_http_client::SseError;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+use sse_stream::Sse;
+
+use super::Refused;
+use super::body::events_in;
+use crate::failure::classify::{self, Break};
+use crate::failure::{Certainty, FailureClass, McpFailure};
+use crate::transport::peer::{Answer, Shared, keep, plain_id};
+
+/// The status of an answer whose content contradicts it.
+const OK: u16 = 200;
+
+/// The request that an answer belongs to.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) id: RequestId,
+    /// It calls a tool: rmcp need not understand the result.
+    pub(crate) call: bool,
+    /// Somebody waits for the answer. A subscription has none: its stream is what was asked for.
+    pub(crate) awaited: bool,
+}
+
+impl Asked {
+    /// The result of a tool is read once, by us; rmcp gets a notice that it is there.
+    fn notice(&self, text: &[u8], shared: Option<&Shared>) -> Option<ServerJsonRpcMessage> {
+        let shared = shared.filter(|_| self.call)?;
+        let answer = Answer::read(text).filter(|answer| answer.id == self.id)?;
+        answer.hand_over(shared)
+    }
+}
+
+/// The messages of a JSON body. Whatever answers in it answers the request.
+pub(crate) fn messages(
+    body: &[u8],
+    asked: &Asked,
+    shared: Option<&Shared>,
+) -> Result<Vec<ServerJsonRpcMessage>, String> {
+    if let Some(notice) = asked.notice(body, shared) {
+        return Ok(vec![notice]);
+    }
+    let id = &asked.id;
+    // The usual case needs no second look.
+    if let Ok(message) = serde_json::from_slice::<ServerJsonRpcMessage>(body)
+        && answered_id(&message) == Some(id)
+    {
+        if let Some(shared) = shared {
+            keep(shared, id, body);
+        }
+        return Ok(vec![message]);
+    }
+    let parsed: Value =
+        serde_json::from_slice(body).map_err(|error| format!("the answer is not JSON: {error}"))?;
+    let parts = match parsed {
+        Value::Array(parts) => parts,
+        single => vec![single],
+    };
+    let mut messages = Vec::new();
+    let mut answered = false;
+    for mut part in parts {
+        answered |= part.get("method").is_none();
+        if let Some(shared) = shared {
+            note_stray_error(&part, asked, shared);
+        }
+        if answers_another(&part, asked) {
+            return Err("the answer belongs to another request".to_owned());
+        }
+        repair(&mut part, id, true);
+        let message = serde_json::from_value(part)
+            .map_err(|error| format!("the answer is not JSON-RPC: {error}"))?;
+        messages.push(message);
+    }
+    if answered {
+        Ok(messages)
+    } else {
+        Err("the answer holds no result and no error".to_owned())
+    }
+}
+
+/// A result under the id of another request is not this one's. Errors are, whatever id they carry.
+fn answers_another(part: &Value, asked: &Asked) -> bool {
+    let id = part.get("id").filter(|id| !id.is_null());
+    part.get("result").is_some()
+        && id.is_some_and(|id| RequestId::deserialize(id).is_ok_and(|id| plain_id(&id) != asked.id))
+}
+
+/// The error in a body whose status does not allow one: a JSON-RPC error, or that of a tool.
+pub(crate) fn failure_in(body: &[u8], shared: &Shared) -> Option<McpFailure> {
+    let message: Value = serde_json::from_slice(body).ok()?;
+    if let Some(error) = message.get("error").filter(|error| !error.is_null()) {
+        let error = plain_error(error);
+        let code = error["code"].as_i64().unwrap_or_default();
+        let message = error["message"].as_str().unwrap_or_default();
+        let situation = shared.situation(shared.has_session());
+        let mut failure = classify::rpc(code, message, &situation);
+        // The status says that the request was accepted, so it may have run, whatever the error says.
+        failure.certainty = Certainty::MaybeExecuted;
+        return Some(failure);
+    }
+    let is_error = message.pointer("/result/isError") == Some(&Value::Bool(true));
+    is_error.then(|| shared.broke(Break::AfterSend, "the error of a tool without an answer"))
+}
+
+/// A tool's own error carries the id of its call. One that does not was made by something in front
+/// of the tools, and says more about the session than about the call.
+fn note_stray_error(part: &Value, asked: &Asked, shared: &Shared) {
+    let Some(error) = part.get("error").filter(|error| !error.is_null()) else {
+        return;
+    };
+    let id = part
+        .get("id")
+        .and_then(|id| RequestId::deserialize(id).ok());
+    let own_id = id.as_ref().is_some_and(|id| plain_id(id) == asked.id);
+    if own_id && part.get("jsonrpc").is_some() {
+        return;
+    }
+    let error = plain_error(error);
+    let code = error["code"].as_i64().unwrap_or_default();
+    let message = error["message"].as_str().unwrap_or_default();
+    let situation = shared.situation(shared.has_session());
+    let mut failure = classify::rpc(code, message, &situation);
+    if failure.class == FailureClass::Rpc && part.get("jsonrpc").is_none() {
+        failure = shared.broke(Break::NotMcp, message);
+    }
+    if id.is_some() && !own_id {
+        // What was refused is another request, as far as it says.
+        failure.certainty = Certainty::MaybeExecuted;
+    }
+    failure.http_status = Some(OK);
+    shared.fault(asked.id.clone(), failure);
+}
+
+pub(crate) fn as_stream(
+    messages: &[ServerJsonRpcMessage],
+) -> BoxStream<'static, Result<Sse, SseError>> {
+    stream::iter(to_events(messages).into_iter().map(Ok)).boxed()
+}
+
+/// Whether a body holds an answer to exactly this request, whatever type it claims to be.
+pub(crate) fn answers(body: &[u8], asked: &Asked) -> bool {
+    let parts = match serde_json::from_slice(body) {
+        Ok(Value::Array(parts)) => parts,
+        Ok(single) => vec![single],
+        Err(_) => return false,
+    };
+    parts.iter().any(|part| {
+        let id = part
+            .get("id")
+            .and_then(|id| RequestId::deserialize(id).ok());
+        id.is_some_and(|id| plain_id(&id) == asked.id)
+            && (part.get("result").is_some() || part.get("error").is_some())
+    })
+}
+
+/// The messages up to the answer in a body of events that does not say that it is one.
+pub(crate) async fn in_events(
+    body: Vec<u8>,
+    asked: &Asked,
+    shared: &Shared,
+) -> Option<Vec<ServerJsonRpcMessage>> {
+    const FIELDS: [&[u8]; 4] = [b"data:", b"event:", b"id:", b":"];
+    let start = body.trim_ascii_start();
+    if !FIELDS.iter().any(|field| start.starts_with(field)) {
+        return None;
+    }
+    let mut events = events_in(body);
+    let mut texts = Vec::new();
+    loop {
+        match read_event(&events.next().await?.ok()?, asked, Some(shared)) {
+            Read::Others(more) => texts.extend(more),
+            Read::Nothing => {}
+            Read::Broken(_) => return None,
+            Read::Answer(more, _) => {
+                texts.extend(more);
+                break;
+            }
+        }
+    }
+    let texts = texts.iter().filter_map(|event| event.data.as_deref());
+    let messages = texts.filter_map(|text| serde_json::from_str(text).ok());
+    Some(messages.collect())
+}
+
+/// What tells an answer from other messages, without reading all of it.
+#[derive(Deserialize)]
+struct Outline {
+    method: Option<IgnoredAny>,
+    id: Option<Value>,
+    error: Option<IgnoredAny>,
+    #[serde(default)]
+    result: Present,
+}
+
+/// Whether a member is there, if only as null.
+#[derive(Default)]
+struct Present(bool);
+
+impl<'de> Deserialize<'de> for Present {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(from).map(|_| Self(true))
+    }
+}
+
+/// What an event of the stream that answers a request is to that request.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// Messages besides the answer.
+    Others(Vec<Sse>),
+    /// The answer, maybe with other messages; whether it is a result.
+    Answer(Vec<Sse>, bool),
+    Nothing,
+    /// An answer that cannot be read, and why.
+    Broken(String),
+}
+
+/// Reads an event, repaired if need be. An answer to somebody else's request is dropped: rmcp
+/// would take it for the end of this stream.
+pub(crate) fn read_event(event: &Sse, asked: &Asked, shared: Option<&Shared>) -> Read {
+    let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
+    let data = event.data.as_deref().filter(|_| is_message);
+    let data = data
+        .unwrap_or_default()
+        .trim_start_matches('\u{feff}')
+        .trim();
+    if data.is_empty() {
+        return Read::Nothing;
+    }
+    if let Some(notice) = asked.notice(data.as_bytes(), shared) {
+        return Read::Answer(to_events(&[notice]), true);
+    }
+    if data.starts_with('[') {
+        return read_batch(data, asked, shared);
+    }
+    let outline = match serde_json::from_str::<Outline>(data) {
+        Ok(outline) => outline,
+        Err(_) if keeps_open(data) => return Read::Nothing,
+        Err(error) => return Read::Broken(format!("an event is not JSON-RPC: {error}")),
+    };
+    if outline.method.is_some() {
+        return Read::Others(vec![Sse::default().data(data)]);
+    }
+    if outline.error.is_none() && !outline.result.0 {
+        return Read::Broken("an event holds neither a result nor an error".to_owned());
+    }
+    let named = outline.id.filter(|id| !id.is_null());
+    let own = named.is_none_or(|found| {
+        RequestId::deserialize(&found).is_ok_and(|found| plain_id(&found) == asked.id)
+    });
+    // What is refused with another id is refused on this stream: it means this request.
+    if !own && outline.error.is_none() {
+        tracing::debug!("dropped an answer to another request on this stream");
+        return Read::Nothing;
+    }
+    match messages(data.as_bytes(), asked, shared) {
+        Ok(messages) => Read::Answer(to_events(&messages), outline.error.is_none()),
+        Err(cause) => Read::Broken(cause),
+    }
+}
+
+/// Whether an event that is no JSON only keeps its stream open: some servers send a word of their own
+/// (`keep-alive`), or a line of their log (`[INFO] …`). Other text came instead of an answer.
+pub(crate) fn keeps_open(data: &str) -> bool {
+    let data = data.trim();
+    let is_word = !data.starts_with(['{', '<']) && !data.contains(char::is_whitespace);
+    is_word || (data.starts_with('[') && serde_json::from_str::<IgnoredAny>(data).is_err())
+}
+
+fn read_batch(data: &str, asked: &Asked, shared: Option<&Shared>) -> Read {
+    match messages(data.as_bytes(), asked, shared) {
+        Ok(messages) => {
+            let result = messages.iter().any(is_result);
+            Read::Answer(to_events(&messages), result)
+        }
+        // Not even JSON: a log line, say.
+        Err(_) if serde_json::from_str::<IgnoredAny>(data).is_err() => Read::Nothing,
+        Err(cause) => Read::Broken(cause),
+    }
+}
+
+pub(crate) fn is_result(message: &ServerJsonRpcMessage) -> bool {
+    matches!(message, ServerJsonRpcMessage::Response(_))
+}
+
+fn to_events(messages: &[ServerJsonRpcMessage]) -> Vec<Sse> {
+    let texts = messages
+        .iter()
+        .filter_map(|message| serde_json::to_string(message).ok());
+    texts.map(|data| Sse::default().data(data)).collect()
+}
+
+/// Gives an answer the id of its request, and an error the members that rmcp insists on. With
+/// `only` there is nothing else that it could answer. Says whether anything changed.
+fn repair(message: &mut Value, id: &RequestId, only: bool) -> bool {
+    let Some(members) = message.as_object_mut() else {
+        return false;
+    };
+    if members.contains_key("method") {
+        return false;
+    }
+    let before = members.clone();
+    let is_error = members.get("error").is_some_and(|error| !error.is_null());
+    let id_missing = members.get("id").is_none_or(Value::is_null);
+    if is_error || id_missing || only {
+        members.insert("id".to_owned(), json!(id));
+    }
+    members.insert("jsonrpc".to_owned(), json!("2.0"));
+    if is_error {
+        members.remove("result");
+        let error = members.get("error").cloned().unwrap_or_default();
+        members.insert("error".to_owned(), plain_error(&error));
+    }
+    *members != before
+}
+
+fn plain_error(error: &Value) -> Value {
+    let code = error
+        .get("code")
+        .and_then(Value::as_i64)
+        .and_then(|code| i32::try_from(code).ok())
+        .unwrap_or(-32603);
+    let message = match error.get("message").unwrap_or(error) {
+        Value::String(message) => message.clone(),
+        other => other.to_string(),
+    };
+    match error.get("data") {
+        Some(data) => json!({ "code": code, "message": message, "data": data }),
+        None => json!({ "code": code, "message": message }),
+    }
+}
+
+fn answered_id(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
+    match message {
+        ServerJsonRpcMessage::Response(response) => Some(&response.id),
+        ServerJsonRpcMessage::Error(error) => error.id.as_ref(),
+        _ => None,
+    }
+}
+
+/// A refused `server/discover` tells the era: the error as rmcp can match it. Refusals that say
+/// nothing about the protocol (login, throttling, a broken server) stay what they are.
+pub(crate) fn discover_refused(refused: &Refused, id: RequestId) -> Option<ServerJsonRpcMessage> {
+    let status = refused.status?;
+    if !(400..500).contains(&status) || matches!(status, 401 | 403 | 407 | 408 | 425 | 429) {
+        return None;
+    }
+    let asked = Asked {
+        id,
+        call: false,
+        awaited: true,
+    };
+    if let Ok(mut messages) = messages(&refused.body, &asked, None)
+        && matches!(messages.first(), Some(ServerJsonRpcMessage::Error(_)))
+    {
+        return Some(messages.remove(0));
+    }
+    let error = ErrorData::invalid_request(refused.failure.text.clone(), None);
+    Some(ServerJsonRpcMessage::error(error, Some(asked.id)))
+}
+
+/// The same for a server that accepted it and sent no answer.
+pub(crate) fn discover_unanswered(why: &McpFailure, id: RequestId) -> ServerJsonRpcMessage {
+    let error = ErrorData::invalid_request(why.text.clone(), None);
+    ServerJsonRpcMessage::error(error, Some(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(number: i64) -> Asked {
+        Asked {
+            id: RequestId::Number(number),
+            call: false,
+            awaited: true,
+        }
+    }
+
+    fn one(body: &str) -> Value {
+        let messages = messages(body.as_bytes(), &asked(7), None).unwrap();
+        assert_eq!(messages.len(), 1);
+        serde_json::to_value(&messages[0]).unwrap()
+    }
+
+    #[test]
+    fn errors_without_their_id_get_it() {
+        for id in ["", "\"id\":null,", "\"id\":\"server-error\",", "\"id\":99,"] {
+            let body =
+                format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":-32000,"message":"gone"}}}}"#);
+            let message = one(&body);
+            assert_eq!(message["id"], 7, "{body}");
+            assert_eq!(message["error"]["message"], "gone");
+        }
+    }
+
+    #[test]
+    fn odd_errors_are_made_plain() {
+        assert_eq!(one(r#"{"error":"no"}"#)["error"]["message"], "no");
+        let odd = one(r#"{"id":7,"error":{"code":"x","message":{"a":1}}}"#);
+        assert_eq!(
+            odd["error"],
+            json!({"code": -32603, "message": "{\"a\":1}"})
+        );
+    }
+
+    #[test]
+    fn results_pass_and_batches_are_taken_apart() {
+        let id = asked(7);
+        assert_eq!(
+            one(r#"{"jsonrpc":"2.0","id":7,"result":{"a":1}}"#)["result"]["a"],
+            1
+        );
+        let batch = br#"[{"jsonrpc":"2.0","method":"notifications/tools/list_changed"},
+                         {"jsonrpc":"2.0","id":7,"result":{}}]"#;
+        assert_eq!(messages(batch, &id, None).unwrap().len(), 2);
+        assert!(messages(b"<html>", &id, None).is_err());
+        assert!(messages(b"{}", &id, None).is_err());
+        assert!(messages(b"[]", &id, None).is_err());
+    }
+
+    #[test]
+    fn an_error_on_the_stream_is_the_answer_whatever_its_id() {
+        for id in ["null", "99", "\"server-error\"", "3"] {
+            let error =
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":1,"message":"m"}}}}"#);
+            let read = read_event(&Sse::default().data(error), &asked(3), None);
+            let Read::Answer(events, false) = read else {
+                panic!("{id}: {read:?}")
+            };
+            let data = events[0].data.as_deref().unwrap();
+            let message: Value = serde_json::from_str(data).unwrap();
+            assert_eq!(message["id"], 3);
+        }
+    }
+
+    #[test]
+    fn results_messages_and_noise_are_told_apart() {
+        let read = |data: &str| read_event(&Sse::default().data(data), &asked(3), None);
+        for text in [
+            r#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"text":"\"error\""}]}}"#,
+            r#"{"jsonrpc":"2.0","id":"3","result":{}}"#,
+            r#"{"jsonrpc":"2.0","result":{}}"#,
+            "\u{feff}{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{}}",
+            r#"[{"jsonrpc":"2.0","id":3,"result":{}}]"#,
+        ] {
+            assert!(matches!(read(text), Read::Answer(_, true)), "{text}");
+        }
+        let request = r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#;
+        assert!(matches!(read(request), Read::Others(_)));
+        let foreign = r#"{"jsonrpc":"2.0","id":4,"result":{}}"#;
+        for text in [foreign, "", "keep-alive", "[INFO] working"] {
+            assert!(matches!(read(text), Read::Nothing), "{text}");
+        }
+        let control = Sse::default().event("ping").data("{");
+        assert!(matches!(
+            read_event(&control, &asked(3), None),
+            Read::Nothing
+        ));
+        for text in [
+            r#"{"jsonrpc":"2.0","id":3,"resu"#,
+            r#"{"jsonrpc":"2.0","id":3}"#,
+            "{}",
+            "[]",
+            "<html>",
+            "[7]",
+            "not json at all",
+        ] {
+            assert!(matches!(read(text), Read::Broken(_)), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_our_own_id_answers_for_a_body_of_another_type() {
+        assert!(answers(br#"{"id":7,"result":{}}"#, &asked(7)));
+        assert!(answers(br#"{"id":"7","error":{}}"#, &asked(7)));
+        for other in [r#"{"id":8,"result":{}}"#, r#"{"id":7}"#, "7", "<html>"] {
+            assert!(!answers(other.as_bytes(), &asked(7)), "{other}");
+        }
+    }
+}

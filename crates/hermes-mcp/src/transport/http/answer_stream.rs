@@ -1,0 +1,191 @@
+//! The event stream that answers one request: read to the answer, resumed where it was cut and the
+//! server said how, and failed at once where no answer can come any more.
+//!
+//! rmcp would resume by itself, but without end as long as somebody opens a stream for it, and it
+//! skips what it cannot read. So it sees neither event ids nor broken events.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
+use reqwest::header::HeaderMap;
+use rmcp::transport::streamable_http_client::SseError;
+use sse_stream::Sse;
+
+use super::answer::{self, Asked, Read};
+use super::body::{BodyError, body_error, chain, events};
+use super::{Exchange, listen};
+use crate::failure::McpFailure;
+use crate::failure::classify::Break;
+
+/// How often a cut answer is asked for again, without anything new, before the call counts as lost.
+const RESUMES: u32 = 5;
+
+/// The wait before the first resumption where the server names none; then twice as long each time.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+type Events = BoxStream<'static, Result<Sse, SseError>>;
+
+pub(super) struct AnswerStream {
+    pub(super) exchange: Arc<Exchange>,
+    pub(super) asked: Asked,
+    /// What a request that resumes the stream carries.
+    pub(super) session: Option<Arc<str>>,
+    pub(super) headers: HeaderMap,
+    status: u16,
+    current: Option<Events>,
+    ready: VecDeque<Sse>,
+    last_id: Option<String>,
+    retry: Option<Duration>,
+    /// Resumptions since something new came.
+    resumes: u32,
+    answered: bool,
+}
+
+impl AnswerStream {
+    pub(super) fn new(
+        exchange: &Arc<Exchange>,
+        asked: Asked,
+        session: Option<Arc<str>>,
+        headers: HeaderMap,
+        response: reqwest::Response,
+    ) -> Self {
+        Self {
+            exchange: Arc::clone(exchange),
+            asked,
+            session,
+            headers,
+            status: response.status().as_u16(),
+            current: Some(events(response)),
+            ready: VecDeque::new(),
+            last_id: None,
+            retry: None,
+            resumes: 0,
+            answered: false,
+        }
+    }
+
+    pub(super) fn stream(self) -> Events {
+        stream::unfold(self, |mut state| async move {
+            let event = state.next().await?;
+            Some((Ok(event), state))
+        })
+        .boxed()
+    }
+
+    async fn next(&mut self) -> Option<Sse> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            let next = self.current.as_mut()?.next().await;
+            let cut = match next {
+                // Read to its end, so that the connection can be used again.
+                _ if self.answered => match next {
+                    Some(Ok(_)) => continue,
+                    _ => return None,
+                },
+                Some(Ok(event)) => match self.take(&event) {
+                    Ok(()) => continue,
+                    Err(broken) => {
+                        self.fail(&broken);
+                        return None;
+                    }
+                },
+                Some(Err(error)) => {
+                    if matches!(body_error(&error), Some(BodyError::TooLarge)) {
+                        self.last_id = None;
+                    }
+                    chain(&error)
+                }
+                None => "the stream ended before the answer came".to_owned(),
+            };
+            self.current = None;
+            match self.resume(cut).await {
+                Ok(events) => self.current = Some(events),
+                Err(why) => {
+                    self.fail(&why);
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, event: &Sse) -> Result<(), String> {
+        if let Some(retry) = event.retry {
+            self.retry = Some(Duration::from_millis(retry));
+        }
+        if event.id.is_some() && event.id != self.last_id {
+            self.last_id.clone_from(&event.id);
+            self.resumes = 0;
+        }
+        let shared = &self.exchange.shared;
+        match answer::read_event(event, &self.asked, Some(shared)) {
+            Read::Nothing => {}
+            Read::Broken(why) => return Err(why),
+            Read::Others(events) => {
+                shared.hear();
+                self.resumes = 0;
+                self.ready.extend(events);
+            }
+            Read::Answer(events, result) => {
+                if result {
+                    shared.hear();
+                }
+                if matches!(self.status, 202 | 204)
+                    && let Some(data) = &event.data
+                    && let Some(failure) = answer::failure_in(data.as_bytes(), shared)
+                {
+                    // Errors of tools come with 200.
+                    let http_status = Some(self.status);
+                    let failure = McpFailure {
+                        http_status,
+                        ..failure
+                    };
+                    shared.fault(self.asked.id.clone(), failure);
+                }
+                self.answered = true;
+                self.ready.extend(events);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the stream again behind the last event, or says why the answer is lost.
+    async fn resume(&mut self, cut: String) -> Result<Events, String> {
+        loop {
+            let Some(last) = self.last_id.clone() else {
+                return Err(cut);
+            };
+            if self.resumes >= RESUMES {
+                return Err(format!("{cut}; resumed {RESUMES} times without an answer"));
+            }
+            let wait = FIRST_WAIT.saturating_mul(1 << self.resumes);
+            let wait = self.retry.take().unwrap_or(wait.min(LONGEST_WAIT));
+            self.resumes += 1;
+            tokio::time::sleep(wait).await;
+            let headers = self.headers.clone();
+            let session = self.session.as_deref();
+            match listen::open(&self.exchange, headers, session, Some(&last)).await {
+                Ok(response) => return Ok(events(response)),
+                Err(refused) if refused.status.is_some() => {
+                    return Err(format!("{cut}; it cannot be resumed: {}", refused.failure));
+                }
+                Err(refused) => tracing::debug!("not resumed: {}", refused.failure),
+            }
+        }
+    }
+
+    /// Keeps the reason for whoever waits for the answer: rmcp only tells that there is none.
+    fn fail(&self, why: &str) {
+        let shared = &self.exchange.shared;
+        if self.asked.awaited {
+            let mut failure = shared.broke(Break::AfterSend, why);
+            failure.http_status = Some(self.status);
+            shared.fault(self.asked.id.clone(), failure);
+        }
+    }
+}

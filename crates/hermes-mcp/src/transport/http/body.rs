@@ -1,0 +1,164 @@
+//! Reading bodies, with an end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
+use hermes_http::sse::MAX_EVENT_BYTES;
+use rmcp::transport::streamable_http_client::SseError;
+use sse_stream::Sse;
+
+use super::decode::{self, Chunks};
+use super::event_reader;
+use crate::transport::link::TransportKind;
+use crate::transport::peer::Shared;
+
+/// The largest answer that we read as one body.
+pub(crate) const MAX_BODY: usize = 64 << 20;
+
+/// The body of a refusal: enough for its message.
+pub(crate) const MAX_REFUSAL: usize = 256 << 10;
+
+const BOM: &[u8] = "\u{feff}".as_bytes();
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BodyError {
+    #[error("the stream broke: {0}")]
+    Broken(String),
+    #[error("not a byte came for {} s", .0.as_secs_f64())]
+    Silent(Duration),
+    #[error("the answer is too large: an event of more than {} MiB", MAX_EVENT_BYTES >> 20)]
+    TooLarge,
+    #[error("the answer is larger than {} MiB", MAX_BODY >> 20)]
+    BodyTooLarge,
+    #[error("the answer is compressed in a way that cannot be read ({0}); it was not asked for")]
+    UnknownCoding(String),
+}
+
+/// Without the byte order mark that some servers put in front of JSON.
+pub(crate) fn without_bom(text: &[u8]) -> &[u8] {
+    text.strip_prefix(BOM).unwrap_or(text)
+}
+
+/// The whole body, or why not.
+pub(crate) async fn bounded_body(response: reqwest::Response) -> Result<Vec<u8>, BodyError> {
+    if response.content_length().unwrap_or(0) > MAX_BODY as u64 {
+        return Err(BodyError::BodyTooLarge);
+    }
+    let mut chunks = decode::chunks(response)?;
+    let mut body = Vec::new();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk?;
+        if body.len() + chunk.len() > MAX_BODY {
+            return Err(BodyError::BodyTooLarge);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    if body.starts_with(BOM) {
+        body.drain(..BOM.len());
+    }
+    Ok(body)
+}
+
+/// How long the rest of an answer is read whose status has decided already.
+const REST_TIME: Duration = Duration::from_secs(1);
+
+/// Reads what nobody needs, so that the connection can be used again.
+pub(crate) async fn discard(response: reqwest::Response) {
+    // Whoever does not send the rest in time keeps the connection for themselves.
+    let _ = tokio::time::timeout(REST_TIME, bounded_body(response)).await;
+}
+
+/// As much of a refusal's body as its message needs. A body that breaks off or stalls is as good
+/// as its beginning.
+pub(crate) async fn refusal_body(response: reqwest::Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    let Ok(mut chunks) = decode::chunks(response) else {
+        return body;
+    };
+    let reading = async {
+        while let Some(Ok(chunk)) = chunks.next().await {
+            body.extend_from_slice(&chunk);
+            if body.len() > MAX_REFUSAL {
+                body.truncate(MAX_REFUSAL);
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(REST_TIME, reading).await;
+    if body.starts_with(BOM) {
+        body.drain(..BOM.len());
+    }
+    body
+}
+
+/// The events in a body that was read whole.
+pub(crate) fn events_in(body: Vec<u8>) -> BoxStream<'static, Result<Sse, SseError>> {
+    // What ends without an empty line would be dropped as cut.
+    let chunks = stream::iter([Ok(body), Ok(b"\n\n".to_vec())]);
+    event_reader::read(chunks.boxed())
+}
+
+/// The events of an answer; one that is too large ends them with an error.
+pub(crate) fn events(response: reqwest::Response) -> BoxStream<'static, Result<Sse, SseError>> {
+    event_reader::read(chunks(response))
+}
+
+/// The events of a stream that stays open. It ends when not even a comment comes for the time
+/// that [`StreamOptions::silence`](crate::transport::peer::StreamOptions) allows. Its bytes are a sign of life of the
+/// link where all answers come on it (HTTP+SSE), and only there.
+pub(crate) fn watched_events(
+    response: reqwest::Response,
+    shared: &Arc<Shared>,
+) -> BoxStream<'static, Result<Sse, SseError>> {
+    let silence = shared.stream.options().silence;
+    let carries_answers = shared.kind() == TransportKind::Sse;
+    let shared = Arc::clone(shared);
+    let chunks = stream::unfold(Some(chunks(response)), move |chunks| {
+        let shared = Arc::clone(&shared);
+        async move {
+            let mut chunks = chunks?;
+            let next = match silence {
+                Some(silence) => match tokio::time::timeout(silence, chunks.next()).await {
+                    Ok(next) => next?,
+                    Err(_) => return Some((Err(BodyError::Silent(silence)), None)),
+                },
+                None => chunks.next().await?,
+            };
+            if carries_answers && next.is_ok() {
+                shared.hear();
+            }
+            Some((next, Some(chunks)))
+        }
+    });
+    event_reader::read(chunks.boxed())
+}
+
+/// Why a stream ended, where its body is to blame.
+pub(crate) fn body_error(error: &SseError) -> Option<&BodyError> {
+    match error {
+        SseError::Body(error) => error.downcast_ref(),
+        _ => None,
+    }
+}
+
+fn chunks(response: reqwest::Response) -> Chunks {
+    match decode::chunks(response) {
+        Ok(chunks) => chunks,
+        Err(error) => stream::iter([Err(error)]).boxed(),
+    }
+}
+
+/// An error with its cause before it: reqwest alone says little, and a line may be cut at its end.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let text = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause.and_then(std::error::Error::source) {
+        cause = Some(deeper);
+    }
+    match cause.map(ToString::to_string) {
+        Some(cause) if !text.contains(&cause) => format!("{cause}: {text}"),
+        _ => text,
+    }
+}

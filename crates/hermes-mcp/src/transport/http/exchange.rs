@@ -1,0 +1,304 @@
+//! One HTTP request: headers, token, redirects, and what a refusal means.
+
+use std::sync::Arc;
+
+use hermes_core::clock::{Clock, SystemClock};
+use reqwest::Method;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
+use url::Url;
+
+use super::body::{chain, refusal_body};
+use super::{Kind, SESSION_ID, header};
+use crate::failure::classify::{self, Break, HttpFacts, Phase};
+use crate::failure::{Certainty, FailureClass, McpFailure};
+use crate::transport::connect::{HttpTarget, TokenAnswer};
+use crate::transport::link::TransportKind;
+use crate::transport::peer::Shared;
+
+const MAX_REDIRECTS: usize = 5;
+
+/// How often a refused token is renewed for one request that is repeated from here.
+const MAX_RENEWALS: usize = 2;
+
+/// A refused request: what it means, and what the server said.
+pub(crate) struct Refused {
+    pub(crate) failure: McpFailure,
+    pub(crate) status: Option<u16>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl From<McpFailure> for Refused {
+    fn from(failure: McpFailure) -> Self {
+        Self {
+            failure,
+            status: None,
+            body: Vec::new(),
+        }
+    }
+}
+
+/// One request.
+pub(crate) struct Outgoing<'a> {
+    pub(crate) method: Method,
+    /// Where to, if not to the server's own address.
+    pub(crate) to: Option<&'a Url>,
+    pub(crate) headers: HeaderMap,
+    pub(crate) session: Option<&'a str>,
+    pub(crate) body: Option<Vec<u8>>,
+    pub(crate) kind: Kind,
+}
+
+impl Outgoing<'_> {
+    pub(crate) fn new(method: Method, headers: HeaderMap, kind: Kind) -> Self {
+        Self {
+            method,
+            to: None,
+            headers,
+            session: None,
+            body: None,
+            kind,
+        }
+    }
+}
+
+pub(crate) struct Exchange {
+    target: HttpTarget,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What one attempt ended with.
+enum Attempt {
+    Answer(reqwest::Response),
+    Refused(Refused, Option<String>),
+}
+
+impl Exchange {
+    pub(crate) fn new(target: &HttpTarget, shared: &Arc<Shared>) -> Self {
+        Self {
+            target: target.clone(),
+            shared: Arc::clone(shared),
+        }
+    }
+
+    /// Sends and gives back a successful response. A refused token is renewed; then what is not
+    /// an operation goes again from here, and an operation is reported as `AuthExpired`.
+    pub(crate) async fn send(&self, request: Outgoing<'_>) -> Result<reqwest::Response, Refused> {
+        let mut headers = request.headers;
+        if let Some(value) = request
+            .session
+            .and_then(|id| HeaderValue::from_str(id).ok())
+        {
+            headers.insert(HeaderName::from_static(SESSION_ID), value);
+        }
+        let request = Outgoing { headers, ..request };
+        let mut renewals = 0;
+        loop {
+            let token = self.token().await;
+            let attempt = self.attempt(&request, token.as_ref()).await?;
+            let (mut refused, challenge) = match attempt {
+                Attempt::Answer(response) => return Ok(response),
+                Attempt::Refused(refused, challenge) => (refused, challenge),
+            };
+            if !matches!(
+                refused.failure.class,
+                FailureClass::AuthExpired | FailureClass::NeedsAuth | FailureClass::ScopeNeeded
+            ) {
+                return Err(refused);
+            }
+            let Some(tokens) = &self.target.tokens else {
+                self.refused_without_tokens(&mut refused.failure, request.kind);
+                return Err(refused);
+            };
+            if renewals >= MAX_RENEWALS {
+                return Err(refused);
+            }
+            match tokens.rejected(token, challenge).await {
+                Ok(TokenAnswer::Unchanged) => return Err(refused),
+                Ok(TokenAnswer::Fresh) if request.kind == Kind::Operation => {
+                    refused.failure.class = FailureClass::AuthExpired;
+                    return Err(refused);
+                }
+                Ok(TokenAnswer::Fresh) => renewals += 1,
+                Err(failure) => {
+                    let status = refused.failure.http_status;
+                    refused.failure = failure;
+                    refused.failure.http_status = refused.failure.http_status.or(status);
+                    return Err(refused);
+                }
+            }
+        }
+    }
+
+    /// A fixed header does not renew itself, and there is nothing to log in to. On a live link
+    /// the refusal is one like any other: some servers answer so for a session they forgot.
+    fn refused_without_tokens(&self, failure: &mut McpFailure, kind: Kind) {
+        if self.phase(kind) == Phase::Request {
+            failure.class = FailureClass::Rpc;
+            failure.certainty = Certainty::Rejected;
+        } else if failure.class == FailureClass::AuthExpired {
+            failure.class = FailureClass::NeedsAuth;
+        }
+    }
+
+    fn phase(&self, kind: Kind) -> Phase {
+        match kind {
+            Kind::Listen => Phase::Listen,
+            // The link may be in use by then.
+            Kind::Greeting => Phase::Connect,
+            _ => self.shared.situation(false).phase,
+        }
+    }
+
+    async fn token(&self) -> Option<SecretString> {
+        match &self.target.tokens {
+            Some(tokens) => tokens.bearer().await,
+            None => None,
+        }
+    }
+
+    async fn attempt(
+        &self,
+        request: &Outgoing<'_>,
+        token: Option<&SecretString>,
+    ) -> Result<Attempt, Refused> {
+        let all = self.headers(&request.headers, token, request.body.is_none());
+        let token_sent = all.contains_key(AUTHORIZATION);
+        let link_session = self.shared.kind() == TransportKind::Sse && self.shared.has_session();
+        let session = link_session || all.contains_key(SESSION_ID);
+        let mut url = request.to.unwrap_or(&self.target.url).clone();
+        for _ in 0..MAX_REDIRECTS {
+            let mut sending = self
+                .target
+                .clients
+                .get()
+                .request(request.method.clone(), url.clone())
+                .headers(all.clone());
+            if let Some(body) = &request.body {
+                sending = sending
+                    .header(CONTENT_TYPE, "application/json")
+                    .body(body.clone());
+            }
+            let response = sending.send().await.map_err(|error| self.broken(&error))?;
+            if response.status().is_success() {
+                return Ok(Attempt::Answer(response));
+            }
+            if response.status().is_redirection() {
+                url = self.redirect(&url, &response, request.kind)?;
+                continue;
+            }
+            return Ok(self.refused(response, request, session, token_sent).await);
+        }
+        // Only 307 and 308 are followed, and they say that nothing was done.
+        let text = format!("{} redirects without end", self.target.url);
+        Err(self.not_followed(307, request.kind, &text))
+    }
+
+    async fn refused(
+        &self,
+        response: reqwest::Response,
+        request: &Outgoing<'_>,
+        session: bool,
+        token_sent: bool,
+    ) -> Attempt {
+        let status = response.status().as_u16();
+        let challenge = header(response.headers(), "www-authenticate");
+        let retry_after = header(response.headers(), "retry-after");
+        let body = refusal_body(response).await;
+        let mut told = Vec::new();
+        told.extend(challenge.as_deref().map(|text| ("www-authenticate", text)));
+        told.extend(retry_after.as_deref().map(|text| ("retry-after", text)));
+        let mut link = self.shared.situation(session);
+        link.phase = self.phase(request.kind);
+        let facts = HttpFacts {
+            link,
+            token_sent,
+            request: request.body.as_deref().unwrap_or_default(),
+            now: SystemClock.now(),
+        };
+        let failure = classify::http(status, &told, &body, &facts);
+        let refused = Refused {
+            failure,
+            status: Some(status),
+            body,
+        };
+        Attempt::Refused(refused, challenge)
+    }
+
+    fn headers(&self, own: &HeaderMap, token: Option<&SecretString>, listen: bool) -> HeaderMap {
+        let mut all = self.target.headers.clone();
+        for (name, value) in own {
+            all.insert(name.clone(), value.clone());
+        }
+        let accept = if listen {
+            "text/event-stream"
+        } else {
+            "application/json, text/event-stream"
+        };
+        all.insert(ACCEPT, HeaderValue::from_static(accept));
+        if let Some(token) = token
+            && let Ok(mut value) =
+                HeaderValue::from_str(&format!("Bearer {}", token.expose_secret()))
+        {
+            value.set_sensitive(true);
+            all.insert(AUTHORIZATION, value);
+        }
+        all
+    }
+
+    /// Follows within the origin and with the method kept; elsewhere our headers do not go.
+    fn redirect(
+        &self,
+        from: &Url,
+        response: &reqwest::Response,
+        kind: Kind,
+    ) -> Result<Url, Refused> {
+        let status = response.status().as_u16();
+        let to = header(response.headers(), "location").and_then(|to| from.join(&to).ok());
+        let Some(to) = to else {
+            let text = format!("HTTP {status} without a usable Location header");
+            return Err(self.not_followed(status, kind, &text));
+        };
+        if to.origin() == from.origin() && matches!(status, 307 | 308) {
+            return Ok(to);
+        }
+        let mut shown = to;
+        shown.set_query(None);
+        let text = format!(
+            "the server redirects to {shown} (HTTP {status}); if you trust that address, set it \
+             as `url`"
+        );
+        Err(self.not_followed(status, kind, &text))
+    }
+
+    /// A redirect that ends here. In the handshake the configuration is to blame. On a live link
+    /// it may be a login page in front of the server that comes and goes: 307 and 308 want the
+    /// request sent elsewhere, so it was not run; after the others it may have been.
+    fn not_followed(&self, status: u16, kind: Kind, text: &str) -> Refused {
+        let failure = if self.phase(kind) == Phase::Request {
+            let mut failure = self.shared.broke(Break::AfterSend, text);
+            if matches!(status, 307 | 308) {
+                failure.class = FailureClass::Rpc;
+                failure.certainty = Certainty::Rejected;
+            }
+            failure.http_status = Some(status);
+            failure
+        } else {
+            self.shared.broke(Break::Permanent, text)
+        };
+        Refused {
+            failure,
+            status: Some(status),
+            body: Vec::new(),
+        }
+    }
+
+    fn broken(&self, error: &reqwest::Error) -> Refused {
+        let what = if error.is_connect() || error.is_builder() {
+            Break::BeforeSend
+        } else {
+            Break::AfterSend
+        };
+        self.shared.broke(what, &chain(error)).into()
+    }
+}

@@ -1,0 +1,80 @@
+//! Which lists of the server changed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+
+use crate::transport::link::LinkEvent;
+
+/// A burst of "list changed" within this time is one event.
+const COALESCE: Duration = Duration::from_millis(100);
+
+#[derive(Default)]
+pub(crate) struct ListChanges {
+    tools: AtomicBool,
+    resources: AtomicBool,
+    prompts: AtomicBool,
+    some: Notify,
+}
+
+impl ListChanges {
+    pub(super) fn note(&self, what: &LinkEvent) {
+        let flag = match what {
+            LinkEvent::ToolsChanged => &self.tools,
+            LinkEvent::ResourcesChanged => &self.resources,
+            LinkEvent::PromptsChanged => &self.prompts,
+            _ => return,
+        };
+        flag.store(true, Ordering::Release);
+        self.some.notify_one();
+    }
+
+    /// Turns bursts of changes into one event each; unlike logs they are never dropped.
+    pub(super) async fn forward(&self, events: &mpsc::Sender<LinkEvent>) {
+        loop {
+            self.some.notified().await;
+            tokio::time::sleep(COALESCE).await;
+            for (flag, event) in [
+                (&self.tools, LinkEvent::ToolsChanged),
+                (&self.resources, LinkEvent::ResourcesChanged),
+                (&self.prompts, LinkEvent::PromptsChanged),
+            ] {
+                if flag.swap(false, Ordering::AcqRel) && events.send(event).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::classify::SessionMarkers;
+    use crate::transport::link::TransportKind;
+    use crate::transport::peer::Shared;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_changes_is_one_event_each() {
+        let (sender, mut events) = mpsc::channel(4);
+        let shared = Shared::new(
+            "flood",
+            1,
+            TransportKind::Http,
+            SessionMarkers::default(),
+            sender,
+        );
+        for _ in 0..1000 {
+            shared.changed(&LinkEvent::ToolsChanged);
+            shared.changed(&LinkEvent::PromptsChanged);
+        }
+        assert_eq!(events.recv().await, Some(LinkEvent::ToolsChanged));
+        assert_eq!(events.recv().await, Some(LinkEvent::PromptsChanged));
+        tokio::time::sleep(COALESCE * 3).await;
+        assert!(events.try_recv().is_err());
+        shared.changed(&LinkEvent::ToolsChanged);
+        assert_eq!(events.recv().await, Some(LinkEvent::ToolsChanged));
+        shared.stop.cancel();
+    }
+}

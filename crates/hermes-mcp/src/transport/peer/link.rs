@@ -1,0 +1,520 @@
+//! A live connection over rmcp.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hermes_core::BoxFuture;
+use rmcp::model::{
+    CancelledNotification, CancelledNotificationParam, ClientRequest, CustomRequest, ErrorData,
+    ProgressToken, RequestId, ServerResult,
+};
+use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::wire::{self, Pages};
+use super::{Handler, Shared};
+use crate::actor::behalf::{Behalf, Slot};
+use crate::actor::op::{Op, OpOutput};
+use crate::failure::classify::{self, Break};
+use crate::failure::{Certainty, FailureClass, McpFailure};
+use crate::transport::connect::HttpClients;
+use crate::transport::http::Fault;
+use crate::transport::link::{Call, Era, Link, LinkFacts, TransportKind};
+use crate::transport::stdio::Child;
+
+/// How often a list that is refused right after the handshake is asked for again: as often as a call
+/// may meet instances of the server that do not know the session.
+const ASK_AGAIN: usize = 8;
+
+/// How often a server may come back with questions before its answer.
+const MAX_ROUNDS: usize = 10;
+
+/// An answer that was read just before the connection died still counts.
+const LAST_WORDS: Duration = Duration::from_millis(250);
+
+/// A cancellation is sent within this time or not at all; nobody waits for it.
+const CANCEL_TIME: Duration = Duration::from_secs(1);
+
+/// JSON-RPC: the person must visit a page before this can be done.
+const VISIT_FIRST: i32 = -32042;
+
+/// While a person is asked, the time is looked at so often.
+const PERSON: Duration = Duration::from_secs(1);
+
+/// Deleting a session or draining what is under way takes at most this long.
+const CLOSE_TIME: Duration = Duration::from_secs(8);
+
+pub(crate) struct LinkParts {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) peer: Peer<RoleClient>,
+    pub(crate) handler: Handler,
+    pub(crate) facts: LinkFacts,
+    pub(crate) child: Option<Arc<Child>>,
+    pub(crate) clients: Option<Arc<HttpClients>>,
+    /// Ends when rmcp's loop has ended.
+    pub(crate) finished: tokio_util::sync::CancellationToken,
+}
+
+pub(crate) struct RmcpLink {
+    parts: LinkParts,
+    /// When the last request was made that got no answer in time.
+    unanswered: Mutex<Option<Instant>>,
+}
+
+impl RmcpLink {
+    pub(crate) fn new(parts: LinkParts) -> Self {
+        Self {
+            parts,
+            unanswered: Mutex::default(),
+        }
+    }
+
+    /// A request got no answer in time, and the server has said nothing since it was made.
+    fn is_silent(&self) -> bool {
+        let asked = *self
+            .unanswered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        asked.is_some_and(|at| self.parts.shared.last_heard() < at)
+    }
+
+    /// The request, with an eye on the handshake: what is asked right after it may reach another
+    /// process of the server, one that does not know the session, or reach the server before the
+    /// greeting does. Lists are then asked for again, at once.
+    async fn first(&self, op: &Op, call: &Call) -> Result<OpOutput, McpFailure> {
+        let proven = &self.parts.shared.state.proven;
+        if proven.load(Ordering::Relaxed) {
+            return self.run(op, call).await;
+        }
+        let mut outcome = self.run(op, call).await;
+        for _ in 0..ASK_AGAIN {
+            match &outcome {
+                Err(why) if is_list(op) && is_refused(why) => {
+                    outcome = self.run(op, call).await;
+                }
+                _ => break,
+            }
+        }
+        if *op == Op::ListTools {
+            outcome = self.greeted(op, call, outcome).await;
+        }
+        if outcome.is_ok() {
+            proven.store(true, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    /// What the greeting met, seen together with the first list: a server that gives it needs no
+    /// greeting, one that does not and refused the greeting is not connected.
+    async fn greeted(
+        &self,
+        op: &Op,
+        call: &Call,
+        outcome: Result<OpOutput, McpFailure>,
+    ) -> Result<OpOutput, McpFailure> {
+        let shared = &self.parts.shared;
+        if shared.greeting.is_over() {
+            return outcome;
+        }
+        let taken = shared.greeting.taken().await;
+        let outcome = match outcome {
+            Err(_) => self.run(op, call).await,
+            outcome => outcome,
+        };
+        match (outcome, taken) {
+            (Err(_), Err(why)) => {
+                shared.die(why.clone());
+                Err(why)
+            }
+            (Ok(output), Err(why)) => {
+                tracing::debug!(server = shared.server(), "works without a greeting: {why}");
+                shared.greeting.forgive();
+                Ok(output)
+            }
+            (outcome, Ok(())) => outcome,
+        }
+    }
+
+    async fn run(&self, op: &Op, call: &Call) -> Result<OpOutput, McpFailure> {
+        let wire = wire::wire(op, self.parts.facts.era);
+        let result = match wire.items {
+            None => self.rounds(wire.method, wire.params, call).await?,
+            Some(member) => {
+                let mut pages = Pages::default();
+                let mut cursor = None;
+                loop {
+                    let mut params = wire.params.clone();
+                    if let Some(cursor) = cursor {
+                        params.insert("cursor".to_owned(), Value::String(cursor));
+                    }
+                    let page = self.rounds(wire.method, params, call).await?;
+                    cursor = pages.take(page, member);
+                    if cursor.is_none() {
+                        break pages.finish(member);
+                    }
+                }
+            }
+        };
+        Ok(OpOutput { result })
+    }
+
+    /// One request, and the rounds in which a modern server asks for more input.
+    async fn rounds(
+        &self,
+        method: &'static str,
+        params: Map<String, Value>,
+        call: &Call,
+    ) -> Result<Value, McpFailure> {
+        let mut next = params.clone();
+        for _ in 0..MAX_ROUNDS {
+            let result = self.once(method, next, call).await?;
+            if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
+                return Ok(result);
+            }
+            next = params.clone();
+            if let Some(state) = result.get("requestState") {
+                next.insert("requestState".to_owned(), state.clone());
+            }
+            let answers = self.inputs(result.get("inputRequests"), call).await?;
+            if !answers.is_empty() {
+                next.insert("inputResponses".to_owned(), Value::Object(answers));
+            }
+        }
+        Err(McpFailure::new(
+            FailureClass::Rpc,
+            Certainty::MaybeExecuted,
+            format!("the server still asked for input after {MAX_ROUNDS} rounds"),
+        ))
+    }
+
+    async fn inputs(
+        &self,
+        asked: Option<&Value>,
+        call: &Call,
+    ) -> Result<Map<String, Value>, McpFailure> {
+        let mut answers = Map::new();
+        for (key, request) in asked.and_then(Value::as_object).into_iter().flatten() {
+            let method = request.get("method").and_then(Value::as_str);
+            let params = request.get("params").cloned().unwrap_or(Value::Null);
+            let answer = self
+                .parts
+                .handler
+                .answer(method.unwrap_or_default(), params, asker(call))
+                .await
+                .map_err(|error| {
+                    McpFailure::new(
+                        FailureClass::Rpc,
+                        Certainty::Rejected,
+                        format!(
+                            "the server asks for input we cannot give: {}",
+                            error.message
+                        ),
+                    )
+                })?;
+            answers.insert(key.clone(), answer);
+        }
+        Ok(answers)
+    }
+
+    async fn once(
+        &self,
+        method: &'static str,
+        params: Map<String, Value>,
+        call: &Call,
+    ) -> Result<Value, McpFailure> {
+        // An empty object for a list is legal but some servers want no params at all.
+        let params = (!params.is_empty()).then_some(Value::Object(params));
+        let request = ClientRequest::CustomRequest(CustomRequest::new(method, params));
+        let shared = &self.parts.shared;
+        let handle = self
+            .parts
+            .peer
+            .send_request_with_option(request, PeerRequestOptions::no_options())
+            .await
+            .map_err(|_| self.gone(Break::BeforeSend))?;
+        let mut flight = InFlight::new(handle, shared, call);
+        let outcome = flight.response().await;
+        let fault = shared.outcomes.take_fault(&flight.id);
+        let raw = shared.outcomes.take_result(&flight.id);
+        match outcome {
+            Ok(result) => raw.map_or_else(|| to_value(&result), Ok),
+            Err(ServiceError::McpError(error)) if fault.is_none() && asks_for_visit(&error) => {
+                Err(self.visit_first(&error, call).await)
+            }
+            Err(ServiceError::McpError(error)) => Err(fault.unwrap_or_else(|| {
+                let situation = shared.situation(shared.has_session());
+                classify::rpc(i64::from(error.code.0), &error.message, &situation)
+            })),
+            Err(ServiceError::TransportSend(error)) => {
+                Err(Fault::find(error.error.as_ref())
+                    .unwrap_or_else(|| self.gone(Break::BeforeSend)))
+            }
+            Err(ServiceError::TransportClosed) => {
+                Err(fault.unwrap_or_else(|| self.gone(Break::AfterSend)))
+            }
+            Err(other) => {
+                Err(fault.unwrap_or_else(|| shared.broke(Break::AfterSend, &other.to_string())))
+            }
+        }
+    }
+
+    /// The call was refused because the person must visit a page first. They are asked; whether to
+    /// call again is the model's decision, because only the person knows when they are done.
+    async fn visit_first(&self, error: &ErrorData, call: &Call) -> McpFailure {
+        let pages = error.data.as_ref().map(|data| &data["elicitations"]);
+        let mut told = Vec::new();
+        for page in pages.and_then(Value::as_array).into_iter().flatten() {
+            let mut params = page.clone();
+            params["mode"] = Value::from("url");
+            let url = params["url"].as_str().unwrap_or_default().to_owned();
+            let handler = &self.parts.handler;
+            let answer = handler
+                .answer("elicitation/create", params, asker(call))
+                .await;
+            told.push(match answer {
+                Ok(answer) if answer["action"] == "accept" => format!(
+                    "the person agreed to visit {url}: call again when they say that it is done"
+                ),
+                Ok(_) => format!("the person did not agree to visit {url}"),
+                Err(error) => error.message.into_owned(),
+            });
+        }
+        let mut failure = McpFailure::new(
+            FailureClass::Rpc,
+            Certainty::MaybeExecuted,
+            format!("{}; {}", error.message, told.join("; ")),
+        );
+        failure.rpc_code = Some(i64::from(VISIT_FIRST));
+        failure
+    }
+
+    fn gone(&self, what: Break) -> McpFailure {
+        let cause = self.parts.shared.dead().map(|dead| dead.text);
+        self.parts
+            .shared
+            .broke(what, cause.as_deref().unwrap_or_default())
+    }
+}
+
+fn asks_for_visit(error: &ErrorData) -> bool {
+    let pages = error.data.as_ref().map(|data| &data["elicitations"]);
+    error.code.0 == VISIT_FIRST && pages.is_some_and(Value::is_array)
+}
+
+/// Waits for a deadline that stands still while a person thinks.
+async fn deadline(shared: &Shared, mut at: Instant) {
+    let mut thought = shared.person.total();
+    loop {
+        tokio::time::sleep_until(at).await;
+        let so_far = shared.person.total();
+        at += so_far.saturating_sub(thought);
+        thought = so_far;
+        if at > Instant::now() {
+            continue;
+        }
+        if !shared.person.is_open() {
+            return;
+        }
+        tokio::time::sleep(PERSON).await;
+    }
+}
+
+fn is_list(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::ListTools | Op::ListResources | Op::ListResourceTemplates | Op::ListPrompts
+    )
+}
+
+/// Whether the server refused the request as such. Throttling and missing logins do not get better
+/// by asking again, and an unknown method stays unknown.
+fn is_refused(why: &McpFailure) -> bool {
+    let status = why.http_status.unwrap_or_default();
+    if why.class == FailureClass::SessionLost {
+        return true;
+    }
+    (400..500).contains(&status)
+        && status != 429
+        && why.rpc_code != Some(classify::METHOD_NOT_FOUND)
+        && !matches!(
+            why.class,
+            FailureClass::NeedsAuth | FailureClass::ScopeNeeded
+        )
+}
+
+/// Who made this call, and its place in the queue.
+fn asker(call: &Call) -> Result<(Behalf, Option<Slot>), String> {
+    match &call.behalf {
+        Some(behalf) => Ok((behalf.clone(), call.slot.clone())),
+        None => Err("this call was not made for a person".to_owned()),
+    }
+}
+
+fn to_value(result: &ServerResult) -> Result<Value, McpFailure> {
+    serde_json::to_value(result).map_err(|error| {
+        McpFailure::new(
+            FailureClass::Rpc,
+            Certainty::MaybeExecuted,
+            format!("unreadable answer: {error}"),
+        )
+    })
+}
+
+impl Link for RmcpLink {
+    fn facts(&self) -> &LinkFacts {
+        &self.parts.facts
+    }
+
+    fn request<'a>(
+        &'a self,
+        op: &'a Op,
+        call: Call,
+    ) -> BoxFuture<'a, Result<OpOutput, McpFailure>> {
+        Box::pin(async move {
+            let shared = &self.parts.shared;
+            if shared.dead().is_some() {
+                return Err(self.gone(Break::BeforeSend));
+            }
+            let begun = Instant::now();
+            let _calling = shared.callers.enter(&call);
+            let mut work = std::pin::pin!(self.first(op, &call));
+            tokio::select! {
+                biased;
+                done = &mut work => done,
+                () = call.cancel.cancelled() => Err(shared.broke(Break::Cancelled, "")),
+                () = deadline(shared, call.deadline) => {
+                    let mut unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+                    *unanswered = Some(begun);
+                    Err(shared.broke(Break::Deadline, ""))
+                }
+                _ = shared.died() => tokio::time::timeout(LAST_WORDS, work)
+                    .await
+                    .unwrap_or_else(|_| Err(self.gone(Break::AfterSend))),
+            }
+        })
+    }
+
+    fn closed(&self) -> BoxFuture<'_, McpFailure> {
+        Box::pin(self.parts.shared.died())
+    }
+
+    fn resumed(&self) {
+        if let Some(clients) = &self.parts.clients {
+            clients.renew();
+        }
+        self.parts.shared.woke();
+    }
+
+    fn waits_for_person(&self) -> bool {
+        self.parts.shared.person.is_open()
+    }
+
+    fn listening(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let listens = self.parts.shared.kind() == TransportKind::Http
+                && self.parts.facts.era == Era::Legacy
+                && self.parts.facts.session;
+            if listens {
+                self.parts.shared.stream.settled().await;
+            }
+        })
+    }
+
+    fn person_time(&self) -> Duration {
+        self.parts.shared.person.total()
+    }
+
+    fn last_heard(&self) -> Instant {
+        self.parts.shared.last_heard()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.parts
+                .shared
+                .die(self.parts.shared.broke(Break::BeforeSend, "closed"));
+            self.parts.shared.stop.cancel();
+            let finished = tokio::time::timeout(CLOSE_TIME, self.parts.finished.cancelled());
+            match &self.parts.child {
+                // The child is stopped whether rmcp's loop notices or not.
+                Some(child) => child.stop(self.is_silent()).await,
+                None => drop(finished.await),
+            }
+        })
+    }
+}
+
+impl Drop for RmcpLink {
+    fn drop(&mut self) {
+        self.parts.shared.stop.cancel();
+    }
+}
+
+/// A request on its way. Dropped before its answer, it tells the server in the background.
+struct InFlight {
+    handle: Option<RequestHandle<RoleClient>>,
+    peer: Peer<RoleClient>,
+    shared: Arc<Shared>,
+    id: RequestId,
+    token: ProgressToken,
+}
+
+impl InFlight {
+    fn new(handle: RequestHandle<RoleClient>, shared: &Arc<Shared>, call: &Call) -> Self {
+        let token = handle.progress_token.clone();
+        if let Some(progress) = &call.progress {
+            shared.progress.watch(token.clone(), progress.clone());
+        }
+        Self {
+            peer: handle.peer.clone(),
+            id: handle.id.clone(),
+            token,
+            shared: Arc::clone(shared),
+            handle: Some(handle),
+        }
+    }
+
+    async fn response(&mut self) -> Result<ServerResult, ServiceError> {
+        let Some(handle) = &mut self.handle else {
+            return Err(ServiceError::TransportClosed);
+        };
+        let outcome = (&mut handle.rx)
+            .await
+            .unwrap_or(Err(ServiceError::TransportClosed));
+        self.handle = None;
+        outcome
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.shared.progress.forget(&self.token);
+        if self.handle.take().is_none() || self.shared.dead().is_some() {
+            return;
+        }
+        self.shared.outcomes.forget(&self.id);
+        let params = CancelledNotificationParam::new(Some(self.id.clone()), None);
+        let peer = self.peer.clone();
+        if tokio::runtime::Handle::try_current().is_err() {
+            return;
+        }
+        drop(hermes_core::task::spawn("mcp-cancel", async move {
+            let notification = CancelledNotification::new(params);
+            let sent = peer.send_notification(notification.into());
+            if tokio::time::timeout(CANCEL_TIME, sent).await.is_err() {
+                tracing::debug!("the server did not take the cancellation in time");
+            }
+        }));
+    }
+}
+
+/// The era of a negotiated protocol version.
+pub(crate) fn era_of(version: &str) -> Era {
+    if version >= "2026-07-28" {
+        Era::Modern
+    } else {
+        Era::Legacy
+    }
+}

@@ -1,0 +1,140 @@
+//! `subscriptions/listen`: how a server of 2026-07-28 tells that its lists changed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hermes_core::clock::Rng;
+use rmcp::model::{ServerNotification, SubscriptionFilter};
+use rmcp::service::{Peer, RoleClient, ServiceError};
+use serde_json::Value;
+
+use super::Shared;
+use crate::failure::classify::METHOD_NOT_FOUND;
+use crate::transport::http::Fault;
+use crate::transport::link::LinkEvent;
+
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// A server that refuses is asked again after this time.
+const REFUSED_WAIT: Duration = Duration::from_mins(5);
+
+/// Listens until the link ends. Does nothing where the server announces no changes.
+pub(crate) async fn subscribe(
+    peer: Peer<RoleClient>,
+    capabilities: Value,
+    shared: Arc<Shared>,
+    rng: Arc<dyn Rng>,
+) {
+    let announces = |what: &str| {
+        let flag = capabilities
+            .get(what)
+            .and_then(|one| one.get("listChanged"));
+        (flag == Some(&Value::Bool(true))).then_some(true)
+    };
+    let mut filter = SubscriptionFilter::new();
+    filter.tools_list_changed = announces("tools");
+    filter.resources_list_changed = announces("resources");
+    filter.prompts_list_changed = announces("prompts");
+    if filter == SubscriptionFilter::new() {
+        return;
+    }
+    tokio::select! {
+        () = shared.stop.cancelled() => {}
+        () = keep_listening(&peer, &filter, &shared, rng.as_ref()) => {}
+    }
+}
+
+async fn keep_listening(
+    peer: &Peer<RoleClient>,
+    filter: &SubscriptionFilter,
+    shared: &Shared,
+    rng: &dyn Rng,
+) {
+    let mut attempt = 0_u32;
+    let mut first = true;
+    let mut wakes = shared.wakes();
+    while !peer.is_transport_closed() {
+        match peer.listen(filter.clone()).await {
+            Ok(mut subscription) => {
+                // What changed while nobody listened is not told again.
+                if !first {
+                    note(filter, shared);
+                }
+                first = false;
+                attempt = 0;
+                let mut woke = false;
+                while !woke {
+                    let next = tokio::select! {
+                        next = subscription.next() => next,
+                        _ = wakes.changed() => {
+                            woke = true;
+                            continue;
+                        }
+                    };
+                    match next {
+                        Ok(Some(notification)) => announce(&notification, shared),
+                        _ => break,
+                    }
+                }
+                // The socket may be dead without a word; a new one is cheap.
+                if woke {
+                    continue;
+                }
+            }
+            Err(error) if refused(&error) => {
+                tracing::debug!(server = shared.server(), "no subscription: {error}");
+                tokio::time::sleep(REFUSED_WAIT).await;
+                continue;
+            }
+            Err(error) => tracing::debug!(server = shared.server(), "subscription: {error}"),
+        }
+        let wait = FIRST_WAIT.saturating_mul(1 << attempt.min(5));
+        attempt = attempt.saturating_add(1);
+        let wait = wait.min(LONGEST_WAIT).mul_f64(0.8 + 0.4 * rng.unit());
+        tokio::time::sleep(wait).await;
+    }
+}
+
+fn announce(notification: &ServerNotification, shared: &Shared) {
+    match notification {
+        ServerNotification::ToolListChangedNotification(_) => {
+            shared.changed(&LinkEvent::ToolsChanged);
+        }
+        ServerNotification::ResourceListChangedNotification(_) => {
+            shared.changed(&LinkEvent::ResourcesChanged);
+        }
+        ServerNotification::PromptListChangedNotification(_) => {
+            shared.changed(&LinkEvent::PromptsChanged);
+        }
+        _ => {}
+    }
+}
+
+fn note(filter: &SubscriptionFilter, shared: &Shared) {
+    if filter.tools_list_changed.is_some() {
+        shared.changed(&LinkEvent::ToolsChanged);
+    }
+    if filter.resources_list_changed.is_some() {
+        shared.changed(&LinkEvent::ResourcesChanged);
+    }
+    if filter.prompts_list_changed.is_some() {
+        shared.changed(&LinkEvent::PromptsChanged);
+    }
+}
+
+/// The server answered that it does not want this, as opposed to a connection that broke.
+fn refused(error: &ServiceError) -> bool {
+    match error {
+        ServiceError::McpError(_) | ServiceError::UnexpectedResponse => true,
+        ServiceError::TransportSend(error) => {
+            Fault::find(error.error.as_ref()).is_some_and(|failure| {
+                failure.rpc_code == Some(METHOD_NOT_FOUND)
+                    // Accepted without a stream is a refusal, too.
+                    || failure
+                        .http_status
+                        .is_some_and(|status| matches!(status, 200..300 | 400..500))
+            })
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,325 @@
+//! HTTP+SSE, the transport of 2024-11-05 (`transport: sse`): one stream for all that comes, a
+//! second address for all that goes. Only the stream shows that the server is there: what answers
+//! a POST may be something in front of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use reqwest::Method;
+use reqwest::header::HeaderMap;
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ServerJsonRpcMessage};
+use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use rmcp::transport::streamable_http_client::SseError;
+use sse_stream::Sse;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+use url::Url;
+
+use crate::failure::classify::Break;
+use crate::failure::{FailureClass, McpFailure};
+use crate::transport::connect::HttpTarget;
+use crate::transport::http::answer;
+use crate::transport::http::{
+    EVENT_STREAM, Exchange, Fault, Kind, Outgoing, bounded_body, chain, content_type, is_greeting,
+    watched_events,
+};
+use crate::transport::peer::{Greeting, Inbox, Shared};
+
+/// Messages read and not yet taken; more wait in the socket.
+const QUEUE: usize = 64;
+/// When the stream ends, what was just sent may be refused this much later: a refusal says that it did
+/// not run, the end of the stream does not.
+const LAST_REFUSAL: Duration = Duration::from_millis(200);
+/// How often a handshake is sent where instances of the server refuse it that do not hold the stream: a
+/// load balancer without stickiness.
+const HANDSHAKES: usize = 8;
+
+pub(crate) struct SseTransport {
+    exchange: Arc<Exchange>,
+    endpoint: Url,
+    incoming: mpsc::Receiver<ServerJsonRpcMessage>,
+    /// Weak, so that the end of the stream is the end of what comes.
+    received: mpsc::WeakSender<ServerJsonRpcMessage>,
+    inbox: Arc<Inbox>,
+    posting: Posting,
+}
+
+/// Messages that are being sent.
+#[derive(Clone, Default)]
+struct Posting(Arc<watch::Sender<usize>>);
+
+/// Counts a message for as long as it lives.
+struct Posted(Posting);
+
+impl Posting {
+    fn begin(&self) -> Posted {
+        self.0.send_modify(|count| *count += 1);
+        Posted(self.clone())
+    }
+
+    /// Until each of them was accepted or refused.
+    async fn settled(&self) {
+        let mut count = self.0.subscribe();
+        // The sender lives in `self`.
+        let _ = count.wait_for(|count| *count == 0).await;
+    }
+}
+
+impl Drop for Posted {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| *count -= 1);
+    }
+}
+
+type Events = BoxStream<'static, Result<Sse, SseError>>;
+
+/// Opens the stream and waits for the address to send to.
+pub(crate) async fn transport(
+    target: &HttpTarget,
+    shared: &Arc<Shared>,
+) -> Result<SseTransport, McpFailure> {
+    let exchange = Arc::new(Exchange::new(target, shared));
+    let response = exchange
+        .send(Outgoing::new(Method::GET, HeaderMap::new(), Kind::Stream))
+        .await
+        .map_err(|refused| refused.failure)?;
+    let content_type = content_type(response.headers());
+    if !content_type.starts_with(EVENT_STREAM) {
+        let text = format!(
+            "the server answered with {content_type}, not with an event stream; without \
+             `transport: sse` it may work"
+        );
+        return Err(shared.broke(Break::NotMcp, &text));
+    }
+    let mut events = watched_events(response, shared);
+    let endpoint = endpoint(&mut events, &target.url, shared).await?;
+    shared.session_seen();
+    let inbox = Inbox::new(shared);
+    let (received, incoming) = mpsc::channel(QUEUE);
+    let weak = received.downgrade();
+    let posting = Posting::default();
+    let reading = {
+        let (inbox, posting) = (Arc::clone(&inbox), posting.clone());
+        read(events, inbox, (received, posting), Arc::clone(shared))
+    };
+    drop(hermes_core::task::spawn("mcp-sse", reading));
+    Ok(SseTransport {
+        exchange,
+        endpoint,
+        incoming,
+        received: weak,
+        inbox,
+        posting,
+    })
+}
+
+async fn endpoint(events: &mut Events, base: &Url, shared: &Shared) -> Result<Url, McpFailure> {
+    loop {
+        let event = match events.next().await {
+            Some(Ok(event)) => event,
+            Some(Err(error)) => return Err(shared.broke(Break::BeforeSend, &chain(&error))),
+            None => {
+                let text = "the event stream ended before it named an endpoint";
+                return Err(shared.broke(Break::BeforeSend, text));
+            }
+        };
+        if event.event.as_deref() != Some("endpoint") {
+            continue;
+        }
+        let named = event.data.unwrap_or_default();
+        return match base.join(named.trim()) {
+            // Our headers and token must not go elsewhere.
+            Ok(url) if url.origin() == base.origin() => Ok(url),
+            Ok(url) => Err(shared.broke(
+                Break::Permanent,
+                &format!("the server wants messages sent to another origin ({url}); refused"),
+            )),
+            Err(error) => Err(shared.broke(
+                Break::NotMcp,
+                &format!("the server names an unusable endpoint ({named}): {error}"),
+            )),
+        };
+    }
+}
+
+async fn read(
+    mut events: Events,
+    inbox: Arc<Inbox>,
+    (received, posting): (mpsc::Sender<ServerJsonRpcMessage>, Posting),
+    shared: Arc<Shared>,
+) {
+    let work = async {
+        loop {
+            let event = match events.next().await {
+                Some(Ok(event)) => event,
+                Some(Err(error)) => return chain(&error),
+                None => return "the server ended the event stream".to_owned(),
+            };
+            let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
+            let Some(data) = event.data.filter(|_| is_message) else {
+                continue;
+            };
+            for message in inbox.read_event(&data) {
+                if received.send(message).await.is_err() {
+                    return "closed".to_owned();
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = shared.stop.cancelled() => {}
+        why = work => {
+            shared.die(shared.broke(Break::AfterSend, &why));
+            // rmcp goes on for as long as `received` lives.
+            let _ = timeout(LAST_REFUSAL, posting.settled()).await;
+        }
+    }
+    drop(received);
+}
+
+/// Sends a message and gives what the server answered to the POST itself: "Accepted", an empty
+/// body, or what should have come on the stream.
+async fn post(
+    exchange: Arc<Exchange>,
+    endpoint: Url,
+    body: Vec<u8>,
+    kind: Kind,
+) -> Result<Vec<u8>, McpFailure> {
+    let request = Outgoing {
+        to: Some(&endpoint),
+        body: Some(body),
+        ..Outgoing::new(Method::POST, HeaderMap::new(), kind)
+    };
+    let response = exchange
+        .send(request)
+        .await
+        .map_err(|refused| refused.failure)?;
+    let status = response.status().as_u16();
+    let is_page = content_type(response.headers()).starts_with("text/html");
+    // The status has accepted it already, so a body that breaks off does no harm.
+    let body = bounded_body(response).await.unwrap_or_default();
+    if let Some(failure) = answer::failure_in(&body, &exchange.shared) {
+        // Answers come on the stream: this is something in front of the tools.
+        let http_status = Some(status);
+        return Err(McpFailure {
+            http_status,
+            ..failure
+        });
+    }
+    if is_page || body.trim_ascii_start().starts_with(b"<") {
+        let start: String = String::from_utf8_lossy(&body).chars().take(200).collect();
+        let text = format!("the server answered with a page, not with MCP: {start}");
+        let mut failure = exchange.shared.broke(Break::NotMcp, &text);
+        failure.http_status = Some(status);
+        return Err(failure);
+    }
+    Ok(body)
+}
+
+/// The same for a handshake, which has no effect.
+async fn post_handshake(
+    exchange: Arc<Exchange>,
+    endpoint: Url,
+    body: Vec<u8>,
+) -> Result<Vec<u8>, McpFailure> {
+    let send = || {
+        let (exchange, endpoint, body) = (Arc::clone(&exchange), endpoint.clone(), body.clone());
+        post(exchange, endpoint, body, Kind::Handshake)
+    };
+    let mut answer = send().await;
+    for _ in 1..HANDSHAKES {
+        match &answer {
+            Err(why) if is_refused(why) => answer = send().await,
+            _ => break,
+        }
+    }
+    answer
+}
+
+/// Whether it was turned down as such. A missing login does not come by asking again.
+fn is_refused(why: &McpFailure) -> bool {
+    use FailureClass as C;
+    let refused = why
+        .http_status
+        .is_some_and(|status| (400..500).contains(&status) && status != 429);
+    refused && !matches!(why.class, C::AuthExpired | C::NeedsAuth | C::ScopeNeeded)
+}
+
+impl Transport<RoleClient> for SseTransport {
+    type Error = Fault;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Fault>> + Send + 'static {
+        self.inbox.sending(&item);
+        let exchange = Arc::clone(&self.exchange);
+        let endpoint = self.endpoint.clone();
+        let kind = kind(&item);
+        let id = match &item {
+            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        let body = serde_json::to_vec(&item);
+        let (inbox, received) = (Arc::clone(&self.inbox), self.received.clone());
+        let posted = self.posting.begin();
+        async move {
+            let shared = Arc::clone(&exchange.shared);
+            let body =
+                body.map_err(|error| Fault(shared.broke(Break::BeforeSend, &error.to_string())))?;
+            if kind == Kind::Greeting {
+                Greeting::begin(&shared, move || {
+                    let sending = post(exchange.clone(), endpoint.clone(), body.clone(), kind);
+                    async move { sending.await.map(drop) }
+                });
+                return Ok(());
+            }
+            let answer = match kind {
+                Kind::Handshake => post_handshake(exchange, endpoint, body).await,
+                kind => post(exchange, endpoint, body, kind).await,
+            };
+            if let (Err(failure), Some(id)) = (&answer, &id) {
+                // rmcp may see the end of the stream first, and would only say that.
+                shared.fault(id.clone(), failure.clone());
+            }
+            drop(posted);
+            let Some(id) = id else {
+                return answer.map(drop).map_err(Fault);
+            };
+            let body = answer.map_err(|failure| {
+                inbox.not_sent(&id);
+                Fault(failure)
+            })?;
+            // Without a stream nobody receives any more: the link is over.
+            if let Some(received) = received.upgrade() {
+                for message in inbox.read_reply(&body, &id) {
+                    let _ = received.send(message).await;
+                }
+            }
+            Ok(())
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        self.incoming.recv().await
+    }
+
+    async fn close(&mut self) -> Result<(), Fault> {
+        self.incoming.close();
+        Ok(())
+    }
+}
+
+fn kind(message: &ClientJsonRpcMessage) -> Kind {
+    match message {
+        ClientJsonRpcMessage::Request(request) => match &request.request {
+            ClientRequest::InitializeRequest(_) => Kind::Handshake,
+            _ => Kind::Operation,
+        },
+        message if is_greeting(message) => Kind::Greeting,
+        _ => Kind::Other,
+    }
+}

@@ -1,0 +1,68 @@
+//! Servers that are our children and speak over pipes.
+//!
+//! A child leads its own process group and everything about it ends as a group. Should this
+//! process be killed with no chance to clean up, the [`guard`] ends the groups; should even that
+//! fail, the [`ledger`](crate::status::ledger) lets the next process sweep them.
+
+mod child;
+mod env;
+mod guard;
+mod lines;
+mod pen;
+mod stderr;
+mod transport;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::status::ledger::{Ledger, Swept};
+
+pub(crate) use child::Child;
+#[cfg(any(test, fuzzing))]
+pub(crate) use lines::fuzz;
+use stderr::StderrLog;
+pub use stderr::StderrRing;
+pub(crate) use transport::spawn;
+
+/// What all stdio servers of this process share.
+pub struct Children {
+    home: PathBuf,
+    /// Our own environment, as read at the start of the process.
+    env: BTreeMap<String, String>,
+    ledger: Ledger,
+    guard: guard::Guard,
+    log: StderrLog,
+    /// The child that each server has or had last.
+    current: Mutex<HashMap<String, Weak<child::Inner>>>,
+}
+
+impl Children {
+    /// `env` is the environment of this process; children get the allow-listed part of it.
+    pub fn new(home: &Path, env: impl IntoIterator<Item = (String, String)>) -> Arc<Self> {
+        Arc::new(Self {
+            home: home.to_owned(),
+            env: env.into_iter().collect(),
+            ledger: Ledger::new(home.join("mcp-children.json")),
+            guard: guard::Guard::default(),
+            log: StderrLog::new(home.join("logs").join("mcp-stderr.log")),
+            current: Mutex::default(),
+        })
+    }
+
+    /// Ends what a process that died left running. Call once at start.
+    pub async fn sweep(&self) -> Swept {
+        self.ledger.sweep().await
+    }
+
+    fn previous(&self, server: &str) -> Option<Arc<child::Inner>> {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.get(server).and_then(Weak::upgrade)
+    }
+
+    fn remember(&self, server: &str, child: &Arc<child::Inner>) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.retain(|_, child| child.strong_count() > 0);
+        current.insert(server.to_owned(), Arc::downgrade(child));
+    }
+}

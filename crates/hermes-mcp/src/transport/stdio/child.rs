@@ -1,0 +1,242 @@
+//! The life of one child, from its start to the end of its whole group.
+
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::pen::Pen;
+use super::{Children, StderrRing};
+use crate::failure::classify::Break;
+use crate::status::ledger::{group_runs, signal_group};
+use crate::transport::peer::{Inbox, Shared};
+
+/// After its stdin is closed a child may take this long to end by itself.
+const EOF_TIME: Duration = Duration::from_secs(2);
+/// And this long after SIGTERM.
+const TERM_TIME: Duration = Duration::from_secs(3);
+/// The same for one that gave no answer to a question.
+const SILENT_TERM_TIME: Duration = Duration::from_millis(500);
+/// What the leader left behind gets this long after SIGTERM.
+const LEFTOVER_TIME: Duration = Duration::from_secs(1);
+/// SIGKILL needs no time, but reaping by others may.
+const KILL_TIME: Duration = Duration::from_secs(2);
+/// The pipes of a dead child are read to their end, unless a grandchild holds them.
+const PIPE_TIME: Duration = Duration::from_millis(300);
+/// More than all of the above.
+const STOP_TIME: Duration = Duration::from_secs(12);
+const POLL: Duration = Duration::from_millis(10);
+
+/// Whoever holds it keeps the child running.
+pub(crate) struct Child {
+    pub(super) inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub(super) pid: u32,
+    pub(super) server: String,
+    pub(super) children: Arc<Children>,
+    pub(super) close_stdin: CancellationToken,
+    /// How the leader ended.
+    exited: watch::Sender<Option<String>>,
+    /// The whole group is gone and the books are closed.
+    gone: watch::Sender<bool>,
+    stopping: AtomicBool,
+}
+
+impl Child {
+    pub(super) fn new(pid: u32, server: &str, children: &Arc<Children>) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                pid,
+                server: server.to_owned(),
+                children: Arc::clone(children),
+                close_stdin: CancellationToken::new(),
+                exited: watch::Sender::new(None),
+                gone: watch::Sender::new(false),
+                stopping: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.inner.pid
+    }
+
+    /// Ends the child and its group, and waits until they are gone. One that is silent is not given
+    /// time to end by itself: a call may be waiting for the next one.
+    pub(crate) async fn stop(&self, silent: bool) {
+        self.inner.stop(silent).await;
+    }
+
+    /// Starts ending it.
+    pub(crate) fn begin_stop(&self) {
+        self.inner.begin_stop(false);
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.inner.begin_stop(false);
+    }
+}
+
+impl Inner {
+    pub(super) async fn stop(self: &Arc<Self>, silent: bool) {
+        self.begin_stop(silent);
+        let mut gone = self.gone.subscribe();
+        let waiting = tokio::time::timeout(STOP_TIME, gone.wait_for(|gone| *gone));
+        if waiting.await.is_err() {
+            tracing::error!(
+                server = self.server,
+                pid = self.pid,
+                "a process of this MCP server survives SIGKILL"
+            );
+        }
+    }
+
+    fn begin_stop(self: &Arc<Self>, silent: bool) {
+        if self.stopping.swap(true, Ordering::AcqRel) || *self.gone.borrow() {
+            return;
+        }
+        if tokio::runtime::Handle::try_current().is_err() {
+            // The program is ending: no time to be polite.
+            signal_group(self.pid, Signal::KILL);
+            return;
+        }
+        let inner = Arc::clone(self);
+        drop(hermes_core::task::spawn("mcp-stop", async move {
+            inner.ladder(silent).await;
+        }));
+    }
+
+    async fn ladder(&self, silent: bool) {
+        self.close_stdin.cancel();
+        if !silent && self.ends_within(EOF_TIME).await {
+            return;
+        }
+        signal_group(self.pid, Signal::TERM);
+        let term = if silent { SILENT_TERM_TIME } else { TERM_TIME };
+        if self.ends_within(term).await {
+            return;
+        }
+        tracing::info!(
+            server = self.server,
+            pid = self.pid,
+            "did not end after SIGTERM; killed"
+        );
+        signal_group(self.pid, Signal::KILL);
+    }
+
+    async fn ends_within(&self, time: Duration) -> bool {
+        let mut exited = self.exited.subscribe();
+        tokio::time::timeout(time, exited.wait_for(Option::is_some))
+            .await
+            .is_ok()
+    }
+
+    /// Whatever of the group outlived its leader.
+    async fn end_leftovers(&self) {
+        if !group_runs(self.pid) {
+            return;
+        }
+        signal_group(self.pid, Signal::TERM);
+        if self.group_ends_within(LEFTOVER_TIME).await {
+            return;
+        }
+        signal_group(self.pid, Signal::KILL);
+        if !self.group_ends_within(KILL_TIME).await {
+            tracing::warn!(
+                server = self.server,
+                pid = self.pid,
+                "processes of its group remain after SIGKILL"
+            );
+        }
+    }
+
+    async fn group_ends_within(&self, time: Duration) -> bool {
+        let patience = tokio::time::Instant::now() + time;
+        while group_runs(self.pid) {
+            if tokio::time::Instant::now() >= patience {
+                return false;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        true
+    }
+}
+
+/// What the end of a child is told to.
+pub(super) struct Watched {
+    pub(super) inner: Arc<Inner>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) ring: Arc<StderrRing>,
+    pub(super) pen: Arc<Pen>,
+    pub(super) inbox: Arc<Inbox>,
+}
+
+impl Watched {
+    fn died(&self, how: &str) {
+        let mut text = format!("the server's process {how}");
+        if let Some(line) = self.ring.last_line() {
+            text = format!("{text}; it last wrote: {line}");
+        }
+        // What it never read cannot have run.
+        if let Some(read) = self.pen.read_for_good() {
+            for id in self.inbox.unread(read) {
+                let why = self.shared.broke(Break::BeforeSend, &text);
+                self.shared.fault(id, why);
+            }
+        }
+        self.shared.die(self.shared.broke(Break::AfterSend, &text));
+    }
+}
+
+/// The ends of the child's pipes.
+pub(super) struct PipeEnds {
+    pub(super) stdout: CancellationToken,
+    pub(super) stderr: CancellationToken,
+}
+
+/// Waits for the child, tells the link at once, and cleans up after it.
+pub(super) async fn supervise(
+    watched: Watched,
+    mut process: tokio::process::Child,
+    ends: PipeEnds,
+) {
+    let inner = Arc::clone(&watched.inner);
+    let how = match process.wait().await {
+        Ok(status) => describe(status),
+        Err(error) => format!("was lost sight of: {error}"),
+    };
+    inner.exited.send_replace(Some(how.clone()));
+    let drained = async {
+        ends.stdout.cancelled().await;
+        ends.stderr.cancelled().await;
+    };
+    let _ = tokio::time::timeout(PIPE_TIME, drained).await;
+    watched.died(&how);
+    // Nothing of it is needed any more. Its stdin is closed here too: the link may be dropped only
+    // when all of this is over, and then nothing else ends the task that writes to it.
+    inner.close_stdin.cancel();
+    drop(watched);
+    inner.end_leftovers().await;
+    inner.children.guard.remove(inner.pid);
+    let books = Arc::clone(&inner);
+    let closed = tokio::task::spawn_blocking(move || books.children.ledger.remove(books.pid));
+    let _ = closed.await;
+    inner.gone.send_replace(true);
+}
+
+fn describe(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt as _;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with code {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}

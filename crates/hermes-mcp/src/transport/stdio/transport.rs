@@ -1,0 +1,243 @@
+//! JSON-RPC over the pipes of a child.
+
+use std::collections::VecDeque;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::{ChildStderr, ChildStdout, Command};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::child::{self, Child, PipeEnds, Watched};
+use super::lines::{Line, Lines};
+use super::pen::Pen;
+use super::stderr::Logger;
+use super::{StderrRing, env};
+use crate::failure::McpFailure;
+use crate::failure::classify::Break;
+use crate::transport::connect::StdioTarget;
+use crate::transport::http::Fault;
+use crate::transport::peer::{Inbox, Shared};
+
+/// A child that closed its stdout and lives on for longer than this is of no use.
+const REASON_TIME: Duration = Duration::from_secs(2);
+
+pub(crate) struct StdioTransport {
+    pen: Arc<Pen>,
+    reader: Reader,
+    inbox: Arc<Inbox>,
+    child: Arc<Child>,
+    shared: Arc<Shared>,
+}
+
+/// Starts the child. One that this server had before is ended first, with its whole group.
+pub(crate) async fn spawn(
+    target: &StdioTarget,
+    shared: &Arc<Shared>,
+    ring: &Arc<StderrRing>,
+) -> Result<(StdioTransport, Arc<Child>), McpFailure> {
+    let children = &target.children;
+    let server = shared.server();
+    if let Some(previous) = children.previous(server) {
+        previous.stop(false).await;
+    }
+    let program = env::program(target, &children.env, &children.home)
+        .map_err(|text| shared.broke(Break::Permanent, &text))?;
+    let mut command = Command::new(&program.path);
+    command
+        .args(&target.args)
+        .env_clear()
+        .envs(&program.env)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    if let Some(cwd) = &target.cwd {
+        command.current_dir(cwd);
+    }
+    let mut process = command.spawn().map_err(|error| {
+        let what = match error.kind() {
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied => Break::Permanent,
+            _ => Break::BeforeSend,
+        };
+        shared.broke(what, &format!("{}: {error}", program.path.display()))
+    })?;
+    let pipes = (
+        process.id(),
+        process.stdin.take(),
+        process.stdout.take(),
+        process.stderr.take(),
+    );
+    let (Some(pid), Some(stdin), Some(stdout), Some(stderr)) = pipes else {
+        return Err(shared.broke(Break::BeforeSend, "the child has no pipes"));
+    };
+    let child = Arc::new(Child::new(pid, server, children));
+    children.guard.add(pid);
+    children.remember(server, &child.inner);
+    let books = Arc::clone(&child.inner);
+    let noted = tokio::task::spawn_blocking(move || books.children.ledger.add(&books.server, pid));
+    let _ = noted.await;
+    let ends = PipeEnds {
+        stdout: CancellationToken::new(),
+        stderr: CancellationToken::new(),
+    };
+    let pen = Pen::new(stdin, child.inner.close_stdin.clone())
+        .map_err(|error| shared.broke(Break::BeforeSend, &error.to_string()))?;
+    let inbox = Inbox::new(shared);
+    let transport = StdioTransport {
+        pen: Arc::clone(&pen),
+        reader: Reader {
+            lines: Some((Lines::new(stdout), ends.stdout.clone().drop_guard())),
+            read: VecDeque::new(),
+            shared: Arc::clone(shared),
+            ring: Arc::clone(ring),
+            inbox: Arc::clone(&inbox),
+        },
+        inbox: Arc::clone(&inbox),
+        child: Arc::clone(&child),
+        shared: Arc::clone(shared),
+    };
+    listen_to_stderr(&child, ring, stderr, &ends);
+    let watched = Watched {
+        inner: Arc::clone(&child.inner),
+        shared: Arc::clone(shared),
+        ring: Arc::clone(ring),
+        pen,
+        inbox,
+    };
+    let supervisor = child::supervise(watched, process, ends);
+    drop(hermes_core::task::spawn("mcp-child", supervisor));
+    Ok((transport, child))
+}
+
+fn listen_to_stderr(child: &Child, ring: &Arc<StderrRing>, stderr: ChildStderr, ends: &PipeEnds) {
+    let inner = Arc::clone(&child.inner);
+    let ring = Arc::clone(ring);
+    let end = ends.stderr.clone().drop_guard();
+    drop(hermes_core::task::spawn("mcp-stderr", async move {
+        let mut logger = Logger::new(&inner.children.log, &inner.server);
+        read_stderr(stderr, &ring, &mut logger).await;
+        drop(end);
+    }));
+}
+
+async fn read_stderr(mut stderr: ChildStderr, ring: &StderrRing, logger: &mut Logger<'_>) {
+    let mut buffer = vec![0; 16 << 10];
+    while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
+        ring.push(&buffer[..count]);
+        logger.push(&buffer[..count]);
+    }
+}
+
+/// Reads when rmcp asks: no task and no queue between the pipe and whoever waits for an answer.
+struct Reader {
+    /// Until its end; the guard tells that it was read to there.
+    lines: Option<(Lines<ChildStdout>, DropGuard)>,
+    /// Messages of a line that held several.
+    read: VecDeque<ServerJsonRpcMessage>,
+    shared: Arc<Shared>,
+    ring: Arc<StderrRing>,
+    inbox: Arc<Inbox>,
+}
+
+impl Reader {
+    /// The next message. Losing the future loses nothing.
+    async fn next(&mut self) -> Option<ServerJsonRpcMessage> {
+        loop {
+            if let Some(message) = self.read.pop_front() {
+                return Some(message);
+            }
+            let (lines, _) = self.lines.as_mut()?;
+            match lines.next(|| self.shared.hear()).await {
+                Some(line) => self.read.extend(self.messages(&line)),
+                None => self.lines = None,
+            }
+        }
+    }
+
+    fn messages(&self, line: &Line) -> Vec<ServerJsonRpcMessage> {
+        match line {
+            Line::Whole(line) if line.trim_ascii().is_empty() => Vec::new(),
+            Line::Whole(line) => self.inbox.read(line).unwrap_or_else(|| {
+                // Many a server prints its troubles to stdout.
+                self.ring.push(&line[..line.len().min(2000)]);
+                self.ring.push(b"\n");
+                Vec::new()
+            }),
+            Line::TooLong { head, tail, length } => {
+                let failed = self.inbox.too_large(head, tail, *length);
+                failed.into_iter().collect()
+            }
+        }
+    }
+}
+
+fn unsent(shared: &Shared, cause: &str) -> Fault {
+    Fault(shared.broke(Break::BeforeSend, cause))
+}
+
+impl Transport<RoleClient> for StdioTransport {
+    type Error = Fault;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Fault>> + Send + 'static {
+        let line = serde_json::to_vec(&item).map(|mut line| {
+            line.push(b'\n');
+            line
+        });
+        self.inbox.sending(&item);
+        let id = match &item {
+            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        let line = line.map(|line| self.pen.write(line));
+        let shared = Arc::clone(&self.shared);
+        let inbox = Arc::clone(&self.inbox);
+        async move {
+            // A line that was not written whole was not read as a message.
+            let line = line.map_err(|error| {
+                if let Some(id) = &id {
+                    inbox.not_sent(id);
+                }
+                unsent(&shared, &error.to_string())
+            })?;
+            let cause = match line.written().await {
+                Ok(end) => {
+                    if let Some(id) = &id {
+                        inbox.sent(id, end);
+                    }
+                    return Ok(());
+                }
+                Err(cause) => cause,
+            };
+            if let Some(id) = &id {
+                inbox.not_sent(id);
+            }
+            // The end of the process says more than that of the pipe.
+            let died = tokio::time::timeout(REASON_TIME, shared.died()).await;
+            let cause = died.map_or(cause, |died| died.text);
+            Err(unsent(&shared, &cause))
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        if let Some(message) = self.reader.next().await {
+            return Some(message);
+        }
+        // The child is ending: why follows at once, and should be what everybody is told.
+        let _ = tokio::time::timeout(REASON_TIME, self.shared.died()).await;
+        None
+    }
+
+    /// Does not wait: the link does, where it matters.
+    async fn close(&mut self) -> Result<(), Fault> {
+        self.child.begin_stop();
+        Ok(())
+    }
+}
