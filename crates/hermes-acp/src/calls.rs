@@ -10,7 +10,7 @@ use agent_client_protocol::v1::schema::{
 use hermes_core::front_end::TranscriptEntry;
 use serde_json::{Map, Value};
 
-use crate::edits::{self, Change};
+use crate::edits::{self, ProposedChange};
 
 /// Longest title, in characters.
 const TITLE: usize = 120;
@@ -57,7 +57,7 @@ pub(crate) fn ended(
     name: &str,
     result: &str,
     failed: bool,
-    changes: &[Change],
+    changes: &[ProposedChange],
 ) -> ToolCallUpdate {
     let status = if failed {
         ToolCallStatus::Failed
@@ -134,8 +134,8 @@ pub(crate) fn plan(name: &str, result: &str) -> Option<Plan> {
     Some(Plan::new(items.iter().filter_map(entry).collect()))
 }
 
-pub(crate) fn diffs(changes: &[Change]) -> Vec<ToolCallContent> {
-    let diff = |change: &Change| {
+pub(crate) fn diffs(changes: &[ProposedChange]) -> Vec<ToolCallContent> {
+    let diff = |change: &ProposedChange| {
         let diff = Diff::new(change.path.clone(), change.new.clone());
         ToolCallContent::Diff(diff.old_text(change.old.clone()))
     };

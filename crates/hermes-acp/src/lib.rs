@@ -15,6 +15,6 @@ mod texts;
 mod updates;
 mod wire;
 
-pub use edits::{Change, Edits};
-pub use mode::Mode;
+pub use edits::{Edits, ProposedChange};
+pub use mode::EditorMode;
 pub use server::serve;

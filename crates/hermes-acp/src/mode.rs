@@ -5,7 +5,7 @@ use hermes_core::approval::{ApprovalRequest, Verdict};
 
 /// What a person is asked about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum EditorMode {
     /// Every change of a file, and what is dangerous.
     #[default]
     Default,
@@ -19,7 +19,7 @@ pub enum Mode {
 /// Tools whose questions are about running something.
 const COMMANDS: [&str; 3] = ["terminal", "process", "execute_code"];
 
-impl Mode {
+impl EditorMode {
     pub const ALL: [Self; 3] = [Self::Default, Self::AcceptEdits, Self::DontAsk];
 
     pub fn id(self) -> &'static str {
@@ -107,11 +107,11 @@ mod tests {
 
     #[test]
     fn only_the_mode_that_asks_nothing_answers_by_itself() {
-        for mode in [Mode::Default, Mode::AcceptEdits] {
+        for mode in [EditorMode::Default, EditorMode::AcceptEdits] {
             assert_eq!(mode.verdict(&request("terminal", "c1:0")), None);
             assert_eq!(mode.verdict(&request("write_file", "c1")), None);
         }
-        let mode = Mode::DontAsk;
+        let mode = EditorMode::DontAsk;
         assert_eq!(
             mode.verdict(&request("terminal", "c1:0")),
             Some(Verdict::Once)
@@ -134,9 +134,9 @@ mod tests {
 
     #[test]
     fn ids_name_modes() {
-        for mode in Mode::ALL {
-            assert_eq!(Mode::of(mode.id()), Some(mode));
+        for mode in EditorMode::ALL {
+            assert_eq!(EditorMode::of(mode.id()), Some(mode));
         }
-        assert_eq!(Mode::of("yolo"), None);
+        assert_eq!(EditorMode::of("yolo"), None);
     }
 }

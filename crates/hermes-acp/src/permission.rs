@@ -7,7 +7,7 @@ use agent_client_protocol::v1::schema::{
 use hermes_core::approval::{ApprovalRequest, Verdict};
 
 use crate::calls;
-use crate::edits::{self, Change};
+use crate::edits::{self, ProposedChange};
 
 const ONCE: &str = "allow_once";
 const SESSION: &str = "allow_session";
@@ -19,7 +19,7 @@ pub(crate) fn request(
     session: &str,
     call: &str,
     request: &ApprovalRequest,
-    changes: &[Change],
+    changes: &[ProposedChange],
 ) -> RequestPermissionRequest {
     let mut why = request.reasons.join("\n");
     if let Some(posture) = &request.posture {
@@ -208,7 +208,7 @@ mod tests {
             action: "change /w/a".into(),
             ..asked(None)
         };
-        let change = Change {
+        let change = ProposedChange {
             path: "/w/a".into(),
             old: None,
             new: "x".into(),

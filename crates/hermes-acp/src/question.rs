@@ -22,7 +22,7 @@ const MOST: usize = 8;
 
 /// How a question is asked.
 #[derive(Debug)]
-pub(crate) enum Asking {
+pub(crate) enum QuestionForm {
     Form(Box<CreateElicitationRequest>),
     Buttons(Box<RequestPermissionRequest>),
     /// It cannot be shown.
@@ -33,14 +33,14 @@ pub(crate) fn asking(
     session: &str,
     question: &Question,
     can: Option<&ElicitationCapabilities>,
-) -> Asking {
+) -> QuestionForm {
     let forms = can.is_some_and(|can| can.form.is_some());
     let pages = can.is_some_and(|can| can.url.is_some());
     let message = format!("{}: {}", question.from, question.text);
     let scope = ElicitationSessionScope::new(session.to_owned());
     let form = |schema| {
         let mode = ElicitationFormMode::new(scope.clone(), schema);
-        Asking::Form(Box::new(CreateElicitationRequest::new(
+        QuestionForm::Form(Box::new(CreateElicitationRequest::new(
             mode,
             message.clone(),
         )))
@@ -62,12 +62,12 @@ pub(crate) fn asking(
         Want::Form { fields } if forms => form(schema(fields)),
         Want::Visit { url } if pages => {
             let mode = ElicitationUrlMode::new(scope, question.id.clone(), url.clone());
-            Asking::Form(Box::new(CreateElicitationRequest::new(mode, message)))
+            QuestionForm::Form(Box::new(CreateElicitationRequest::new(mode, message)))
         }
         Want::Choice { options, .. } if options.len() <= MOST => {
-            Asking::Buttons(Box::new(buttons(session, question, options)))
+            QuestionForm::Buttons(Box::new(buttons(session, question, options)))
         }
-        _ => Asking::Not(Answer::Unanswered {
+        _ => QuestionForm::Not(Answer::Unanswered {
             why: "this editor cannot show the question; put it into your answer and end the turn, \
                   the person will reply"
                 .to_owned(),

@@ -14,7 +14,9 @@ use agent_client_protocol::v1::schema::{
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Client, Error, ErrorCode, JsonRpcRequest, JsonRpcResponse};
-use hermes_app::front::{Follows, News, Refusal, RefusalKind, Wish};
+use hermes_app::front::{
+    CommandFollowUp, ConversationRequest, ConversationUpdate, HostError, HostErrorKind,
+};
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, UserInput};
 use hermes_core::model::Route;
 use hermes_core::slash::{self, Parsed};
@@ -23,8 +25,8 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::edits::Edits;
-use crate::mode::Mode;
-use crate::wire::Gauge;
+use crate::mode::EditorMode;
+use crate::wire::OutputBacklog;
 use crate::{calls, prompt, updates};
 
 /// Orders of the editor that may wait.
@@ -35,13 +37,16 @@ const ENDING: Duration = Duration::from_secs(10);
 const PROGRESS: usize = 16 * 1024;
 
 /// What the editor wants of a conversation.
-pub(crate) enum Order {
+pub(crate) enum EditorRequest {
     Prompt {
         blocks: Vec<ContentBlock>,
-        prompt: Box<Prompt>,
+        prompt: Box<PendingPrompt>,
     },
     /// Another model answers from here on.
-    SetModel { model: String, prompt: Box<Prompt> },
+    SetModel {
+        model: String,
+        prompt: Box<PendingPrompt>,
+    },
     /// Stop what is being done.
     Cancel,
 }
@@ -59,26 +64,26 @@ pub(crate) struct SetModelRequest {
 pub(crate) struct SetModelResponse {}
 
 /// Whom an answer goes to.
-pub(crate) enum Replies {
+pub(crate) enum PromptResponder {
     Prompt(Responder<PromptResponse>),
     Model(Responder<SetModelResponse>),
 }
 
 /// A prompt that wants its answer.
-pub(crate) struct Prompt {
-    pub(crate) responder: Replies,
+pub(crate) struct PendingPrompt {
+    pub(crate) responder: PromptResponder,
     /// Tells whoever watches for its cancellation that it is over.
     pub(crate) over: DropGuard,
 }
 
-impl Prompt {
+impl PendingPrompt {
     /// An editor that is gone needs no answer.
     pub(crate) fn answer(self, outcome: Result<StopReason, Error>) {
         let answered = match self.responder {
-            Replies::Prompt(responder) => {
+            PromptResponder::Prompt(responder) => {
                 responder.respond_with_result(outcome.map(PromptResponse::new))
             }
-            Replies::Model(responder) => {
+            PromptResponder::Model(responder) => {
                 responder.respond_with_result(outcome.map(|_| SetModelResponse {}))
             }
         };
@@ -91,16 +96,16 @@ impl Prompt {
 
 /// Where updates go.
 #[derive(Clone)]
-pub(crate) struct Outlet {
+pub(crate) struct UpdateSink {
     pub(crate) session: String,
     pub(crate) connection: ConnectionTo<Client>,
-    pub(crate) gauge: Arc<Gauge>,
+    pub(crate) gauge: Arc<OutputBacklog>,
     pub(crate) client: Arc<ClientCapabilities>,
     /// It knows kinds of updates that came later.
     pub(crate) newer: bool,
 }
 
-impl Outlet {
+impl UpdateSink {
     pub(crate) async fn update(&self, update: SessionUpdate) {
         // One that does not know a kind takes the whole message for an error.
         if updates::came_later(&update) && !self.newer {
@@ -124,30 +129,30 @@ impl Outlet {
 }
 
 /// What a conversation is made of.
-pub(crate) struct Parts {
-    pub(crate) outlet: Outlet,
+pub(crate) struct SessionParts {
+    pub(crate) outlet: UpdateSink,
     pub(crate) cwd: PathBuf,
     pub(crate) edits: Edits,
     /// Dollars that it has cost before.
     pub(crate) spent: Option<f64>,
-    pub(crate) orders: mpsc::Receiver<Order>,
-    pub(crate) wishes: mpsc::Sender<Wish>,
-    pub(crate) news: mpsc::Receiver<News>,
+    pub(crate) orders: mpsc::Receiver<EditorRequest>,
+    pub(crate) wishes: mpsc::Sender<ConversationRequest>,
+    pub(crate) news: mpsc::Receiver<ConversationUpdate>,
     pub(crate) stop: CancellationToken,
 }
 
-pub(crate) struct Session {
-    outlet: Outlet,
+pub(crate) struct EditorSession {
+    outlet: UpdateSink,
     cwd: PathBuf,
     edits: Edits,
-    modes: watch::Receiver<Mode>,
-    orders: mpsc::Receiver<Order>,
-    wishes: mpsc::Sender<Wish>,
-    news: mpsc::Receiver<News>,
+    modes: watch::Receiver<EditorMode>,
+    orders: mpsc::Receiver<EditorRequest>,
+    wishes: mpsc::Sender<ConversationRequest>,
+    news: mpsc::Receiver<ConversationUpdate>,
     stop: CancellationToken,
     /// Prompts that the end of the turn answers.
-    waiting: Vec<Prompt>,
-    command: Option<Command>,
+    waiting: Vec<PendingPrompt>,
+    command: Option<RunningSlashCommand>,
     /// A turn runs.
     turn: bool,
     /// Messages that wait for it.
@@ -156,22 +161,22 @@ pub(crate) struct Session {
     /// Dollars of the turns that ended.
     spent: Option<f64>,
     /// Calls that run, with what they said.
-    running: HashMap<String, Running>,
+    running: HashMap<String, RunningTool>,
     /// Questions that the editor shows.
     asked: HashMap<String, CancellationToken>,
     /// The editor cancelled the turn that runs.
     cancelled: bool,
 }
 
-struct Running {
+struct RunningTool {
     /// Its reports are the end of what it printed so far, each in place of the last.
     prints: bool,
     progress: String,
 }
 
 /// A slash command that runs.
-struct Command {
-    prompt: Prompt,
+struct RunningSlashCommand {
+    prompt: PendingPrompt,
     /// It has ended, and the session is to say something.
     reports: bool,
     /// The session said something since it began.
@@ -182,19 +187,19 @@ struct Command {
     failed: Option<String>,
 }
 
-impl Command {
+impl RunningSlashCommand {
     /// It is over. Whoever asked for a model wants to know whether they have it; others read it.
     fn answer(self) {
         let outcome = match (&self.prompt.responder, self.failed) {
-            (Replies::Model(_), Some(why)) => Err(invalid(why)),
+            (PromptResponder::Model(_), Some(why)) => Err(invalid(why)),
             _ => Ok(StopReason::EndTurn),
         };
         self.prompt.answer(outcome);
     }
 }
 
-impl Session {
-    pub(crate) fn new(parts: Parts) -> Self {
+impl EditorSession {
+    pub(crate) fn new(parts: SessionParts) -> Self {
         Self {
             modes: parts.edits.modes(),
             outlet: parts.outlet,
@@ -263,39 +268,41 @@ impl Session {
         }
     }
 
-    fn order(&mut self, order: Order) {
+    fn order(&mut self, order: EditorRequest) {
         match order {
-            Order::Prompt {
+            EditorRequest::Prompt {
                 blocks,
                 prompt: asked,
             } => match prompt::read(&blocks) {
                 Err(error) => asked.answer(Err(invalid(error.to_string()))),
                 Ok(input) => self.prompt(input, *asked),
             },
-            Order::SetModel { model, prompt } => self.slash(format!("/model {model}"), *prompt),
-            Order::Cancel => {
+            EditorRequest::SetModel { model, prompt } => {
+                self.slash(format!("/model {model}"), *prompt)
+            }
+            EditorRequest::Cancel => {
                 if self.command.is_some() {
-                    self.wish(Wish::Stop);
+                    self.wish(ConversationRequest::Stop);
                 }
                 self.cancelled |= self.turn;
                 if self.turn || !self.waiting.is_empty() || self.command.is_some() {
-                    self.wish(Wish::Order(AgentCommand::Interrupt));
+                    self.wish(ConversationRequest::Order(AgentCommand::Interrupt));
                 }
             }
         }
     }
 
-    fn prompt(&mut self, input: UserInput, prompt: Prompt) {
+    fn prompt(&mut self, input: UserInput, prompt: PendingPrompt) {
         if let Some(line) = command_line(&input) {
             return self.slash(line, prompt);
         }
         let wish = if self.waiting.is_empty() || !input.images.is_empty() {
-            Wish::Say(input)
+            ConversationRequest::Say(input)
         } else {
             // One prompt at a time: a second one is a word in between.
             let context = input.context.map(|text| format!("\n\n{text}"));
             let text = input.text + context.as_deref().unwrap_or_default();
-            Wish::Order(AgentCommand::Steer(text))
+            ConversationRequest::Order(AgentCommand::Steer(text))
         };
         match self.wishes.try_send(wish) {
             Ok(()) => self.waiting.push(prompt),
@@ -303,13 +310,13 @@ impl Session {
         }
     }
 
-    fn slash(&mut self, line: String, prompt: Prompt) {
+    fn slash(&mut self, line: String, prompt: PendingPrompt) {
         if self.command.is_some() {
             return prompt.answer(Err(busy()));
         }
-        match self.wishes.try_send(Wish::Slash(line)) {
+        match self.wishes.try_send(ConversationRequest::Slash(line)) {
             Ok(()) => {
-                self.command = Some(Command {
+                self.command = Some(RunningSlashCommand {
                     prompt,
                     reports: false,
                     reported: false,
@@ -322,16 +329,16 @@ impl Session {
     }
 
     /// Never waits: whoever takes wishes may be waiting for us.
-    fn wish(&self, wish: Wish) {
+    fn wish(&self, wish: ConversationRequest) {
         if let Err(error) = self.wishes.try_send(wish) {
             tracing::warn!("a wish was lost: {error}");
         }
     }
 
-    async fn told(&mut self, news: News) {
+    async fn told(&mut self, news: ConversationUpdate) {
         match news {
-            News::Event(event) => self.event(event).await,
-            News::Said {
+            ConversationUpdate::Event(event) => self.event(event).await,
+            ConversationUpdate::Said {
                 level,
                 text,
                 columns,
@@ -348,7 +355,7 @@ impl Session {
                 };
                 self.outlet.update(update).await;
             }
-            News::Moved { id, past } => {
+            ConversationUpdate::Moved { id, past } => {
                 self.running.clear();
                 let text = if past.is_empty() {
                     format!(
@@ -359,24 +366,27 @@ impl Session {
                 };
                 self.outlet.notice(NoticeLevel::Info, &text).await;
             }
-            News::Unsaid(refusal) => self.fail(&refusal),
-            News::Ran(follows) => self.ran(follows),
+            ConversationUpdate::Unsaid(refusal) => self.fail(&refusal),
+            ConversationUpdate::Ran(follows) => self.ran(follows),
         }
     }
 
-    fn ran(&mut self, follows: Follows) {
+    fn ran(&mut self, follows: CommandFollowUp) {
         let Some(command) = &mut self.command else {
             return;
         };
         let over = match follows {
-            Follows::Nothing => true,
-            Follows::Report => {
+            CommandFollowUp::Nothing => true,
+            CommandFollowUp::Report => {
                 command.reports = true;
                 command.reported
             }
-            Follows::Turn => command.turned && !self.turn,
+            CommandFollowUp::Turn => command.turned && !self.turn,
         };
-        let Some(command) = self.command.take_if(|_| over || follows == Follows::Turn) else {
+        let Some(command) = self
+            .command
+            .take_if(|_| over || follows == CommandFollowUp::Turn)
+        else {
             return;
         };
         if over {
@@ -387,7 +397,7 @@ impl Session {
     }
 
     /// Whoever waits is told that nothing will come.
-    fn fail(&mut self, refusal: &Refusal) {
+    fn fail(&mut self, refusal: &HostError) {
         let command = self.command.take().map(|command| command.prompt);
         for prompt in std::mem::take(&mut self.waiting).into_iter().chain(command) {
             prompt.answer(Err(error(refusal)));
@@ -418,17 +428,17 @@ pub(crate) fn busy() -> Error {
     Error::new(ErrorCode::INVALID_REQUEST, text)
 }
 
-fn broken() -> Refusal {
+fn broken() -> HostError {
     let text = "the conversation ended unexpectedly; see logs/errors.log";
-    Refusal::new(RefusalKind::Failed, text)
+    HostError::new(HostErrorKind::Failed, text)
 }
 
-pub(crate) fn error(refusal: &Refusal) -> Error {
+pub(crate) fn error(refusal: &HostError) -> Error {
     let code = match refusal.kind {
-        RefusalKind::NotConfigured => ErrorCode::AUTH_REQUIRED,
-        RefusalKind::NotFound => ErrorCode::RESOURCE_NOT_FOUND,
-        RefusalKind::Invalid => ErrorCode::INVALID_PARAMS,
-        RefusalKind::Failed => ErrorCode::INTERNAL_ERROR,
+        HostErrorKind::NotConfigured => ErrorCode::AUTH_REQUIRED,
+        HostErrorKind::NotFound => ErrorCode::RESOURCE_NOT_FOUND,
+        HostErrorKind::Invalid => ErrorCode::INVALID_PARAMS,
+        HostErrorKind::Failed => ErrorCode::INTERNAL_ERROR,
     };
     Error::new(code, refusal.message.clone())
 }

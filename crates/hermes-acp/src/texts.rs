@@ -12,7 +12,7 @@ use agent_client_protocol::v1::schema::{
 use hermes_core::BoxFuture;
 use hermes_core::open_texts::{OpenTexts, SaveOutcome};
 
-use crate::wire::Gauge;
+use crate::wire::OutputBacklog;
 
 /// How long an editor may take for a file.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -20,7 +20,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// The editor's side of a conversation's files.
 pub(crate) struct EditorTexts {
     connection: ConnectionTo<Client>,
-    gauge: Arc<Gauge>,
+    gauge: Arc<OutputBacklog>,
     reads: bool,
     writes: bool,
     /// The workspace as the editor names it, and where that really is.
@@ -33,7 +33,7 @@ pub(crate) struct EditorTexts {
 impl EditorTexts {
     /// `None`: the editor offers neither.
     pub(crate) fn new(
-        (connection, gauge): (ConnectionTo<Client>, Arc<Gauge>),
+        (connection, gauge): (ConnectionTo<Client>, Arc<OutputBacklog>),
         client: &ClientCapabilities,
         cwd: &Path,
     ) -> Option<Arc<Self>> {

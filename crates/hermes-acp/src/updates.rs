@@ -12,7 +12,7 @@ use hermes_core::event::NoticeLevel;
 use hermes_core::front_end::TranscriptEntry;
 
 use crate::calls;
-use crate::mode::Mode;
+use crate::mode::EditorMode;
 
 /// Editors whose versions in use know every kind of update, whatever they announce.
 const KNOWN: [&str; 1] = ["zed"];
@@ -88,7 +88,7 @@ pub(crate) fn usage(used: u64, size: u32, usd: Option<f64>) -> SessionUpdate {
     SessionUpdate::UsageUpdate(UsageUpdate::new(used, u64::from(size)).cost(cost))
 }
 
-pub(crate) fn mode(mode: Mode) -> SessionUpdate {
+pub(crate) fn mode(mode: EditorMode) -> SessionUpdate {
     SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(mode.id()))
 }
 

@@ -17,12 +17,12 @@ const WAITING: usize = 1024;
 /// How much waits to be written. The protocol's own queue has no bound, so that whoever fills it asks
 /// here first.
 #[derive(Default)]
-pub(crate) struct Gauge {
+pub(crate) struct OutputBacklog {
     waiting: AtomicUsize,
     drained: Notify,
 }
 
-impl Gauge {
+impl OutputBacklog {
     /// Waits for room and takes some.
     pub(crate) async fn room(&self) {
         loop {
@@ -53,7 +53,7 @@ impl Gauge {
 pub(crate) fn lines<R, W>(
     input: R,
     output: W,
-    gauge: Arc<Gauge>,
+    gauge: Arc<OutputBacklog>,
     ended: CancellationToken,
 ) -> Lines<
     impl Sink<String, Error = std::io::Error> + Send + 'static,
@@ -81,7 +81,7 @@ where
     });
     let outgoing = sink::unfold(
         (output, gauge),
-        async |(mut output, gauge): (W, Arc<Gauge>), line: String| {
+        async |(mut output, gauge): (W, Arc<OutputBacklog>), line: String| {
             output.write_all(line.as_bytes()).await?;
             output.write_all(b"\n").await?;
             output.flush().await?;
@@ -151,7 +151,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_fills_the_queue_waits_for_the_reader() {
-        let gauge = Arc::new(Gauge::default());
+        let gauge = Arc::new(OutputBacklog::default());
         for _ in 0..WAITING {
             gauge.room().await;
         }

@@ -7,11 +7,11 @@ use axum::response::Response;
 use serde_json::Value;
 
 use super::error::ApiError;
-use super::input::Body;
+use super::input::JsonObjectBody;
 
 /// What becomes of a field.
 #[derive(Clone, Copy)]
-enum Rule {
+enum RequestFieldRule {
     /// It is read.
     Read,
     /// It is about bookkeeping at OpenAI: the answer is the same without it.
@@ -23,7 +23,7 @@ enum Rule {
     Only(fn(&Value) -> bool, &'static str),
 }
 
-type Table = &'static [(&'static str, Rule)];
+type FieldTable = &'static [(&'static str, RequestFieldRule)];
 
 const SETTINGS: &str =
     "the agent makes several model calls per answer, with the settings of config.yaml";
@@ -31,106 +31,115 @@ const TOOLS: &str = "tools run on the server and are those of its configuration"
 const PLAIN: &str = "answers are plain text";
 
 /// Of everything that makes the agent say something.
-const COMMON: Table = &[
-    ("model", Rule::Read),
-    ("session_id", Rule::Read),
-    ("session_key", Rule::Read),
-    ("metadata", Rule::Inert),
-    ("user", Rule::Inert),
-    ("safety_identifier", Rule::Inert),
-    ("prompt_cache_key", Rule::Inert),
-    ("prompt_cache_retention", Rule::Inert),
-    ("service_tier", Rule::Inert),
-    ("temperature", Rule::Only(is_one, SETTINGS)),
-    ("top_p", Rule::Only(is_one, SETTINGS)),
-    ("top_logprobs", Rule::Only(is_zero, SETTINGS)),
-    ("parallel_tool_calls", Rule::Only(is_true, TOOLS)),
-    ("tools", Rule::Only(is_empty, TOOLS)),
-    ("tool_choice", Rule::Only(is_auto, TOOLS)),
+const COMMON: FieldTable = &[
+    ("model", RequestFieldRule::Read),
+    ("session_id", RequestFieldRule::Read),
+    ("session_key", RequestFieldRule::Read),
+    ("metadata", RequestFieldRule::Inert),
+    ("user", RequestFieldRule::Inert),
+    ("safety_identifier", RequestFieldRule::Inert),
+    ("prompt_cache_key", RequestFieldRule::Inert),
+    ("prompt_cache_retention", RequestFieldRule::Inert),
+    ("service_tier", RequestFieldRule::Inert),
+    ("temperature", RequestFieldRule::Only(is_one, SETTINGS)),
+    ("top_p", RequestFieldRule::Only(is_one, SETTINGS)),
+    ("top_logprobs", RequestFieldRule::Only(is_zero, SETTINGS)),
+    (
+        "parallel_tool_calls",
+        RequestFieldRule::Only(is_true, TOOLS),
+    ),
+    ("tools", RequestFieldRule::Only(is_empty, TOOLS)),
+    ("tool_choice", RequestFieldRule::Only(is_auto, TOOLS)),
     (
         "background",
-        Rule::Only(
+        RequestFieldRule::Only(
             is_false,
             "use POST /v1/runs for a turn that continues without a client",
         ),
     ),
 ];
 
-const CHAT: Table = &[
-    ("temperature", Rule::Hint),
-    ("top_p", Rule::Hint),
-    ("seed", Rule::Hint),
-    ("frequency_penalty", Rule::Hint),
-    ("presence_penalty", Rule::Hint),
-    ("messages", Rule::Read),
-    ("stream", Rule::Read),
-    ("stream_options", Rule::Read),
-    ("store", Rule::Inert),
-    ("prediction", Rule::Inert),
+const CHAT: FieldTable = &[
+    ("temperature", RequestFieldRule::Hint),
+    ("top_p", RequestFieldRule::Hint),
+    ("seed", RequestFieldRule::Hint),
+    ("frequency_penalty", RequestFieldRule::Hint),
+    ("presence_penalty", RequestFieldRule::Hint),
+    ("messages", RequestFieldRule::Read),
+    ("stream", RequestFieldRule::Read),
+    ("stream_options", RequestFieldRule::Read),
+    ("store", RequestFieldRule::Inert),
+    ("prediction", RequestFieldRule::Inert),
     (
         "n",
-        Rule::Only(is_one, "send the request again for another answer"),
+        RequestFieldRule::Only(is_one, "send the request again for another answer"),
     ),
-    ("logprobs", Rule::Only(is_false, SETTINGS)),
-    ("logit_bias", Rule::Only(is_empty, SETTINGS)),
-    ("functions", Rule::Only(is_empty, TOOLS)),
-    ("function_call", Rule::Only(is_auto, TOOLS)),
-    ("modalities", Rule::Only(is_text_only, PLAIN)),
-    ("response_format", Rule::Only(is_text_format, PLAIN)),
-    ("stop", Rule::Only(is_empty, SETTINGS)),
+    ("logprobs", RequestFieldRule::Only(is_false, SETTINGS)),
+    ("logit_bias", RequestFieldRule::Only(is_empty, SETTINGS)),
+    ("functions", RequestFieldRule::Only(is_empty, TOOLS)),
+    ("function_call", RequestFieldRule::Only(is_auto, TOOLS)),
+    ("modalities", RequestFieldRule::Only(is_text_only, PLAIN)),
+    (
+        "response_format",
+        RequestFieldRule::Only(is_text_format, PLAIN),
+    ),
+    ("stop", RequestFieldRule::Only(is_empty, SETTINGS)),
 ];
 
-const RESPONSES: Table = &[
-    ("temperature", Rule::Hint),
-    ("top_p", Rule::Hint),
-    ("input", Rule::Read),
-    ("instructions", Rule::Read),
-    ("previous_response_id", Rule::Read),
-    ("conversation", Rule::Read),
-    ("conversation_history", Rule::Read),
-    ("stream", Rule::Read),
-    ("store", Rule::Read),
+const RESPONSES: FieldTable = &[
+    ("temperature", RequestFieldRule::Hint),
+    ("top_p", RequestFieldRule::Hint),
+    ("input", RequestFieldRule::Read),
+    ("instructions", RequestFieldRule::Read),
+    ("previous_response_id", RequestFieldRule::Read),
+    ("conversation", RequestFieldRule::Read),
+    ("conversation_history", RequestFieldRule::Read),
+    ("stream", RequestFieldRule::Read),
+    ("store", RequestFieldRule::Read),
     (
         "truncation",
-        Rule::Only(is_truncation, "it is \"auto\" or \"disabled\""),
+        RequestFieldRule::Only(is_truncation, "it is \"auto\" or \"disabled\""),
     ),
-    ("stream_options", Rule::Inert),
-    ("include", Rule::Only(is_empty, PLAIN)),
-    ("text", Rule::Only(is_text_settings, PLAIN)),
+    ("stream_options", RequestFieldRule::Inert),
+    ("include", RequestFieldRule::Only(is_empty, PLAIN)),
+    ("text", RequestFieldRule::Only(is_text_settings, PLAIN)),
 ];
 
 /// Like responses, but nothing is streamed or stored by choice.
-const RUNS: Table = &[
-    ("input", Rule::Read),
-    ("instructions", Rule::Read),
-    ("previous_response_id", Rule::Read),
-    ("conversation", Rule::Read),
-    ("conversation_history", Rule::Read),
+const RUNS: FieldTable = &[
+    ("input", RequestFieldRule::Read),
+    ("instructions", RequestFieldRule::Read),
+    ("previous_response_id", RequestFieldRule::Read),
+    ("conversation", RequestFieldRule::Read),
+    ("conversation_history", RequestFieldRule::Read),
     (
         "truncation",
-        Rule::Only(is_truncation, "it is \"auto\" or \"disabled\""),
+        RequestFieldRule::Only(is_truncation, "it is \"auto\" or \"disabled\""),
     ),
-    ("store", Rule::Inert),
+    ("store", RequestFieldRule::Inert),
     (
         "stream",
-        Rule::Only(is_false, "follow GET /v1/runs/{id}/events"),
+        RequestFieldRule::Only(is_false, "follow GET /v1/runs/{id}/events"),
     ),
 ];
 
-const TALK: Table = &[
-    ("message", Rule::Read),
-    ("input", Rule::Read),
-    ("system_message", Rule::Read),
-    ("instructions", Rule::Read),
-    ("stream", Rule::Only(is_false, "use …/chat/stream")),
+const TALK: FieldTable = &[
+    ("message", RequestFieldRule::Read),
+    ("input", RequestFieldRule::Read),
+    ("system_message", RequestFieldRule::Read),
+    ("instructions", RequestFieldRule::Read),
+    (
+        "stream",
+        RequestFieldRule::Only(is_false, "use …/chat/stream"),
+    ),
 ];
 
-const TALK_STREAM: Table = &[
-    ("message", Rule::Read),
-    ("input", Rule::Read),
-    ("system_message", Rule::Read),
-    ("instructions", Rule::Read),
-    ("stream", Rule::Only(is_true, "use …/chat")),
+const TALK_STREAM: FieldTable = &[
+    ("message", RequestFieldRule::Read),
+    ("input", RequestFieldRule::Read),
+    ("system_message", RequestFieldRule::Read),
+    ("instructions", RequestFieldRule::Read),
+    ("stream", RequestFieldRule::Only(is_true, "use …/chat")),
 ];
 
 /// What is asked for.
@@ -146,7 +155,7 @@ pub(super) enum ApiEndpoint {
 }
 
 impl ApiEndpoint {
-    fn own(self) -> Table {
+    fn own(self) -> FieldTable {
         match self {
             Self::Chat => CHAT,
             Self::Responses => RESPONSES,
@@ -156,15 +165,19 @@ impl ApiEndpoint {
         }
     }
 
-    fn rule(self, field: &str) -> Option<Rule> {
-        let find = |table: Table| table.iter().find(|(name, _)| *name == field);
+    fn rule(self, field: &str) -> Option<RequestFieldRule> {
+        let find = |table: FieldTable| table.iter().find(|(name, _)| *name == field);
         find(self.own())
             .or_else(|| find(COMMON))
             .map(|(_, rule)| *rule)
     }
 
     /// Refuses a body with a field that would be ignored. `ignored`: those that the person wants ignored.
-    pub(super) fn check(self, body: &Body, ignored: &[String]) -> Result<IgnoredFields, ApiError> {
+    pub(super) fn check(
+        self,
+        body: &JsonObjectBody,
+        ignored: &[String],
+    ) -> Result<IgnoredFields, ApiError> {
         let mut hints = Vec::new();
         for (field, value) in &body.0 {
             // Null means that nothing is wanted, everywhere.
@@ -172,10 +185,10 @@ impl ApiEndpoint {
                 continue;
             }
             match self.rule(field) {
-                Some(Rule::Read | Rule::Inert) => {}
-                Some(Rule::Hint) => hints.push(field.as_str()),
-                Some(Rule::Only(is_usual, _)) if is_usual(value) => {}
-                Some(Rule::Only(_, instead)) => {
+                Some(RequestFieldRule::Read | RequestFieldRule::Inert) => {}
+                Some(RequestFieldRule::Hint) => hints.push(field.as_str()),
+                Some(RequestFieldRule::Only(is_usual, _)) if is_usual(value) => {}
+                Some(RequestFieldRule::Only(_, instead)) => {
                     return Err(refused(
                         field,
                         "unsupported_parameter",
@@ -281,7 +294,7 @@ mod tests {
     use super::*;
 
     fn check(endpoint: ApiEndpoint, body: &Value) -> Result<String, Value> {
-        let body = Body(body.as_object().unwrap().clone());
+        let body = JsonObjectBody(body.as_object().unwrap().clone());
         endpoint
             .check(&body, &["tolerated".to_owned()])
             .map(|hints| hints.0)
@@ -368,7 +381,7 @@ mod tests {
             for endpoint in [ApiEndpoint::Chat, ApiEndpoint::Responses, ApiEndpoint::Runs, ApiEndpoint::Talk] {
                 let known = endpoint.rule(&name).is_some();
                 let body = Map::from_iter([(name.clone(), json!(value))]);
-                let passed = endpoint.check(&Body(body), &[]).is_ok();
+                let passed = endpoint.check(&JsonObjectBody(body), &[]).is_ok();
                 prop_assert!(known || !passed);
             }
         }

@@ -15,7 +15,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use hermes_core::bytes::same;
 
-use super::State;
+use super::ApiState;
 use super::error::ApiError;
 
 /// The largest request.
@@ -40,9 +40,9 @@ const SECURITY: [(&str, &str); 7] = [
     ("referrer-policy", "no-referrer"),
 ];
 
-pub(super) struct Key(String);
+pub(super) struct ServerKey(String);
 
-impl Key {
+impl ServerKey {
     pub(super) fn new(key: &str) -> Self {
         Self(key.to_owned())
     }
@@ -62,9 +62,9 @@ fn bearer(value: &HeaderValue) -> Option<&[u8]> {
 
 /// Puts everything together. `open` needs no key.
 pub(super) fn around(
-    open: Router<Arc<State>>,
-    closed: Router<Arc<State>>,
-    state: Arc<State>,
+    open: Router<Arc<ApiState>>,
+    closed: Router<Arc<ApiState>>,
+    state: Arc<ApiState>,
 ) -> Router {
     closed
         .route_layer(from_fn_with_state(Arc::clone(&state), authorize))
@@ -86,7 +86,11 @@ async fn not_this_way() -> ApiError {
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message).code("method_not_allowed")
 }
 
-async fn authorize(Extract(state): Extract<Arc<State>>, request: Request, next: Next) -> Response {
+async fn authorize(
+    Extract(state): Extract<Arc<ApiState>>,
+    request: Request,
+    next: Next,
+) -> Response {
     if state.key.fits(request.headers()) {
         return next.run(request).await;
     }
@@ -102,7 +106,7 @@ async fn authorize(Extract(state): Extract<Arc<State>>, request: Request, next: 
 }
 
 async fn every_answer(
-    Extract(state): Extract<Arc<State>>,
+    Extract(state): Extract<Arc<ApiState>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -134,7 +138,7 @@ async fn every_answer(
 }
 
 /// What the browser is told about an origin; `None`: it may not ask.
-fn allow(state: &State, origin: &HeaderValue) -> Option<HeaderValue> {
+fn allow(state: &ApiState, origin: &HeaderValue) -> Option<HeaderValue> {
     let origins = &state.settings.cors_origins;
     if origins.iter().any(|known| known == "*") {
         return Some(HeaderValue::from_static("*"));

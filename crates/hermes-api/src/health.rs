@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::{Shared, State, reply};
+use super::{ApiState, SharedApiState, reply};
 
 const PLATFORM: &str = "hermes-agent";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -18,7 +18,7 @@ pub(super) async fn plain() -> Response {
 }
 
 /// Counts and words only: no values of the configuration, no paths, no error texts.
-pub(super) async fn detailed(Extract(state): Shared) -> Response {
+pub(super) async fn detailed(Extract(state): SharedApiState) -> Response {
     let status = state.deps.facts.status();
     let checks = checks(&state, &status).await;
     let fine = |check: &Value| check["status"] == "ok";
@@ -45,7 +45,7 @@ pub(super) async fn detailed(Extract(state): Shared) -> Response {
     reply::json(StatusCode::OK, &body)
 }
 
-async fn checks(state: &State, status: &Value) -> Value {
+async fn checks(state: &ApiState, status: &Value) -> Value {
     let is = |fine: bool| if fine { "ok" } else { "degraded" };
     let gateway = status["gateway_state"].as_str().unwrap_or("unknown");
     let platforms = status["platforms"].as_object();
@@ -66,7 +66,7 @@ async fn checks(state: &State, status: &Value) -> Value {
     })
 }
 
-fn config_reads(state: &State) -> bool {
+fn config_reads(state: &ApiState) -> bool {
     match std::fs::read_to_string(state.deps.home.config_path()) {
         Ok(_) => true,
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,

@@ -17,9 +17,9 @@ use super::guard;
 const PARTS: usize = 1000;
 
 /// A body that is a JSON object.
-pub(super) struct Body(pub(super) Map<String, Value>);
+pub(super) struct JsonObjectBody(pub(super) Map<String, Value>);
 
-impl<S: Send + Sync> FromRequest<S> for Body {
+impl<S: Send + Sync> FromRequest<S> for JsonObjectBody {
     type Rejection = ApiError;
 
     async fn from_request(request: axum::extract::Request, state: &S) -> Result<Self, ApiError> {
@@ -40,7 +40,7 @@ fn unread(rejection: &BytesRejection) -> ApiError {
     }
 }
 
-impl Body {
+impl JsonObjectBody {
     /// A field as text. Null and empty text count as nothing; other values are refused.
     pub(super) fn text(&self, field: &str) -> Result<Option<&str>, ApiError> {
         match self.0.get(field) {
@@ -74,7 +74,7 @@ fn switch(value: Option<&Value>, usual: bool) -> Option<bool> {
 
 /// A conversation as a client sends it: what was said before, and what it says now.
 #[derive(Debug, PartialEq)]
-pub(super) struct Said {
+pub(super) struct ClientConversation {
     /// System messages, one after the other.
     pub(super) system: Option<String>,
     pub(super) history: Vec<Message>,
@@ -82,7 +82,7 @@ pub(super) struct Said {
 }
 
 /// `messages` of chat completions.
-pub(super) fn messages(value: Option<&Value>) -> Result<Said, ApiError> {
+pub(super) fn messages(value: Option<&Value>) -> Result<ClientConversation, ApiError> {
     let Some(Value::Array(list)) = value else {
         return Err(ApiError::bad("'messages' must be a list of messages").param("messages"));
     };
@@ -93,7 +93,7 @@ pub(super) fn messages(value: Option<&Value>) -> Result<Said, ApiError> {
 }
 
 /// A list of messages, the last of which is the person's.
-pub(super) fn read(list: &[Value], param: &str) -> Result<Said, ApiError> {
+pub(super) fn read(list: &[Value], param: &str) -> Result<ClientConversation, ApiError> {
     let mut system: Option<String> = None;
     let mut all = Vec::with_capacity(list.len());
     for (at, entry) in list.iter().enumerate() {
@@ -149,7 +149,7 @@ pub(super) fn read(list: &[Value], param: &str) -> Result<Said, ApiError> {
         let message = format!("the last of '{param}' must be a message of the user");
         return Err(ApiError::bad(message).param(param));
     };
-    Ok(Said {
+    Ok(ClientConversation {
         system,
         history: paired(all),
         now: said(last.content, param)?,

@@ -41,7 +41,7 @@ use std::sync::Arc;
 use hermes_config::{Config, Home};
 use hermes_core::clock::Clock;
 use hermes_core::task;
-use hermes_gateway::seats::Seats;
+use hermes_gateway::seats::ConversationPool;
 use hermes_store::db::Store;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -49,8 +49,8 @@ use tokio_util::sync::CancellationToken;
 
 use hermes_platforms::PlatformSettings;
 
-pub use admit::Work;
-use once::Once;
+pub use admit::ActiveTurns;
+use once::IdempotentAnswers;
 pub use settings::{ApiSettings, ApiSettingsError, ModelRoute};
 use threads::Threads;
 
@@ -60,22 +60,22 @@ pub const SOURCE: &str = "api_server";
 /// The API server of a home, not yet listening.
 pub struct ApiServer {
     settings: ApiSettings,
-    work: Work,
+    work: ActiveTurns,
 }
 
 /// What the server needs of the rest.
 #[derive(Clone)]
 pub struct ApiDeps {
-    pub seats: Seats,
+    pub seats: ConversationPool,
     pub store: Store,
     pub home: Home,
     pub config: Arc<Config>,
     pub clock: Arc<dyn Clock>,
-    pub facts: Arc<dyn Facts>,
+    pub facts: Arc<dyn GatewayFacts>,
 }
 
 /// What only the gateway knows.
-pub trait Facts: Send + Sync + 'static {
+pub trait GatewayFacts: Send + Sync + 'static {
     /// How the gateway is, with the fields of `gateway_state.json` (`gateway_state`, `platforms`,
     /// `active_agents`, `exit_reason`, `updated_at`).
     fn status(&self) -> Value;
@@ -100,7 +100,7 @@ impl ApiServer {
     ) -> Result<Option<Self>, ApiSettingsError> {
         let settings = ApiSettings::read(settings, config, profile)?;
         Ok(settings.map(|settings| Self {
-            work: Work::new(settings.max_runs),
+            work: ActiveTurns::new(settings.max_runs),
             settings,
         }))
     }
@@ -110,7 +110,7 @@ impl ApiServer {
     }
 
     /// The turns that run for clients, for whoever waits for them.
-    pub fn work(&self) -> Work {
+    pub fn work(&self) -> ActiveTurns {
         self.work.clone()
     }
 
@@ -126,17 +126,17 @@ impl ApiServer {
         deps: ApiDeps,
         cancel: CancellationToken,
     ) -> std::io::Result<()> {
-        let state = Arc::new(State {
-            key: guard::Key::new(&self.settings.key),
+        let state = Arc::new(ApiState {
+            key: guard::ServerKey::new(&self.settings.key),
             settings: self.settings,
             work: self.work,
             threads: Threads::default(),
-            once: Once::default(),
-            tapes: tape::Tapes::default(),
+            once: IdempotentAnswers::default(),
+            tapes: tape::StreamRecordings::default(),
             life: names::fresh("", 16),
-            stored: responses::Stored::default(),
-            runs: runs::Runs::default(),
-            creating: sessions::Creating::default(),
+            stored: responses::LazyResponseStore::default(),
+            runs: runs::ApiRuns::default(),
+            creating: sessions::SessionsInCreation::default(),
             deps,
             cancel: cancel.clone(),
         });
@@ -146,25 +146,25 @@ impl ApiServer {
 }
 
 /// What every answer is made from.
-struct State {
+struct ApiState {
     settings: ApiSettings,
-    key: guard::Key,
-    work: Work,
+    key: guard::ServerKey,
+    work: ActiveTurns,
     threads: Threads,
-    once: Once<Arc<reply::Told>>,
-    tapes: tape::Tapes,
+    once: IdempotentAnswers<Arc<reply::StoredReply>>,
+    tapes: tape::StreamRecordings,
     /// Names this life of the server in what it stores.
     life: String,
-    stored: responses::Stored,
-    runs: runs::Runs,
-    creating: sessions::Creating,
+    stored: responses::LazyResponseStore,
+    runs: runs::ApiRuns,
+    creating: sessions::SessionsInCreation,
     deps: ApiDeps,
     cancel: CancellationToken,
 }
 
-type Shared = axum::extract::State<Arc<State>>;
+type SharedApiState = axum::extract::State<Arc<ApiState>>;
 
-fn router(state: Arc<State>) -> axum::Router {
+fn router(state: Arc<ApiState>) -> axum::Router {
     use axum::routing::{get, post};
     let open = axum::Router::new()
         .route("/health", get(health::plain))

@@ -14,9 +14,9 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::State;
+use super::ApiState;
 use super::error::ApiError;
-use super::reply::{self, Told};
+use super::reply::{self, StoredReply};
 
 const ANSWERS: usize = 1000;
 const BYTES: usize = 32 * 1024 * 1024;
@@ -24,27 +24,27 @@ const AGE: Duration = Duration::from_mins(5);
 const HEADER: &str = "idempotency-key";
 
 /// Answers by key, those under way included.
-pub(super) struct Once<T>(Arc<Mutex<Inner<T>>>);
+pub(super) struct IdempotentAnswers<T>(Arc<Mutex<IdempotencyTable<T>>>);
 
-type Slot<T> = watch::Receiver<Option<Result<T, ApiError>>>;
+type AnswerSlot<T> = watch::Receiver<Option<Result<T, ApiError>>>;
 
-struct Inner<T> {
-    slots: HashMap<String, Entry<T>>,
+struct IdempotencyTable<T> {
+    slots: HashMap<String, IdempotencyEntry<T>>,
     /// Oldest first, with the moment of the answer that they stand for.
     order: VecDeque<(Instant, String)>,
     bytes: usize,
 }
 
-struct Entry<T> {
+struct IdempotencyEntry<T> {
     print: [u8; 32],
-    slot: Slot<T>,
+    slot: AnswerSlot<T>,
     /// `None`: under way.
     done: Option<(Instant, usize)>,
 }
 
-impl<T> Default for Once<T> {
+impl<T> Default for IdempotentAnswers<T> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Inner {
+        Self(Arc::new(Mutex::new(IdempotencyTable {
             slots: HashMap::new(),
             order: VecDeque::new(),
             bytes: 0,
@@ -53,12 +53,12 @@ impl<T> Default for Once<T> {
 }
 
 /// The key of a request, and what was asked under it.
-pub(super) struct Asked {
+pub(super) struct IdempotencyKey {
     key: String,
     print: [u8; 32],
 }
 
-impl Asked {
+impl IdempotencyKey {
     pub(super) fn key(&self) -> &str {
         &self.key
     }
@@ -100,22 +100,22 @@ impl Asked {
 /// Answers a request under its key. It is noted before anything is done about it: repeated after a
 /// restart, it gets the answer that was stored, or is told that it was cut.
 pub(super) fn answer<'a>(
-    state: &'a Arc<State>,
-    asked: Asked,
+    state: &'a Arc<ApiState>,
+    asked: IdempotencyKey,
     session: &str,
-    work: impl Future<Output = Result<Told, ApiError>> + Send + 'static,
-) -> BoxFuture<'a, Result<Arc<Told>, ApiError>> {
+    work: impl Future<Output = Result<StoredReply, ApiError>> + Send + 'static,
+) -> BoxFuture<'a, Result<Arc<StoredReply>, ApiError>> {
     answer_holding(state, asked, session, work, ())
 }
 
 /// The same; what is held is let go when whoever asks next finds the answer, or a free key.
 pub(super) fn answer_holding<'a>(
-    state: &'a Arc<State>,
-    asked: Asked,
+    state: &'a Arc<ApiState>,
+    asked: IdempotencyKey,
     session: &str,
-    work: impl Future<Output = Result<Told, ApiError>> + Send + 'static,
+    work: impl Future<Output = Result<StoredReply, ApiError>> + Send + 'static,
     held: impl Send + 'static,
-) -> BoxFuture<'a, Result<Arc<Told>, ApiError>> {
+) -> BoxFuture<'a, Result<Arc<StoredReply>, ApiError>> {
     let request = NewRequest {
         key: asked.key.clone(),
         print: hermes_core::bytes::hex(&asked.print),
@@ -123,16 +123,16 @@ pub(super) fn answer_holding<'a>(
         session: session.to_owned(),
     };
     let work = Box::pin(noted(Arc::clone(state), request, Box::pin(work)));
-    let bytes = |told: &Arc<Told>| told.body.to_string().len() + 256;
+    let bytes = |told: &Arc<StoredReply>| told.body.to_string().len() + 256;
     Box::pin(state.once.answer(asked, bytes, work, held))
 }
 
 /// Does the work unless it was done or begun before.
 async fn noted(
-    state: Arc<State>,
+    state: Arc<ApiState>,
     request: NewRequest,
-    work: BoxFuture<'static, Result<Told, ApiError>>,
-) -> Result<Arc<Told>, ApiError> {
+    work: BoxFuture<'static, Result<StoredReply, ApiError>>,
+) -> Result<Arc<StoredReply>, ApiError> {
     let store = state.stored.get(&state).await?;
     let key = request.key.clone();
     match store.begin_request(request).await? {
@@ -179,13 +179,13 @@ fn cut(session: &str) -> ApiError {
         .header(reply::SESSION_ID, session)
 }
 
-impl<T: Clone + Send + Sync + 'static> Once<T> {
+impl<T: Clone + Send + Sync + 'static> IdempotentAnswers<T> {
     /// The answer to `asked`: known, shared with whoever asked first, or worked out now. The work
     /// goes on when the client leaves: it may come back for the answer. `bytes` says how large an
     /// answer is.
     pub(super) async fn answer(
         &self,
-        asked: Asked,
+        asked: IdempotencyKey,
         bytes: fn(&T) -> usize,
         work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
         held: impl Send + 'static,
@@ -224,8 +224,8 @@ impl<T: Clone + Send + Sync + 'static> Once<T> {
     #[expect(clippy::type_complexity, reason = "one of two ends of a channel")]
     fn claim(
         &self,
-        asked: &Asked,
-    ) -> Result<Result<Slot<T>, watch::Sender<Option<Result<T, ApiError>>>>, ApiError> {
+        asked: &IdempotencyKey,
+    ) -> Result<Result<AnswerSlot<T>, watch::Sender<Option<Result<T, ApiError>>>>, ApiError> {
         let mut inner = lock(&self.0);
         inner.purge();
         if let Some(entry) = inner.slots.get(&asked.key) {
@@ -240,7 +240,7 @@ impl<T: Clone + Send + Sync + 'static> Once<T> {
             inner.drop_slot(&asked.key);
         }
         let (sender, slot) = watch::channel(None);
-        let entry = Entry {
+        let entry = IdempotencyEntry {
             print: asked.print,
             slot,
             done: None,
@@ -250,12 +250,12 @@ impl<T: Clone + Send + Sync + 'static> Once<T> {
     }
 }
 
-fn lock<T>(inner: &Mutex<Inner<T>>) -> MutexGuard<'_, Inner<T>> {
+fn lock<T>(inner: &Mutex<IdempotencyTable<T>>) -> MutexGuard<'_, IdempotencyTable<T>> {
     // A panic while holding this lock leaves at worst an answer that nobody finds.
     inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<T> Inner<T> {
+impl<T> IdempotencyTable<T> {
     fn keep(&mut self, key: &str, bytes: usize) {
         let now = Instant::now();
         if let Some(entry) = self.slots.get_mut(key) {
@@ -283,7 +283,7 @@ impl<T> Inner<T> {
             }
             let (at, key) = (*at, key.clone());
             self.order.pop_front();
-            let same = |entry: &Entry<T>| entry.done.is_some_and(|(done, _)| done == at);
+            let same = |entry: &IdempotencyEntry<T>| entry.done.is_some_and(|(done, _)| done == at);
             if self.slots.get(&key).is_some_and(same) {
                 self.drop_slot(&key);
             }
@@ -299,16 +299,16 @@ mod tests {
     use serde_json::json;
     use tokio::sync::Notify;
 
-    fn asked(key: &str, body: &serde_json::Value) -> Asked {
+    fn asked(key: &str, body: &serde_json::Value) -> IdempotencyKey {
         let mut headers = HeaderMap::new();
         headers.insert(HEADER, key.parse().unwrap());
-        let asked = Asked::read(&headers, "test", body.as_object().unwrap());
+        let asked = IdempotencyKey::read(&headers, "test", body.as_object().unwrap());
         asked.unwrap().unwrap()
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_answer_for_all_who_ask_and_a_new_one_after_a_failure() {
-        let once: Once<String> = Once::default();
+        let once: IdempotentAnswers<String> = IdempotentAnswers::default();
         let (count, go) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
         let work = |fails: bool| {
             let (count, go) = (Arc::clone(&count), Arc::clone(&go));
@@ -353,7 +353,7 @@ mod tests {
 
     #[tokio::test]
     async fn answers_are_bounded() {
-        let once: Once<String> = Once::default();
+        let once: IdempotentAnswers<String> = IdempotentAnswers::default();
         for number in 0..ANSWERS + 50 {
             let work = async { Ok("x".to_owned()) };
             let asked = asked(&number.to_string(), &json!({}));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::error::ApiError;
 use super::reply;
-use super::turn::Outcome;
+use super::turn::TurnResult;
 
 /// SDKs repeat a request after a failure of the server; a turn has repeated what can be.
 const SHOULD_RETRY: axum::http::HeaderName = axum::http::HeaderName::from_static("x-should-retry");
@@ -19,7 +19,7 @@ const CONTEXT: &str = "context_length_exceeded";
 
 /// How an outcome is told.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Verdict {
+pub(super) struct OutcomeReport {
     /// OpenAI's word for it.
     pub(super) finish: &'static str,
     pub(super) partial: bool,
@@ -29,8 +29,8 @@ pub(super) struct Verdict {
     pub(super) code: &'static str,
 }
 
-impl Verdict {
-    pub(super) fn of(outcome: &Outcome) -> Self {
+impl OutcomeReport {
+    pub(super) fn of(outcome: &TurnResult) -> Self {
         let (finish, partial, failed, error) = match &outcome.exit {
             TurnExit::Answered => ("stop", false, false, None),
             TurnExit::Interrupted => (

@@ -2,31 +2,31 @@
 
 use hermes_core::event::UserInput;
 use hermes_core::message::Message;
-use hermes_gateway::program::Opening;
+use hermes_gateway::program::OpeningRequest;
 
 use super::error::ApiError;
-use super::input::{self, Said};
-use super::names::{self, Named};
-use super::threads::Mark;
-use super::{SOURCE, State};
+use super::input::{self, ClientConversation};
+use super::names::{self, RequestedSession};
+use super::threads::HistoryDigest;
+use super::{ApiState, SOURCE};
 
 /// A conversation to be opened, and what is said in it.
-pub(super) struct Place {
-    pub(super) opening: Opening,
+pub(super) struct TurnRequest {
+    pub(super) opening: OpeningRequest,
     pub(super) input: UserInput,
     /// All that was said up to the answer, where the client keeps the conversation itself.
-    pub(super) mark: Option<Mark>,
+    pub(super) mark: Option<HistoryDigest>,
 }
 
-impl Place {
+impl TurnRequest {
     /// For a client that names a session, or keeps the conversation itself.
     pub(super) async fn find(
-        state: &State,
-        named: &Named,
+        state: &ApiState,
+        named: &RequestedSession,
         model: Option<&str>,
-        said: Said,
+        said: ClientConversation,
     ) -> Result<Self, ApiError> {
-        let Said {
+        let ClientConversation {
             system,
             history,
             now,
@@ -36,7 +36,7 @@ impl Place {
             return Self::named(state, (id, false), model, (system, history), content).await;
         }
         let route = state.settings.route(model);
-        let start = Mark::start(route.map_or("", |route| &route.model), system.as_deref());
+        let start = HistoryDigest::start(route.map_or("", |route| &route.model), system.as_deref());
         let before = start.after_all(&history);
         let known = if history.is_empty() {
             None
@@ -67,7 +67,7 @@ impl Place {
     /// In a session by its name, and whether that is known to be new. `past` is used where the
     /// session begins here.
     pub(super) async fn named(
-        state: &State,
+        state: &ApiState,
         (id, fresh): (&str, bool),
         model: Option<&str>,
         past: (Option<String>, Vec<Message>),
@@ -78,7 +78,7 @@ impl Place {
         let (system, history) = past;
         opening.history = history;
         if let Some(system) = system.filter(|system| !system.trim().is_empty()) {
-            let mark = Mark::start("", Some(&system));
+            let mark = HistoryDigest::start("", Some(&system));
             if !state.threads.knows(id, mark) {
                 if !fresh && stored(state, id).await? {
                     // Its prompt is what it is; what the client wants now goes with the message.
@@ -98,25 +98,25 @@ impl Place {
     }
 }
 
-pub(super) fn opening(state: &State, id: String, model: Option<&str>) -> Opening {
+pub(super) fn opening(state: &ApiState, id: String, model: Option<&str>) -> OpeningRequest {
     let route = state.settings.route(model).cloned();
     let (model, provider) = match route {
         Some(route) => (Some(route.model), route.provider),
         None => (None, None),
     };
-    Opening {
+    OpeningRequest {
         id,
         source: SOURCE.to_owned(),
         model,
         provider,
         unattended: true,
         keep_open: true,
-        ..Opening::default()
+        ..OpeningRequest::default()
     }
 }
 
 /// Whether a session of exactly this id is stored.
-pub(super) async fn stored(state: &State, id: &str) -> Result<bool, ApiError> {
+pub(super) async fn stored(state: &ApiState, id: &str) -> Result<bool, ApiError> {
     match state.deps.store.get(id).await {
         Ok(record) => Ok(record.id() == id),
         Err(

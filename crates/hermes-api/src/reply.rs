@@ -7,7 +7,7 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::outcome::Verdict;
+use super::outcome::OutcomeReport;
 
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("x-hermes-session-id");
 pub(super) const SESSION_KEY: HeaderName = HeaderName::from_static("x-hermes-session-key");
@@ -55,7 +55,7 @@ pub(super) fn set_all(response: &mut Response, headers: &[(String, String)]) {
 
 /// A whole answer, as it can be kept and told again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Told {
+pub(super) struct StoredReply {
     pub(super) status: u16,
     pub(super) body: Value,
     pub(super) headers: Vec<(String, String)>,
@@ -63,7 +63,7 @@ pub(super) struct Told {
     pub(super) complete: bool,
 }
 
-impl Told {
+impl StoredReply {
     pub(super) fn new(status: StatusCode, body: Value) -> Self {
         Self {
             status: status.as_u16(),
@@ -78,7 +78,7 @@ impl Told {
     }
 
     /// What a client that reads no bodies should know.
-    pub(super) fn verdict(&mut self, verdict: &Verdict) {
+    pub(super) fn verdict(&mut self, verdict: &OutcomeReport) {
         let Some(error) = &verdict.error else { return };
         self.complete = false;
         self.header(&COMPLETED, "false");

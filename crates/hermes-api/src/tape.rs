@@ -10,12 +10,12 @@ use axum::response::Response;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::State;
+use super::ApiState;
 use super::error::ApiError;
-use super::once::{self, Asked};
-use super::outcome::Verdict;
-use super::reply::Told;
-use super::sse::{self, Frames, Source};
+use super::once::{self, IdempotencyKey};
+use super::outcome::OutcomeReport;
+use super::reply::StoredReply;
+use super::sse::{self, EventSource, SseFrames};
 
 /// What comes after this is in the session only.
 const LONGEST: usize = 4 * 1024 * 1024;
@@ -24,7 +24,7 @@ const WRITE: usize = 64 * 1024;
 
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum StreamEnding {
     Complete,
     Partial,
     /// There is no answer: the next attempt may do better.
@@ -32,8 +32,8 @@ pub(super) enum Ending {
     Failed,
 }
 
-impl Ending {
-    pub(super) fn of(verdict: &Verdict, told: bool) -> Self {
+impl StreamEnding {
+    pub(super) fn of(verdict: &OutcomeReport, told: bool) -> Self {
         match (verdict.complete(), told) {
             (true, _) => Self::Complete,
             (false, true) => Self::Partial,
@@ -43,35 +43,35 @@ impl Ending {
 }
 
 /// A source that knows how it ended.
-pub(super) trait Recorded: Source {
-    fn ending(&self) -> Ending;
+pub(super) trait RecordedSource: EventSource {
+    fn ending(&self) -> StreamEnding;
 }
 
 /// The headers of an answer.
-pub(super) type Headers = Vec<(String, String)>;
+pub(super) type HeaderList = Vec<(String, String)>;
 
 /// Answers that are written now, by key.
 #[derive(Default)]
-pub(super) struct Tapes(watch::Sender<HashMap<String, Arc<Tape>>>);
+pub(super) struct StreamRecordings(watch::Sender<HashMap<String, Arc<StreamRecording>>>);
 
-struct Tape {
-    headers: Headers,
+struct StreamRecording {
+    headers: HeaderList,
     bytes: Mutex<Vec<u8>>,
     /// How much there is, and whether that is all.
     told: watch::Sender<(usize, bool)>,
 }
 
 /// Answers a request under its key with the stream that `begin` leads to or led to before.
-pub(super) async fn answer<S: Recorded>(
-    state: &Arc<State>,
-    asked: Asked,
+pub(super) async fn answer<S: RecordedSource>(
+    state: &Arc<ApiState>,
+    asked: IdempotencyKey,
     session: &str,
-    begin: impl Future<Output = Result<(S, Headers), ApiError>> + Send + 'static,
+    begin: impl Future<Output = Result<(S, HeaderList), ApiError>> + Send + 'static,
 ) -> Result<Response, ApiError> {
     let key = asked.key().to_owned();
     let mut tapes = state.tapes.0.subscribe();
     let own = Arc::new(OnceLock::new());
-    let recording = Recording {
+    let recording = RecordingWriter {
         state: Arc::clone(state),
         key: key.clone(),
         tape: Arc::clone(&own),
@@ -82,7 +82,7 @@ pub(super) async fn answer<S: Recorded>(
         biased;
         told = told => match (told, own.get()) {
             (_, Some(tape)) => Arc::clone(tape),
-            (told, None) => Arc::new(Tape::over(&*told?)),
+            (told, None) => Arc::new(StreamRecording::over(&*told?)),
         },
         tapes = tapes.wait_for(|tapes| tapes.contains_key(&key)) => match tapes {
             Ok(tapes) => Arc::clone(&tapes[&key]),
@@ -93,19 +93,19 @@ pub(super) async fn answer<S: Recorded>(
 }
 
 /// Writes all of it to a tape that others find meanwhile, and whoever asked for it after that.
-async fn record<S: Recorded>(
-    state: Arc<State>,
+async fn record<S: RecordedSource>(
+    state: Arc<ApiState>,
     key: String,
-    own: Arc<OnceLock<Arc<Tape>>>,
-    begin: impl Future<Output = Result<(S, Headers), ApiError>> + Send + 'static,
-) -> Result<Told, ApiError> {
+    own: Arc<OnceLock<Arc<StreamRecording>>>,
+    begin: impl Future<Output = Result<(S, HeaderList), ApiError>> + Send + 'static,
+) -> Result<StoredReply, ApiError> {
     let (mut source, headers) = begin.await?;
-    let tape = own.get_or_init(|| Arc::new(Tape::new(headers)));
+    let tape = own.get_or_init(|| Arc::new(StreamRecording::new(headers)));
     state.tapes.0.send_modify(|tapes| {
         tapes.insert(key, Arc::clone(tape));
     });
     loop {
-        let mut frames = Frames::default();
+        let mut frames = SseFrames::default();
         let more = source.fill(&mut frames).await;
         tape.push(frames.written());
         if !more {
@@ -113,10 +113,10 @@ async fn record<S: Recorded>(
         }
     }
     match source.ending() {
-        Ending::Complete => Ok(tape.told(true)),
-        Ending::Partial => Ok(tape.told(false)),
+        StreamEnding::Complete => Ok(tape.told(true)),
+        StreamEnding::Partial => Ok(tape.told(false)),
         // Whoever reads along was told why.
-        Ending::Failed => Err(stopped()),
+        StreamEnding::Failed => Err(stopped()),
     }
 }
 
@@ -126,13 +126,13 @@ fn stopped() -> ApiError {
 }
 
 /// A tape that is written, if one is. It ends with this, whatever happens.
-struct Recording {
-    state: Arc<State>,
+struct RecordingWriter {
+    state: Arc<ApiState>,
     key: String,
-    tape: Arc<OnceLock<Arc<Tape>>>,
+    tape: Arc<OnceLock<Arc<StreamRecording>>>,
 }
 
-impl Drop for Recording {
+impl Drop for RecordingWriter {
     fn drop(&mut self) {
         let Some(tape) = self.tape.get() else { return };
         tape.told.send_modify(|told| told.1 = true);
@@ -142,8 +142,8 @@ impl Drop for Recording {
     }
 }
 
-impl Tape {
-    fn new(headers: Headers) -> Self {
+impl StreamRecording {
+    fn new(headers: HeaderList) -> Self {
         Self {
             headers,
             bytes: Mutex::default(),
@@ -152,7 +152,7 @@ impl Tape {
     }
 
     /// One that was written before.
-    fn over(told: &Told) -> Self {
+    fn over(told: &StoredReply) -> Self {
         let tape = Self::new(told.headers.clone());
         tape.push(told.body.as_str().unwrap_or_default().as_bytes());
         tape.told.send_modify(|told| told.1 = true);
@@ -169,14 +169,14 @@ impl Tape {
         self.told.send_modify(|told| told.0 = length);
     }
 
-    fn told(&self, complete: bool) -> Told {
+    fn told(&self, complete: bool) -> StoredReply {
         let bytes = self.lock();
         let whole = bytes.len() <= LONGEST;
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        Told {
+        StoredReply {
             headers: self.headers.clone(),
             complete: complete && whole,
-            ..Told::new(StatusCode::OK, json!(text))
+            ..StoredReply::new(StatusCode::OK, json!(text))
         }
     }
 
@@ -187,7 +187,7 @@ impl Tape {
 
     fn response(self: Arc<Self>) -> Response {
         let headers = self.headers.clone();
-        let reader = Reader {
+        let reader = RecordingReader {
             told: self.told.subscribe(),
             tape: self,
             read: 0,
@@ -196,14 +196,14 @@ impl Tape {
     }
 }
 
-struct Reader {
-    tape: Arc<Tape>,
+struct RecordingReader {
+    tape: Arc<StreamRecording>,
     told: watch::Receiver<(usize, bool)>,
     read: usize,
 }
 
-impl Source for Reader {
-    async fn fill(&mut self, frames: &mut Frames) -> bool {
+impl EventSource for RecordingReader {
+    async fn fill(&mut self, frames: &mut SseFrames) -> bool {
         let read = self.read;
         let news = self.told.wait_for(|(length, over)| *length > read || *over);
         let (length, over) = news.await.map_or((read, true), |told| *told);

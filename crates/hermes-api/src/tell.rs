@@ -7,23 +7,23 @@
 const ANEW: &str = "\n\n";
 
 #[derive(Debug, Default)]
-pub(super) struct Teller {
+pub(super) struct RepeatFilter {
     /// To be told.
     out: String,
     /// Told in this step.
     step: String,
     /// Told in this step before it began anew, from where it has not come again yet.
-    before: Option<Before>,
+    before: Option<DiscardedText>,
 }
 
 #[derive(Debug)]
-struct Before {
+struct DiscardedText {
     text: String,
     /// Bytes of it that have come again.
     matched: usize,
 }
 
-impl Teller {
+impl RepeatFilter {
     pub(super) fn text(&mut self, text: String) {
         let Some(before) = &mut self.before else {
             self.step.push_str(&text);
@@ -60,7 +60,7 @@ impl Teller {
             None => std::mem::take(&mut self.step),
         };
         if !told.is_empty() {
-            self.before = Some(Before {
+            self.before = Some(DiscardedText {
                 text: told,
                 matched: 0,
             });
@@ -95,13 +95,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn told(teller: &mut Teller) -> String {
+    fn told(teller: &mut RepeatFilter) -> String {
         teller.take().unwrap_or_default()
     }
 
     #[test]
     fn what_comes_again_is_told_once() {
-        let mut teller = Teller::default();
+        let mut teller = RepeatFilter::default();
         teller.text("Hello, ".to_owned());
         teller.text("wor".to_owned());
         assert_eq!(told(&mut teller), "Hello, wor");
@@ -128,7 +128,7 @@ mod tests {
             parts in prop::collection::vec("[aé☃]{1,3}", 1..8),
             stops in prop::collection::vec(0_usize..8, 0..4),
         ) {
-            let mut teller = Teller::default();
+            let mut teller = RepeatFilter::default();
             let mut all = String::new();
             for stop in stops {
                 for part in parts.iter().take(stop) {

@@ -18,9 +18,9 @@ const MARKS: usize = 4096;
 
 /// What was said so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Mark([u8; 32]);
+pub(super) struct HistoryDigest([u8; 32]);
 
-impl Mark {
+impl HistoryDigest {
     /// Before anything was said.
     pub(super) fn start(model: &str, system: Option<&str>) -> Self {
         let mut hash = Sha256::new();
@@ -78,27 +78,27 @@ impl Mark {
 
 /// Sessions that wait for what their client says next.
 #[derive(Default)]
-pub(super) struct Threads(Mutex<Inner>);
+pub(super) struct Threads(Mutex<ThreadTable>);
 
 #[derive(Default)]
-struct Inner {
-    sessions: HashMap<Mark, String>,
-    marks: HashMap<String, Mark>,
+struct ThreadTable {
+    sessions: HashMap<HistoryDigest, String>,
+    marks: HashMap<String, HistoryDigest>,
     /// Oldest first; what was taken meanwhile is skipped.
-    order: VecDeque<Mark>,
+    order: VecDeque<HistoryDigest>,
     /// What a session was last told to be, by its client.
-    told: HashMap<String, Mark>,
+    told: HashMap<String, HistoryDigest>,
     told_order: VecDeque<String>,
 }
 
 impl Threads {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, ThreadTable> {
         // A panic while holding this lock leaves at worst a mark that nobody finds.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The session in which exactly this was said, if its client has not gone on yet.
-    pub(super) fn take(&self, mark: Mark) -> Option<String> {
+    pub(super) fn take(&self, mark: HistoryDigest) -> Option<String> {
         let mut inner = self.inner();
         let session = inner.sessions.remove(&mark)?;
         inner.marks.remove(&session);
@@ -106,7 +106,7 @@ impl Threads {
     }
 
     /// This was said in a session.
-    pub(super) fn leave(&self, mark: Mark, session: &str) {
+    pub(super) fn leave(&self, mark: HistoryDigest, session: &str) {
         let mut inner = self.inner();
         if let Some(old) = inner.marks.insert(session.to_owned(), mark) {
             inner.sessions.remove(&old);
@@ -126,7 +126,7 @@ impl Threads {
             }
         }
         if inner.order.len() > 2 * MARKS {
-            let Inner {
+            let ThreadTable {
                 order, sessions, ..
             } = &mut *inner;
             order.retain(|mark| sessions.contains_key(mark));
@@ -142,11 +142,11 @@ impl Threads {
     }
 
     /// Whether a session was told these instructions last.
-    pub(super) fn knows(&self, session: &str, instructions: Mark) -> bool {
+    pub(super) fn knows(&self, session: &str, instructions: HistoryDigest) -> bool {
         self.inner().told.get(session) == Some(&instructions)
     }
 
-    pub(super) fn told(&self, session: &str, instructions: Mark) {
+    pub(super) fn told(&self, session: &str, instructions: HistoryDigest) {
         let mut inner = self.inner();
         if inner
             .told
@@ -167,8 +167,8 @@ impl Threads {
 mod tests {
     use super::*;
 
-    fn mark(texts: &[&str]) -> Mark {
-        let start = Mark::start("m", None);
+    fn mark(texts: &[&str]) -> HistoryDigest {
+        let start = HistoryDigest::start("m", None);
         texts
             .iter()
             .fold(start, |mark, text| mark.after_text("user", text))
@@ -194,9 +194,9 @@ mod tests {
 
     #[test]
     fn both_ways_to_write_a_text_are_one() {
-        let start = Mark::start("m", Some(" s "));
-        assert_eq!(start, Mark::start("m", Some("s")));
-        assert_ne!(start, Mark::start("n", Some("s")));
+        let start = HistoryDigest::start("m", Some(" s "));
+        assert_eq!(start, HistoryDigest::start("m", Some("s")));
+        assert_ne!(start, HistoryDigest::start("n", Some("s")));
         let content = Content::Text(" hello\n".to_owned());
         assert_eq!(
             start.after("user", &content),

@@ -1,25 +1,25 @@
 //! One turn for a client: said, followed, and interrupted when the client goes away.
 
 use futures_util::FutureExt as _;
-use hermes_app::front::{News, Refusal, Wish};
+use hermes_app::front::{ConversationRequest, ConversationUpdate, HostError};
 use hermes_core::approval::ApprovalRequest;
 use hermes_core::ask::Answer;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};
 use hermes_core::task;
 use hermes_core::usage::Usage;
-use hermes_gateway::program::Opening;
-use hermes_gateway::seats::Seat;
+use hermes_gateway::program::OpeningRequest;
+use hermes_gateway::seats::PooledConversation;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::State;
-use super::admit::Ticket;
+use super::ApiState;
+use super::admit::TurnPermit;
 use super::error::ApiError;
-use super::tell::Teller;
+use super::tell::RepeatFilter;
 
 /// What happens in a turn, as far as clients are told.
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum TurnStep {
     /// Text of the answer, never taken back.
     Text(String),
     Reasoning(String),
@@ -35,13 +35,13 @@ pub(super) enum Step {
         preview: String,
         millis: u64,
     },
-    Approval(Asking),
-    Done(Box<Outcome>),
+    Approval(ApprovalEvent),
+    Done(Box<TurnResult>),
 }
 
 /// A permission that a person may give.
 #[derive(Debug)]
-pub(super) enum Asking {
+pub(super) enum ApprovalEvent {
     Needed(ApprovalRequest),
     /// The request of this id is not waited for any more: it was answered, or what it was for has
     /// ended.
@@ -50,41 +50,41 @@ pub(super) enum Asking {
 
 /// What a turn came to.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Outcome {
+pub(super) struct TurnResult {
     /// The session that it took place in.
     pub(super) session: String,
     /// The final answer.
     pub(super) text: String,
-    /// What of it did not come as [`Step::Text`].
+    /// What of it did not come as [`TurnStep::Text`].
     pub(super) untold: String,
     pub(super) usage: Usage,
     pub(super) exit: TurnExit,
 }
 
 /// A turn that runs. Dropping it before it is done interrupts it.
-pub(super) struct Turn {
+pub(super) struct ApiTurn {
     /// `None`: done.
-    seat: Option<Seat>,
-    ticket: Option<Ticket>,
+    seat: Option<PooledConversation>,
+    ticket: Option<TurnPermit>,
     session: String,
     begun: bool,
     interrupted: bool,
-    teller: Teller,
+    teller: RepeatFilter,
     cancel: CancellationToken,
 }
 
-impl Turn {
+impl ApiTurn {
     /// Takes the conversation and says something in it.
     pub(super) async fn begin(
-        state: &State,
-        ticket: Ticket,
-        opening: Opening,
+        state: &ApiState,
+        ticket: TurnPermit,
+        opening: OpeningRequest,
         input: UserInput,
     ) -> Result<Self, ApiError> {
         let mut seat = state.deps.seats.sit(opening).await?;
         catch_up(&mut seat).await?;
         let session = seat.id().to_owned();
-        if !seat.wish(Wish::Say(input)).await {
+        if !seat.wish(ConversationRequest::Say(input)).await {
             return Err(ended().into());
         }
         Ok(Self {
@@ -93,7 +93,7 @@ impl Turn {
             session,
             begun: false,
             interrupted: false,
-            teller: Teller::default(),
+            teller: RepeatFilter::default(),
             cancel: state.cancel.clone(),
         })
     }
@@ -104,16 +104,16 @@ impl Turn {
     }
 
     /// For whoever answers or stops the turn while another follows it.
-    pub(super) fn wishes(&self) -> Option<mpsc::Sender<Wish>> {
-        self.seat.as_ref().and_then(Seat::wishes)
+    pub(super) fn wishes(&self) -> Option<mpsc::Sender<ConversationRequest>> {
+        self.seat.as_ref().and_then(PooledConversation::wishes)
     }
 
-    /// What happens next; nothing after [`Step::Done`]. May be dropped while it waits.
-    pub(super) async fn next(&mut self) -> Option<Step> {
+    /// What happens next; nothing after [`TurnStep::Done`]. May be dropped while it waits.
+    pub(super) async fn next(&mut self) -> Option<TurnStep> {
         loop {
             let seat = self.seat.as_mut()?;
             if let Some(text) = self.teller.take() {
-                return Some(Step::Text(text));
+                return Some(TurnStep::Text(text));
             }
             let news = if self.interrupted {
                 seat.news().await
@@ -123,20 +123,20 @@ impl Turn {
                     news = seat.news() => news,
                     () = self.cancel.cancelled() => {
                         self.interrupted = true;
-                        seat.wish(Wish::Order(AgentCommand::Interrupt)).await;
+                        seat.wish(ConversationRequest::Order(AgentCommand::Interrupt)).await;
                         continue;
                     }
                 }
             };
             let step = match news {
                 None => Some(self.done(broken(ended()))),
-                Some(News::Unsaid(refusal)) => Some(self.done(broken(refusal))),
-                Some(News::Moved { id, .. }) => {
+                Some(ConversationUpdate::Unsaid(refusal)) => Some(self.done(broken(refusal))),
+                Some(ConversationUpdate::Moved { id, .. }) => {
                     self.session = id;
                     None
                 }
-                Some(News::Said { .. } | News::Ran(_)) => None,
-                Some(News::Event(event)) => self.event(event).await,
+                Some(ConversationUpdate::Said { .. } | ConversationUpdate::Ran(_)) => None,
+                Some(ConversationUpdate::Event(event)) => self.event(event).await,
             };
             if let Some(step) = step {
                 return Some(step);
@@ -145,14 +145,14 @@ impl Turn {
     }
 
     /// What is next, if it is there already.
-    pub(super) fn ready(&mut self) -> Option<Step> {
+    pub(super) fn ready(&mut self) -> Option<TurnStep> {
         self.next().now_or_never().flatten()
     }
 
     /// Follows the turn to its end.
-    pub(super) async fn finish(mut self) -> Outcome {
+    pub(super) async fn finish(mut self) -> TurnResult {
         while let Some(step) = self.next().await {
-            if let Step::Done(outcome) = step {
+            if let TurnStep::Done(outcome) = step {
                 return *outcome;
             }
         }
@@ -160,7 +160,7 @@ impl Turn {
         self.outcome(broken(ended()))
     }
 
-    async fn event(&mut self, event: AgentEvent) -> Option<Step> {
+    async fn event(&mut self, event: AgentEvent) -> Option<TurnStep> {
         match event {
             AgentEvent::TurnStarted { session, .. } => {
                 self.begun = true;
@@ -171,7 +171,7 @@ impl Turn {
                 self.teller.text(text);
                 None
             }
-            AgentEvent::ReasoningDelta { text } => Some(Step::Reasoning(text)),
+            AgentEvent::ReasoningDelta { text } => Some(TurnStep::Reasoning(text)),
             AgentEvent::StepDiscarded { .. } => {
                 self.teller.discarded();
                 None
@@ -182,7 +182,7 @@ impl Turn {
                 arguments,
             } => {
                 self.teller.step_over();
-                Some(Step::ToolStarted {
+                Some(TurnStep::ToolStarted {
                     call_id,
                     name,
                     arguments,
@@ -194,16 +194,18 @@ impl Turn {
                 error,
                 preview,
                 millis,
-            } => Some(Step::ToolFinished {
+            } => Some(TurnStep::ToolFinished {
                 call_id,
                 name,
                 failed: error.is_some(),
                 preview,
                 millis,
             }),
-            AgentEvent::ApprovalNeeded { request } => Some(Step::Approval(Asking::Needed(request))),
+            AgentEvent::ApprovalNeeded { request } => {
+                Some(TurnStep::Approval(ApprovalEvent::Needed(request)))
+            }
             AgentEvent::QuestionClosed { question } => {
-                Some(Step::Approval(Asking::Closed(question)))
+                Some(TurnStep::Approval(ApprovalEvent::Closed(question)))
             }
             AgentEvent::QuestionAsked { question } => {
                 let answer = Answer::Unanswered {
@@ -216,7 +218,7 @@ impl Turn {
                     answer,
                 };
                 if let Some(seat) = &self.seat {
-                    seat.wish(Wish::Order(reply)).await;
+                    seat.wish(ConversationRequest::Order(reply)).await;
                 }
                 None
             }
@@ -226,15 +228,15 @@ impl Turn {
         }
     }
 
-    fn done(&mut self, summary: TurnSummary) -> Step {
+    fn done(&mut self, summary: TurnSummary) -> TurnStep {
         // The next one may sit down.
         self.seat = None;
         self.ticket = None;
-        Step::Done(Box::new(self.outcome(summary)))
+        TurnStep::Done(Box::new(self.outcome(summary)))
     }
 
-    fn outcome(&self, summary: TurnSummary) -> Outcome {
-        Outcome {
+    fn outcome(&self, summary: TurnSummary) -> TurnResult {
+        TurnResult {
             session: self.session.clone(),
             untold: self.teller.untold(&summary.text).to_owned(),
             text: summary.text,
@@ -244,7 +246,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for ApiTurn {
     fn drop(&mut self) {
         let Some(mut seat) = self.seat.take() else {
             return;
@@ -252,11 +254,13 @@ impl Drop for Turn {
         // It counts as running until it has stopped.
         let ticket = self.ticket.take();
         task::spawn("a turn whose client left", async move {
-            seat.wish(Wish::Order(AgentCommand::Interrupt)).await;
+            seat.wish(ConversationRequest::Order(AgentCommand::Interrupt))
+                .await;
             while let Some(news) = seat.news().await {
                 if matches!(
                     news,
-                    News::Unsaid(_) | News::Event(AgentEvent::TurnFinished { .. })
+                    ConversationUpdate::Unsaid(_)
+                        | ConversationUpdate::Event(AgentEvent::TurnFinished { .. })
                 ) {
                     break;
                 }
@@ -268,7 +272,7 @@ impl Drop for Turn {
 
 /// Reads what nobody has read, and waits for a turn that began by itself (something ended in the
 /// background): its answer is not this client's.
-async fn catch_up(seat: &mut Seat) -> Result<(), Refusal> {
+async fn catch_up(seat: &mut PooledConversation) -> Result<(), HostError> {
     let mut running = false;
     loop {
         let news = match seat.news().now_or_never() {
@@ -277,23 +281,23 @@ async fn catch_up(seat: &mut Seat) -> Result<(), Refusal> {
             None => return Ok(()),
         };
         match news {
-            None | Some(News::Event(AgentEvent::Closed)) => return Err(ended()),
-            Some(News::Event(AgentEvent::TurnStarted { .. })) => running = true,
-            Some(News::Event(AgentEvent::TurnFinished { .. })) => running = false,
+            None | Some(ConversationUpdate::Event(AgentEvent::Closed)) => return Err(ended()),
+            Some(ConversationUpdate::Event(AgentEvent::TurnStarted { .. })) => running = true,
+            Some(ConversationUpdate::Event(AgentEvent::TurnFinished { .. })) => running = false,
             Some(_) => {}
         }
     }
 }
 
-fn ended() -> Refusal {
-    Refusal::new(
-        hermes_app::front::RefusalKind::Failed,
+fn ended() -> HostError {
+    HostError::new(
+        hermes_app::front::HostErrorKind::Failed,
         "the conversation ended before it answered",
     )
 }
 
 /// A turn that never was, as one that failed.
-fn broken(refusal: Refusal) -> TurnSummary {
+fn broken(refusal: HostError) -> TurnSummary {
     TurnSummary {
         exit: TurnExit::NoAnswer {
             why: refusal.message,

@@ -64,7 +64,7 @@ pub async fn run(
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| format!("the command cannot be started: {error}"))?;
-    let group = Group(child.id());
+    let group = ChildGroup(child.id());
     let (stdin, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let work = async {
         let feed = async {
@@ -94,9 +94,9 @@ async fn read(stream: Option<impl AsyncRead + Unpin>) -> String {
 }
 
 /// Ends a process and what it started when it is dropped.
-struct Group(Option<u32>);
+struct ChildGroup(Option<u32>);
 
-impl Drop for Group {
+impl Drop for ChildGroup {
     fn drop(&mut self) {
         let pid = self.0.and_then(|pid| i32::try_from(pid).ok());
         if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {

@@ -30,10 +30,10 @@ use crate::context::AppContext;
 use crate::options::TurnOptions;
 use crate::slash_commands;
 
-use self::background::Background;
+use self::background::BackgroundQuestions;
 use self::lease::{LeaseHolder, WindowLease};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::front::Follows;
+use crate::front::CommandFollowUp;
 use crate::wiring::{self, ConversationMode, OpenRequest, OpenSession};
 
 /// How often it is looked for what another window has stored.
@@ -84,7 +84,7 @@ impl Surface {
 #[derive(Debug, Default)]
 pub struct CommandResult {
     pub effects: Vec<Effect>,
-    pub then: Follows,
+    pub then: CommandFollowUp,
 }
 
 impl CommandResult {
@@ -105,7 +105,7 @@ impl CommandResult {
     pub fn order() -> Self {
         Self {
             effects: Vec::new(),
-            then: Follows::Report,
+            then: CommandFollowUp::Report,
         }
     }
 
@@ -116,7 +116,7 @@ impl CommandResult {
     }
 
     #[must_use]
-    pub fn then(mut self, then: Follows) -> Self {
+    pub fn then(mut self, then: CommandFollowUp) -> Self {
         self.then = then;
         self
     }
@@ -126,7 +126,7 @@ impl From<Vec<Effect>> for CommandResult {
     fn from(effects: Vec<Effect>) -> Self {
         Self {
             effects,
-            then: Follows::Nothing,
+            then: CommandFollowUp::Nothing,
         }
     }
 }
@@ -139,7 +139,7 @@ pub fn show_text(kind: TextKind, text: impl Into<String>) -> Effect {
 
 /// What `/undo` without a number brings back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Back {
+pub enum UndoTarget {
     /// The session hid turns of its own.
     Rewound,
     /// This session was left for a new one.
@@ -163,7 +163,7 @@ pub struct Conversation {
     pub last_question: Option<String>,
     /// A title given before the session was stored.
     pub title_to_set: Option<String>,
-    pub back: Option<Back>,
+    pub back: Option<UndoTarget>,
     /// They go with the next message.
     pub images: Vec<Part>,
     /// For the model only, with the next message.
@@ -172,11 +172,11 @@ pub struct Conversation {
     pub yolo: bool,
     /// Chosen by `/reasoning`.
     pub effort: Option<ReasoningEffort>,
-    pub shown: Shown,
+    pub shown: DisplayFlags,
     /// The session is deleted when the person leaves (`/quit --delete`).
     pub forget: bool,
     /// What goes on beside this conversation.
-    pub background: Background,
+    pub background: BackgroundQuestions,
     /// Where work in the background shows something later.
     pub later: mpsc::Sender<Effect>,
     /// It is held at a terminal, where each session has one window.
@@ -189,7 +189,7 @@ pub struct Conversation {
 
 /// How things are shown, for commands that switch it.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown {
+pub struct DisplayFlags {
     pub reasoning: bool,
     pub verbose: bool,
     pub timestamps: bool,
@@ -226,7 +226,7 @@ impl Conversation {
         options.resume_latest = None;
         let (later, coming) = mpsc::channel(LATER);
         let display = &chat.config.display;
-        let shown = Shown {
+        let shown = DisplayFlags {
             reasoning: display.show_reasoning,
             verbose: options.verbose,
             timestamps: display.timestamps,
@@ -251,7 +251,7 @@ impl Conversation {
             effort: None,
             shown,
             forget: false,
-            background: Background::default(),
+            background: BackgroundQuestions::default(),
             later,
             leases: false,
             lease: None,
@@ -521,7 +521,7 @@ impl Conversation {
         }
         let message = self.message(text.as_str().into());
         self.chat.send(message).await?;
-        Ok(CommandResult::of(Effect::Asked(text)).then(Follows::Turn))
+        Ok(CommandResult::of(Effect::Asked(text)).then(CommandFollowUp::Turn))
     }
 
     /// Without a model nothing is sent: the words stay with the person, who is told what to do.

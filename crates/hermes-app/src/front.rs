@@ -1,6 +1,6 @@
 //! A conversation as a front end that serves others holds it: an editor's, a gateway's.
 //!
-//! Whoever opens it sends [`Wish`]es and reads [`News`]; what a session is made of stays with the
+//! Whoever opens it sends [`ConversationRequest`]es and reads [`ConversationUpdate`]; what a session is made of stays with the
 //! program that opened it.
 
 use hermes_core::event::{AgentCommand, AgentEvent, NoticeLevel, UserInput};
@@ -17,13 +17,13 @@ pub const NEWS: usize = 256;
 /// Why something cannot be done, for the person.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Refusal {
-    pub kind: RefusalKind,
+pub struct HostError {
+    pub kind: HostErrorKind,
     pub message: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusalKind {
+pub enum HostErrorKind {
     /// No model: the person sets one up first.
     NotConfigured,
     NotFound,
@@ -31,8 +31,8 @@ pub enum RefusalKind {
     Failed,
 }
 
-impl Refusal {
-    pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
+impl HostError {
+    pub fn new(kind: HostErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
             message: message.into(),
@@ -54,18 +54,18 @@ pub struct OpenedConversation {
     pub approvals_off: bool,
     /// What it holds in memory. A turn that is told to have ended is in it.
     pub weight: Weight,
-    pub wishes: mpsc::Sender<Wish>,
-    pub news: mpsc::Receiver<News>,
+    pub wishes: mpsc::Sender<ConversationRequest>,
+    pub news: mpsc::Receiver<ConversationUpdate>,
 }
 
 /// What a person wants of a conversation.
 #[derive(Debug)]
-pub enum Wish {
+pub enum ConversationRequest {
     /// Starts a turn; while one runs, it waits.
     Say(UserInput),
     /// Something else for the session: an answer, an interrupt, a word in between.
     Order(AgentCommand),
-    /// A line that begins with a slash; [`News::Ran`] ends it.
+    /// A line that begins with a slash; [`ConversationUpdate::Ran`] ends it.
     Slash(String),
     /// Stops the slash command that runs.
     Stop,
@@ -73,7 +73,7 @@ pub enum Wish {
 
 /// What happens in a conversation.
 #[derive(Clone, Debug, PartialEq)]
-pub enum News {
+pub enum ConversationUpdate {
     Event(AgentEvent),
     /// A command says something.
     Said {
@@ -88,14 +88,14 @@ pub enum News {
         past: Vec<TranscriptEntry>,
     },
     /// What was to be said was not sent.
-    Unsaid(Refusal),
+    Unsaid(HostError),
     /// A slash command ended.
-    Ran(Follows),
+    Ran(CommandFollowUp),
 }
 
 /// What comes after a slash command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Follows {
+pub enum CommandFollowUp {
     #[default]
     Nothing,
     /// The session obeys and says so.

@@ -11,38 +11,39 @@ use hermes_core::open_texts::OpenTexts;
 use hermes_core::tool::Tool;
 use serde_json::Value;
 
-use crate::front::{OpenedConversation, Refusal, RefusalKind};
+use crate::front::{HostError, HostErrorKind, OpenedConversation};
 use crate::wiring::front_end::ToolGuard;
 use crate::wiring::unattended::{CommandLine, CommandOutput};
 
 /// Opens conversations. What a front end never asks for is refused.
 pub trait ConversationHost: Send + Sync + 'static {
     /// Fails when nothing could be answered.
-    fn ready(&self) -> Result<(), Refusal>;
+    fn ready(&self) -> Result<(), HostError>;
 
     /// Opens a conversation, a new one or a stored one. MCP servers, the place where commands
     /// run, and the database are shared by all of them.
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>>;
+    fn open(&self, opening: OpeningRequest)
+    -> BoxFuture<'_, Result<OpenedConversation, HostError>>;
 
     /// Stored conversations, newest first.
-    fn list(&self, query: ListQuery) -> BoxFuture<'_, Result<Vec<ListedConversation>, Refusal>> {
+    fn list(&self, query: ListQuery) -> BoxFuture<'_, Result<Vec<ListedConversation>, HostError>> {
         let _ = query;
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
     /// Runs a script of the home (jobs, webhooks) under the same gate and sandbox as the
     /// commands of the agent; nobody is asked.
-    fn script(&self, script: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
+    fn script(&self, script: HomeScript) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
         let _ = script;
-        let refusal = Refusal::new(RefusalKind::Invalid, "there is no place to run scripts");
+        let refusal = HostError::new(HostErrorKind::Invalid, "there is no place to run scripts");
         Box::pin(std::future::ready(Err(refusal)))
     }
 
     /// Runs a line of `quick_commands` in a shell, under the same gate and sandbox as the commands
     /// of the agent; nobody is asked.
-    fn run_line(&self, line: CommandLine) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
+    fn run_line(&self, line: CommandLine) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
         let _ = line;
-        let refusal = Refusal::new(RefusalKind::Invalid, "there is no place to run commands");
+        let refusal = HostError::new(HostErrorKind::Invalid, "there is no place to run commands");
         Box::pin(std::future::ready(Err(refusal)))
     }
 
@@ -52,7 +53,7 @@ pub trait ConversationHost: Send + Sync + 'static {
 
 /// What is to be opened.
 #[derive(Clone, Default)]
-pub struct Opening {
+pub struct OpeningRequest {
     /// The id of the session. One that is stored is continued; otherwise it begins under this id.
     pub id: String,
     /// The id was generated just now: no session has it, and none needs to be looked for.
@@ -129,7 +130,7 @@ impl std::fmt::Debug for ServerAddress {
 
 /// A script of the home.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Script {
+pub struct HomeScript {
     /// Below `scripts/` of the home.
     pub path: PathBuf,
     pub input: String,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 /// A quick command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quick {
+pub struct QuickCommand {
     pub does: QuickKind,
     /// What the person wrote about it.
     pub about: Option<String>,
@@ -24,14 +24,14 @@ pub enum QuickKind {
 pub fn read_quick_commands(
     written: &Map<String, Value>,
     problems: &mut Vec<String>,
-) -> BTreeMap<String, Quick> {
+) -> BTreeMap<String, QuickCommand> {
     let mut quick = BTreeMap::new();
     for (name, one) in written {
         match kind(one) {
             Ok(does) => {
                 let about = text(one, "description");
                 let name = name.trim_start_matches('/').to_ascii_lowercase();
-                quick.insert(name.replace('_', "-"), Quick { does, about });
+                quick.insert(name.replace('_', "-"), QuickCommand { does, about });
             }
             Err(why) => problems.push(format!("quick_commands.{name}: {why}")),
         }

@@ -30,9 +30,9 @@ use hermes_core::model::{ModelInfo, ModelRouter, Route, RouteError};
 use hermes_models::router::{Overrides, Router, RouterDeps};
 use hermes_store::Store;
 
-use self::commands::Commands;
+use self::commands::CommandEnvironment;
 use self::front_end::{FrontEndSettings, SharedResources};
-use self::mcp::{Mcp, ServerWait};
+use self::mcp::{McpServers, ServerWait};
 use self::parts_cache::{HomeParts, PartsCache};
 use self::session_start::find_session;
 use crate::context::AppContext;
@@ -166,7 +166,7 @@ fn who_answers(
 }
 
 /// Who answers a conversation.
-struct Answering {
+struct AnsweringModel {
     router: Arc<dyn ModelRouter>,
     route: Route,
     missing: Option<RouteError>,
@@ -178,11 +178,11 @@ fn answering(
     mode: ConversationMode,
     config: &Arc<Config>,
     parts: Option<&Arc<HomeParts>>,
-) -> Result<Answering, Failure> {
+) -> Result<AnsweringModel, Failure> {
     if let Some(parts) = parts {
         let router = parts.router(overrides(options));
         let (route, missing) = who_answers(&router, options, mode)?;
-        return Ok(Answering {
+        return Ok(AnsweringModel {
             router: parts.of_one(router, &overrides(options), missing.as_ref()),
             route,
             missing,
@@ -204,7 +204,7 @@ fn answering(
             .take()
             .of_one(router, &overrides(options), missing.as_ref())
     };
-    Ok(Answering {
+    Ok(AnsweringModel {
         router,
         route,
         missing,
@@ -292,7 +292,7 @@ fn resources(
     mode: ConversationMode,
 ) -> SharedResources {
     let choice = tool_choice(options, config, "cli");
-    let mcp = Mcp::for_chat(
+    let mcp = McpServers::for_chat(
         cx,
         config,
         &choice,
@@ -300,7 +300,7 @@ fn resources(
         mode == ConversationMode::Repl,
     );
     let judge = router(cx, config, overrides(options));
-    let commands = Commands::for_chat(cx, config, judge);
+    let commands = CommandEnvironment::for_chat(cx, config, judge);
     SharedResources {
         store: None,
         mcp,

@@ -248,9 +248,9 @@ fn held() -> MutexGuard<'static, Option<Vec<String>>> {
 }
 
 /// As long as it lives, somebody else owns the terminal: what would go to stderr is kept.
-pub(crate) struct Hold(());
+pub(crate) struct StderrHold(());
 
-impl Hold {
+impl StderrHold {
     pub(crate) fn new() -> Self {
         held().get_or_insert_default();
         Self(())
@@ -262,7 +262,7 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for StderrHold {
     fn drop(&mut self) {
         for text in held().take().unwrap_or_default() {
             let _ = writeln!(io::stderr().lock(), "{}", outgoing(&text));

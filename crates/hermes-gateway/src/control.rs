@@ -9,7 +9,7 @@ use hermes_config::fs::write_atomic;
 use hermes_core::bytes::{hex, same};
 use hermes_core::store::StoreError;
 use hermes_core::task;
-use hermes_platforms::{PostError, Posting, Voice};
+use hermes_platforms::{MirrorRole, PostError, Posting};
 use hermes_store::db::delivery::Target;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ const MIRROR: Duration = Duration::from_secs(2);
 
 /// Where the gateway of a home listens, and the proof that one may ask.
 #[derive(Clone, Serialize, Deserialize)]
-struct Address {
+struct ControlAddress {
     port: u16,
     token: String,
     pid: u32,
@@ -55,7 +55,7 @@ pub enum ControlRequest {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Envelope {
+struct ControlEnvelope {
     token: String,
     #[serde(flatten)]
     request: ControlRequest,
@@ -83,11 +83,11 @@ pub async fn ask(home: &Path, request: ControlRequest) -> Result<Value, ControlE
         Err(error) => return Err(ControlError::Broken(format!("{FILE}: {error}"))),
     };
     // A gateway that is just being started writes it whole.
-    let address: Address = serde_json::from_slice(&text)
+    let address: ControlAddress = serde_json::from_slice(&text)
         .map_err(|error| ControlError::Broken(format!("{FILE}: {error}")))?;
     let asking = async {
         let mut stream = TcpStream::connect(("127.0.0.1", address.port)).await?;
-        let envelope = Envelope {
+        let envelope = ControlEnvelope {
             token: address.token,
             request,
         };
@@ -126,7 +126,7 @@ impl GatewayControl {
     pub async fn bind(home: &Path) -> std::io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let token = hex(&rand::random::<[u8; 32]>());
-        let address = Address {
+        let address = ControlAddress {
             port: listener.local_addr()?.port(),
             token: token.clone(),
             pid: std::process::id(),
@@ -185,7 +185,7 @@ impl Drop for GatewayControl {
         // Another gateway may have taken the place.
         let ours = std::fs::read(&self.path)
             .ok()
-            .and_then(|text| serde_json::from_slice::<Address>(&text).ok())
+            .and_then(|text| serde_json::from_slice::<ControlAddress>(&text).ok())
             .is_some_and(|address| address.token == self.token);
         if ours {
             let _ = std::fs::remove_file(&self.path);
@@ -199,7 +199,7 @@ async fn answer(stream: TcpStream, token: &str, gateway: &Gateway) -> Result<(),
     let mut input = BufReader::new(input.take(LONGEST));
     let read = input.read_until(b'\n', &mut line);
     tokio::time::timeout(PATIENCE, read).await??;
-    let answer = match serde_json::from_slice::<Envelope>(&line) {
+    let answer = match serde_json::from_slice::<ControlEnvelope>(&line) {
         // Nothing is said to whoever cannot prove anything.
         Ok(envelope) if !same(envelope.token.as_bytes(), token.as_bytes()) => return Ok(()),
         Err(_) => return Ok(()),
@@ -267,7 +267,7 @@ async fn send(target: &str, message: String, gateway: &Gateway) -> Result<Value,
         text: message,
         // A program's words may be a stranger's: they name no files of this machine.
         files: false,
-        mirror: Some(Voice::Assistant),
+        mirror: Some(MirrorRole::Assistant),
     };
     // The transcript of the chat learns of it, unless a turn is in the way: that may be waiting for a person.
     let sent = if let Ok(sent) = tokio::time::timeout(MIRROR, post.send(posting.clone())).await {

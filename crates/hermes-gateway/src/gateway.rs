@@ -7,7 +7,7 @@ use hermes_core::BoxFuture;
 use hermes_core::clock::{Clock, Rng};
 use hermes_core::store::StoreError;
 use hermes_core::task;
-use hermes_platforms::{Condition, Platform};
+use hermes_platforms::{Platform, PlatformCondition};
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Target};
 use serde::Serialize;
@@ -17,14 +17,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::authorize::pairing::Pairing;
-use crate::process::Machine;
-use crate::seats::Seats;
-use crate::session::{Index, IndexError};
+use crate::process::MachineProcesses;
+use crate::seats::ConversationPool;
+use crate::session::{SessionIndex, SessionIndexError};
 use crate::settings::GatewaySettings;
-use crate::spine::{Inbox, beat};
-pub use crate::turn::{DecisionError, Known, OpenPermission, OwnerDecision, Post};
+use crate::spine::{MessageInbox, beat};
+pub use crate::turn::{DecisionError, KnownChat, MessagePoster, OpenPermission, OwnerDecision};
 use crate::turn::{Hub, leaving, runner};
-use crate::voice::{Speaker, Transcriber};
+use crate::voice::{SpeechSynthesizer, Transcriber};
 
 mod supervise;
 
@@ -35,34 +35,34 @@ const ENDING: Duration = Duration::from_secs(5);
 const HOUSEKEEPING: Duration = Duration::from_hours(1);
 
 /// What the gateway is made of.
-pub struct Deps {
+pub struct GatewayDeps {
     pub settings: Arc<GatewaySettings>,
     pub store: Store,
     pub delivery: Delivery,
     /// How long delivery stays ours without a sign of life.
     pub lease: Duration,
     /// Shared with the API server and the scheduler: one conversation per session.
-    pub seats: Seats,
+    pub seats: ConversationPool,
     pub pairing: Pairing,
     pub clock: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,
     pub transcriber: Option<Arc<dyn Transcriber>>,
-    pub speaker: Option<Arc<dyn Speaker>>,
-    pub calls: Calls,
+    pub speaker: Option<Arc<dyn SpeechSynthesizer>>,
+    pub calls: GatewayCallbacks,
 }
 
 /// What others do for the gateway.
 #[derive(Clone)]
-pub struct Calls {
+pub struct GatewayCallbacks {
     /// Somebody asked for a restart in a chat, and was told that it comes.
     pub restart: Arc<dyn Fn(RestartRequest) + Send + Sync>,
     /// Makes a platform (name, account) anew after it ended. `None`: it cannot be made.
-    pub remake: Remake,
+    pub remake: RebuildPlatform,
     /// Something happened (`session:start`, `agent:end`, …): for hooks. Must return at once.
     pub happened: Arc<dyn Fn(&'static str, Value) + Send + Sync>,
 }
 
-impl Default for Calls {
+impl Default for GatewayCallbacks {
     fn default() -> Self {
         Self {
             restart: Arc::new(|_| {}),
@@ -73,7 +73,7 @@ impl Default for Calls {
 }
 
 /// Makes a platform from its name and account.
-pub type Remake = Arc<dyn Fn(&str, &str) -> Option<Platform> + Send + Sync>;
+pub type RebuildPlatform = Arc<dyn Fn(&str, &str) -> Option<Platform> + Send + Sync>;
 
 /// Who asked for a restart, so that the next life can tell them that it is there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -88,7 +88,7 @@ pub struct RestartRequest {
 
 /// How the gateway goes down, for the chats that are told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Leaving {
+pub struct ShutdownNotice {
     /// It comes back at once.
     pub restart: bool,
     /// The chat that asked for it, and knows. Then it is no news for home channels.
@@ -98,7 +98,7 @@ pub struct Leaving {
 }
 
 /// Something that runs beside the platforms: the API server, the scheduler.
-pub struct Task {
+pub struct GatewayTask {
     pub name: String,
     pub run: BoxFuture<'static, ()>,
 }
@@ -124,12 +124,12 @@ pub struct PlatformStatus {
     pub name: String,
     pub account: String,
     #[serde(flatten)]
-    pub condition: Condition,
+    pub condition: PlatformCondition,
 }
 
 /// Why a gateway ended by itself.
 #[derive(Debug, thiserror::Error)]
-pub enum Ended {
+pub enum GatewayError {
     /// Another process delivers now, or the store is gone for good.
     #[error("{0}")]
     Store(#[from] StoreError),
@@ -144,11 +144,11 @@ pub struct Gateway {
 
 impl Gateway {
     /// Reads which chat is in which conversation; nothing runs yet.
-    pub async fn new(deps: Deps) -> Result<Self, IndexError> {
+    pub async fn new(deps: GatewayDeps) -> Result<Self, SessionIndexError> {
         let settings = &deps.settings;
         let dir = settings.home.sessions_dir();
         let (index, _) =
-            Index::open(deps.store.clone(), &dir, settings.write_sessions_json).await?;
+            SessionIndex::open(deps.store.clone(), &dir, settings.write_sessions_json).await?;
         let lease = deps.lease;
         Ok(Self {
             hub: Arc::new(Hub::new(deps, index)),
@@ -157,8 +157,8 @@ impl Gateway {
     }
 
     /// For whoever has something to say to a chat: jobs, webhooks.
-    pub fn post(&self) -> Post {
-        Post::new(Arc::clone(&self.hub))
+    pub fn post(&self) -> MessagePoster {
+        MessagePoster::new(Arc::clone(&self.hub))
     }
 
     /// Permissions that turns wait for, oldest first.
@@ -208,7 +208,7 @@ impl Gateway {
 
     /// Begins no new turns, and tells the chats that the gateway goes down: before [`Self::drain`],
     /// while the platforms still run. Takes a few seconds at most.
-    pub async fn leave(&self, leaving: &Leaving) {
+    pub async fn leave(&self, leaving: &ShutdownNotice) {
         self.hub.drain();
         leaving::tell(&self.hub, leaving).await;
     }
@@ -227,9 +227,9 @@ impl Gateway {
     pub async fn run(
         &self,
         platforms: Vec<Platform>,
-        tasks: Vec<Task>,
+        tasks: Vec<GatewayTask>,
         cancel: CancellationToken,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), GatewayError> {
         let hub = &self.hub;
         let stop = cancel.child_token();
         let running = TaskTracker::new();
@@ -245,7 +245,7 @@ impl Gateway {
             spawn(name, Box::pin(work));
         }
         drop(arrivals);
-        let inbox = Inbox::new(hub.delivery.clone(), hub.settings.sharing);
+        let inbox = MessageInbox::new(hub.delivery.clone(), hub.settings.sharing);
         let (taker, token) = (Arc::clone(hub), stop.clone());
         let inbox = async move {
             inbox
@@ -266,7 +266,7 @@ impl Gateway {
             spawn(&one.name, Box::pin(work));
         }
         (hub.calls.happened)("gateway:startup", started);
-        hub.adopt(Arc::new(Machine)).await;
+        hub.adopt(Arc::new(MachineProcesses)).await;
         let mut sending = std::pin::pin!(hub.outbox.run(&hub.wake, &stop));
         let ended = tokio::select! {
             biased;

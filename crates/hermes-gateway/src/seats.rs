@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use hermes_agent::weight::Weight;
-use hermes_app::front::{News, OpenedConversation, Refusal, RefusalKind, Wish};
+use hermes_app::front::{
+    ConversationRequest, ConversationUpdate, HostError, HostErrorKind, OpenedConversation,
+};
 use hermes_core::task;
 use serde_json::Value;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
@@ -17,12 +19,12 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::program::{ConversationHost, Opening};
+use crate::program::{ConversationHost, OpeningRequest};
 use crate::settings::GatewaySettings;
 
 /// How many conversations are kept, and for how long.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct PoolLimits {
     /// Those that nobody holds. The one that was unused longest goes first.
     pub idle: usize,
     /// What all of them may hold in memory, about. Those at work count and are never closed: the
@@ -32,7 +34,7 @@ pub struct Bounds {
     pub age: Duration,
 }
 
-impl Default for Bounds {
+impl Default for PoolLimits {
     fn default() -> Self {
         Self {
             idle: 32,
@@ -42,7 +44,7 @@ impl Default for Bounds {
     }
 }
 
-impl Bounds {
+impl PoolLimits {
     /// As the home says: `session_cache_mb` and `session_cache_count`.
     pub fn of(settings: &GatewaySettings) -> Self {
         let number = |name: &str| settings.setting(name).and_then(Value::as_u64);
@@ -58,43 +60,43 @@ impl Bounds {
 
 /// The open conversations of a process.
 #[derive(Clone)]
-pub struct Seats {
-    inner: Arc<Inner>,
+pub struct ConversationPool {
+    inner: Arc<PoolInner>,
 }
 
-struct Inner {
+struct PoolInner {
     program: Arc<dyn ConversationHost>,
-    bounds: Bounds,
-    rows: Mutex<HashMap<String, Row>>,
+    bounds: PoolLimits,
+    rows: Mutex<HashMap<String, PoolEntry>>,
     changed: Notify,
     cancel: CancellationToken,
 }
 
 /// A session that is held, waited for, or kept.
-struct Row {
+struct PoolEntry {
     /// One permit: whoever has it holds the conversation.
     turn: Arc<Semaphore>,
     /// Told when somebody else wants it.
     wanted: Arc<Notify>,
     waiting: usize,
     /// Open and held by nobody.
-    kept: Option<Kept>,
+    kept: Option<IdleConversation>,
     /// What it holds in memory. `None`: it is not open.
     weight: Option<Weight>,
     /// When it was last used.
     used: Instant,
 }
 
-struct Kept {
-    line: Line,
-    terms: Terms,
+struct IdleConversation {
+    line: ConversationChannels,
+    terms: OpenedWith,
     since: Instant,
 }
 
 /// What a conversation was opened with and cannot change while it is open. Whoever comes with
 /// other terms gets it opened anew.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Terms {
+struct OpenedWith {
     unattended: bool,
     cwd: Option<PathBuf>,
     model: Option<String>,
@@ -102,8 +104,8 @@ struct Terms {
     toolsets: Option<Vec<String>>,
 }
 
-impl Terms {
-    fn of(opening: &Opening) -> Self {
+impl OpenedWith {
+    fn of(opening: &OpeningRequest) -> Self {
         Self {
             unattended: opening.unattended,
             cwd: opening.cwd.clone(),
@@ -115,19 +117,19 @@ impl Terms {
 }
 
 /// Both ends of a conversation.
-struct Line {
-    wishes: mpsc::Sender<Wish>,
-    news: mpsc::Receiver<News>,
+struct ConversationChannels {
+    wishes: mpsc::Sender<ConversationRequest>,
+    news: mpsc::Receiver<ConversationUpdate>,
 }
 
-impl Seats {
+impl ConversationPool {
     /// Idle conversations are closed until `cancel`.
     pub fn new(
         program: Arc<dyn ConversationHost>,
-        bounds: Bounds,
+        bounds: PoolLimits,
         cancel: CancellationToken,
     ) -> Self {
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(PoolInner {
             program,
             bounds,
             rows: Mutex::default(),
@@ -150,7 +152,7 @@ impl Seats {
     /// What all of them hold in memory, about.
     pub fn bytes(&self) -> usize {
         let rows = self.inner.rows();
-        rows.values().map(Row::bytes).sum()
+        rows.values().map(PoolEntry::bytes).sum()
     }
 
     /// A conversation was used, or has grown: perhaps there are too many now.
@@ -163,9 +165,9 @@ impl Seats {
 
     /// Takes the conversation of a session, waiting for whoever holds it. Opened with `opening`
     /// unless it is open already, on the same terms.
-    pub async fn sit(&self, opening: Opening) -> Result<Seat, Refusal> {
+    pub async fn sit(&self, opening: OpeningRequest) -> Result<PooledConversation, HostError> {
         let id = opening.id.clone();
-        let waiting = Waiting::new(&self.inner, &id);
+        let waiting = PoolWaiter::new(&self.inner, &id);
         let permit = tokio::select! {
             () = self.inner.cancel.cancelled() => return Err(stopping()),
             permit = Arc::clone(&waiting.turn).acquire_owned() => permit.map_err(|_| stopping())?,
@@ -175,10 +177,10 @@ impl Seats {
             .rows()
             .get_mut(&id)
             .and_then(|row| row.kept.take());
-        let mut seat = Seat {
+        let mut seat = PooledConversation {
             id: id.clone(),
             line: None,
-            terms: Terms::of(&opening),
+            terms: OpenedWith::of(&opening),
             wanted: Arc::clone(&waiting.wanted),
             permit: Some(permit),
             inner: Arc::clone(&self.inner),
@@ -222,7 +224,7 @@ impl Seats {
     /// Waits until nobody holds the conversation of a session, closes it, and keeps it closed as
     /// long as the answer lives: for whoever writes into its transcript. `None`: all is stopping.
     pub async fn still(&self, id: &str) -> Option<OwnedSemaphorePermit> {
-        let waiting = Waiting::new(&self.inner, id);
+        let waiting = PoolWaiter::new(&self.inner, id);
         let permit = tokio::select! {
             () = self.inner.cancel.cancelled() => return None,
             permit = Arc::clone(&waiting.turn).acquire_owned() => permit.ok()?,
@@ -246,46 +248,46 @@ impl Seats {
 
     /// Closes what nobody holds.
     pub async fn close_idle(&self) {
-        let kept: Vec<Closing> = {
+        let kept: Vec<ClosingConversation> = {
             let mut rows = self.inner.rows();
-            rows.values_mut().filter_map(Row::give_up).collect()
+            rows.values_mut().filter_map(PoolEntry::give_up).collect()
         };
         join_all(kept.into_iter().map(|one| self.inner.end(one))).await;
         self.inner.forget_empty();
     }
 }
 
-fn stopping() -> Refusal {
-    Refusal::new(RefusalKind::Failed, "the gateway is stopping")
+fn stopping() -> HostError {
+    HostError::new(HostErrorKind::Failed, "the gateway is stopping")
 }
 
-fn broke(why: &dyn std::fmt::Display) -> Refusal {
+fn broke(why: &dyn std::fmt::Display) -> HostError {
     let message = format!("the conversation could not be opened: {why}");
-    Refusal::new(RefusalKind::Failed, message)
+    HostError::new(HostErrorKind::Failed, message)
 }
 
-impl Row {
+impl PoolEntry {
     fn bytes(&self) -> usize {
         self.weight.as_ref().map_or(0, Weight::bytes)
     }
 
     /// What is kept, to be closed; whoever wants the session meanwhile waits until it has ended.
-    fn give_up(&mut self) -> Option<Closing> {
+    fn give_up(&mut self) -> Option<ClosingConversation> {
         self.kept.as_ref()?;
         let place = Arc::clone(&self.turn).try_acquire_owned().ok()?;
         let line = self.kept.take()?.line;
         self.weight = None;
-        Some(Closing { line, place })
+        Some(ClosingConversation { line, place })
     }
 }
 
 /// A conversation on its way out.
-struct Closing {
-    line: Line,
+struct ClosingConversation {
+    line: ConversationChannels,
     place: OwnedSemaphorePermit,
 }
 
-impl Line {
+impl ConversationChannels {
     /// Returns when it has ended.
     async fn close(self) {
         let Self { wishes, mut news } = self;
@@ -294,8 +296,8 @@ impl Line {
     }
 }
 
-impl Inner {
-    fn rows(&self) -> MutexGuard<'_, HashMap<String, Row>> {
+impl PoolInner {
+    fn rows(&self) -> MutexGuard<'_, HashMap<String, PoolEntry>> {
         // A panic while holding this lock cannot leave the map half changed.
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -308,10 +310,13 @@ impl Inner {
 
     /// Ends a conversation whether somebody waits for that or not; until it has ended, its place
     /// is taken.
-    fn end(self: &Arc<Self>, closing: Closing) -> JoinHandle<Result<(), task::Panicked>> {
+    fn end(
+        self: &Arc<Self>,
+        closing: ClosingConversation,
+    ) -> JoinHandle<Result<(), task::Panicked>> {
         let inner = Arc::clone(self);
         task::spawn("closing a conversation", async move {
-            let Closing { line, place } = closing;
+            let ClosingConversation { line, place } = closing;
             line.close().await;
             drop(place);
             inner.forget_empty();
@@ -332,7 +337,7 @@ impl Inner {
     }
 
     /// What is too old, too many or too much, and when to look again.
-    fn overdue(&self) -> (Vec<Closing>, Option<Instant>) {
+    fn overdue(&self) -> (Vec<ClosingConversation>, Option<Instant>) {
         let mut rows = self.rows();
         // Every weight is read once: it may change at any moment.
         let mut bytes = 0_usize;
@@ -372,9 +377,9 @@ impl Inner {
 
 /// Those that hold a conversation although nothing happens in it give it up, the one that was
 /// unused longest first; whoever works does so at the end.
-fn ask_holders(rows: &HashMap<String, Row>, mut surplus: usize) {
+fn ask_holders(rows: &HashMap<String, PoolEntry>, mut surplus: usize) {
     let held = rows.values().filter(|row| row.kept.is_none());
-    let mut held: Vec<&Row> = held.filter(|row| row.weight.is_some()).collect();
+    let mut held: Vec<&PoolEntry> = held.filter(|row| row.weight.is_some()).collect();
     held.sort_by_key(|row| row.used);
     for row in held {
         row.wanted.notify_one();
@@ -385,7 +390,7 @@ fn ask_holders(rows: &HashMap<String, Row>, mut surplus: usize) {
     }
 }
 
-async fn sweep(inner: Arc<Inner>) {
+async fn sweep(inner: Arc<PoolInner>) {
     loop {
         let (closing, next) = inner.overdue();
         // One that does not end holds up no other.
@@ -408,17 +413,17 @@ async fn sweep(inner: Arc<Inner>) {
 }
 
 /// Somebody who waits for a session: its row stays while he does.
-struct Waiting<'a> {
-    inner: &'a Inner,
+struct PoolWaiter<'a> {
+    inner: &'a PoolInner,
     id: &'a str,
     turn: Arc<Semaphore>,
     wanted: Arc<Notify>,
 }
 
-impl<'a> Waiting<'a> {
-    fn new(inner: &'a Inner, id: &'a str) -> Self {
+impl<'a> PoolWaiter<'a> {
+    fn new(inner: &'a PoolInner, id: &'a str) -> Self {
         let mut rows = inner.rows();
-        let row = rows.entry(id.to_owned()).or_insert_with(|| Row {
+        let row = rows.entry(id.to_owned()).or_insert_with(|| PoolEntry {
             turn: Arc::new(Semaphore::new(1)),
             wanted: Arc::new(Notify::new()),
             waiting: 0,
@@ -439,7 +444,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for PoolWaiter<'_> {
     fn drop(&mut self) {
         if let Some(row) = self.inner.rows().get_mut(self.id) {
             row.waiting -= 1;
@@ -449,26 +454,30 @@ impl Drop for Waiting<'_> {
 }
 
 /// What happens to whoever holds a conversation.
-pub enum Next {
+pub enum HolderEvent {
     /// `None`: it has ended.
-    News(Option<Box<News>>),
+    News(Option<Box<ConversationUpdate>>),
     /// Somebody else waits for it.
     Wanted,
 }
 
 /// A conversation, held. Dropping it keeps the conversation open for the next one.
-pub struct Seat {
+pub struct PooledConversation {
     id: String,
-    line: Option<Line>,
-    terms: Terms,
+    line: Option<ConversationChannels>,
+    terms: OpenedWith,
     wanted: Arc<Notify>,
     permit: Option<OwnedSemaphorePermit>,
-    inner: Arc<Inner>,
+    inner: Arc<PoolInner>,
 }
 
-impl Seat {
+impl PooledConversation {
     /// Opens the conversation of this seat, after the old one has ended.
-    async fn open(mut self, old: Option<Kept>, opening: Opening) -> Result<Self, Refusal> {
+    async fn open(
+        mut self,
+        old: Option<IdleConversation>,
+        opening: OpeningRequest,
+    ) -> Result<Self, HostError> {
         if let Some(old) = old {
             old.line.close().await;
             self.inner.closed(&self.id);
@@ -480,7 +489,7 @@ impl Seat {
             ..
         } = self.inner.program.open(opening).await?;
         self.inner.opened(&self.id, weight);
-        self.line = Some(Line { wishes, news });
+        self.line = Some(ConversationChannels { wishes, news });
         Ok(self)
     }
 
@@ -490,7 +499,7 @@ impl Seat {
     }
 
     /// `false`: the conversation has ended.
-    pub async fn wish(&self, wish: Wish) -> bool {
+    pub async fn wish(&self, wish: ConversationRequest) -> bool {
         match &self.line {
             Some(line) => line.wishes.send(wish).await.is_ok(),
             None => false,
@@ -498,22 +507,22 @@ impl Seat {
     }
 
     /// For whoever wishes while another reads the news.
-    pub fn wishes(&self) -> Option<mpsc::Sender<Wish>> {
+    pub fn wishes(&self) -> Option<mpsc::Sender<ConversationRequest>> {
         self.line.as_ref().map(|line| line.wishes.clone())
     }
 
     /// `None`: the conversation has ended.
-    pub async fn news(&mut self) -> Option<News> {
+    pub async fn news(&mut self) -> Option<ConversationUpdate> {
         self.line.as_mut()?.news.recv().await
     }
 
     /// What comes first: news, or somebody else who waits for this session.
-    pub async fn next(&mut self) -> Next {
+    pub async fn next(&mut self) -> HolderEvent {
         let wanted = Arc::clone(&self.wanted);
         tokio::select! {
             biased;
-            news = self.news() => Next::News(news.map(Box::new)),
-            () = wanted.notified() => Next::Wanted,
+            news = self.news() => HolderEvent::News(news.map(Box::new)),
+            () = wanted.notified() => HolderEvent::Wanted,
         }
     }
 
@@ -545,7 +554,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for PooledConversation {
     fn drop(&mut self) {
         if let Some(line) = self.line.take()
             && let Some(row) = self.inner.rows().get_mut(&self.id)
@@ -555,7 +564,7 @@ impl Drop for Seat {
             } else {
                 let since = Instant::now();
                 let terms = self.terms.clone();
-                row.kept = Some(Kept { line, terms, since });
+                row.kept = Some(IdleConversation { line, terms, since });
             }
         }
         // Only now may the next one look for it.

@@ -6,16 +6,16 @@ use std::path::Path;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio_util::io::ReaderStream;
 
-type Chunks = stream::BoxStream<'static, io::Result<bytes::Bytes>>;
+type FormChunks = stream::BoxStream<'static, io::Result<bytes::Bytes>>;
 
 /// A form with files (`multipart/form-data`), which are read while they are sent.
-pub struct Form {
+pub struct MultipartForm {
     boundary: String,
-    parts: Vec<Chunks>,
+    parts: Vec<FormChunks>,
     length: u64,
 }
 
-impl Form {
+impl MultipartForm {
     /// `random` makes a boundary that does not occur in the parts.
     pub fn new(random: u128) -> Self {
         Self {

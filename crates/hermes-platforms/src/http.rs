@@ -11,11 +11,11 @@ use hermes_http::{CaFileRole, ClientFactory, HttpSettings, ProxySettings, Redire
 
 /// Makes clients. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Http {
+pub struct PlatformHttp {
     clients: ClientFactory,
 }
 
-impl Http {
+impl PlatformHttp {
     /// As the environment says; `proxy` is for all, and wins.
     pub fn new(env: &HashMap<String, String>, proxy: Option<&str>) -> Self {
         let from_env = HttpSettings::from_env(|name| env.get(name).cloned());
@@ -59,10 +59,13 @@ mod tests {
     #[test]
     fn a_bad_proxy_is_named_without_its_password() {
         let env = HashMap::from([("https_proxy".to_owned(), "::::".to_owned())]);
-        let error = Http::new(&env, None).client().unwrap_err().to_string();
+        let error = PlatformHttp::new(&env, None)
+            .client()
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("::::"), "{error}");
         for good in ["http://user:pw@proxy.test:3128", "socks5://127.0.0.1:1080"] {
-            Http::new(&env, Some(good)).client().unwrap();
+            PlatformHttp::new(&env, Some(good)).client().unwrap();
         }
     }
 }

@@ -36,18 +36,19 @@ pub use definition::{
     Batching, PLATFORMS, PlatformDef, SetupField, StrangerRules, SwitchedOn, ThreadSyntax, Writers,
     definition,
 };
-pub use form::Form;
-pub use http::{Http, HttpError};
+pub use form::MultipartForm;
+pub use http::{HttpError, PlatformHttp};
 pub use markup::render;
 pub use platform::{
-    Admission, Applicant, Arrival, Button, Capabilities, Condition, Found, Health, Hopeless,
-    Inbound, Incoming, Limits, Link, LinkState, Markup, MediaKind, MediaRef, Offer, OutMedia,
-    Outbound, Outgoing, Platform, Pressed, Recourse, ReplyTo, SendError, Tone, Unit,
+    AdapterLink, Admission, Applicant, Arrival, Button, ButtonPress, Capabilities, DeliveryLookup,
+    FatalPlatformError, HealthReporter, InboundAdapter, IncomingMessage, Markup, MediaKind,
+    MediaRef, Offer, OutMedia, OutboundAdapter, OutgoingMessage, Platform, PlatformCondition,
+    PlatformLimits, PlatformState, Recourse, ReplyTo, SendError, TextUnit, Tone,
 };
-pub use posting::{PostError, Posting, Voice};
+pub use posting::{MirrorRole, PostError, Posting};
 pub use serve::serve;
 pub use settings::{HomeChannel, PlatformSettings, ReplyMode, is_on, setting_text};
-pub use source::Source;
+pub use source::MessageSource;
 
 /// What adapters are made with, besides their settings.
 pub struct PlatformDeps {
@@ -59,7 +60,7 @@ pub struct PlatformDeps {
 
 /// Why a platform that is switched on cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unusable {
+pub struct UnusablePlatform {
     pub platform: String,
     pub why: String,
 }
@@ -69,12 +70,12 @@ pub struct Unusable {
 pub fn all<'a>(
     enabled: impl Iterator<Item = &'a PlatformSettings>,
     deps: &PlatformDeps,
-) -> (Vec<Platform>, Vec<Unusable>) {
+) -> (Vec<Platform>, Vec<UnusablePlatform>) {
     let (mut usable, mut unusable) = (Vec::new(), Vec::new());
     for platform in enabled {
         match of(platform, deps) {
             Ok(accounts) => usable.extend(accounts),
-            Err(why) => unusable.push(Unusable {
+            Err(why) => unusable.push(UnusablePlatform {
                 platform: platform.name.clone(),
                 why,
             }),

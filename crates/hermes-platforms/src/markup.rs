@@ -14,7 +14,7 @@ pub fn render(markup: Markup, markdown: &str) -> String {
     }
     let options =
         Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TABLES | Options::ENABLE_TASKLISTS;
-    let mut writer = Writer::new(markup);
+    let mut writer = MarkupWriter::new(markup);
     for event in Parser::new_ext(markdown, options) {
         writer.event(event);
     }
@@ -22,13 +22,13 @@ pub fn render(markup: Markup, markdown: &str) -> String {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Style {
+enum TextStyle {
     Bold,
     Italic,
     Strike,
 }
 
-struct Writer {
+struct MarkupWriter {
     markup: Markup,
     /// The last one is written to; quotes, links and cells are gathered in ones of their own.
     buffers: Vec<String>,
@@ -46,7 +46,7 @@ struct Writer {
     table: Vec<Vec<String>>,
 }
 
-impl Writer {
+impl MarkupWriter {
     fn new(markup: Markup) -> Self {
         Self {
             markup,
@@ -135,7 +135,7 @@ impl Writer {
             Tag::Paragraph | Tag::HtmlBlock => self.block(),
             Tag::Heading { .. } => {
                 self.block();
-                self.style(Style::Bold, true);
+                self.style(TextStyle::Bold, true);
             }
             Tag::BlockQuote(_) => {
                 self.block();
@@ -162,9 +162,9 @@ impl Writer {
                 self.lists.push(first);
             }
             Tag::Item => self.start_item(),
-            Tag::Strong => self.style(Style::Bold, true),
-            Tag::Emphasis => self.style(Style::Italic, true),
-            Tag::Strikethrough => self.style(Style::Strike, true),
+            Tag::Strong => self.style(TextStyle::Bold, true),
+            Tag::Emphasis => self.style(TextStyle::Italic, true),
+            Tag::Strikethrough => self.style(TextStyle::Strike, true),
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
                 self.put("");
                 self.links.push(dest_url.into_string());
@@ -185,7 +185,7 @@ impl Writer {
         match tag {
             TagEnd::Paragraph | TagEnd::HtmlBlock => self.block(),
             TagEnd::Heading(_) => {
-                self.style(Style::Bold, false);
+                self.style(TextStyle::Bold, false);
                 self.block();
             }
             TagEnd::BlockQuote(_) => self.end_quote(),
@@ -198,9 +198,9 @@ impl Writer {
                 self.item = false;
                 self.breaks = self.breaks.max(1);
             }
-            TagEnd::Strong => self.style(Style::Bold, false),
-            TagEnd::Emphasis => self.style(Style::Italic, false),
-            TagEnd::Strikethrough => self.style(Style::Strike, false),
+            TagEnd::Strong => self.style(TextStyle::Bold, false),
+            TagEnd::Emphasis => self.style(TextStyle::Italic, false),
+            TagEnd::Strikethrough => self.style(TextStyle::Strike, false),
             TagEnd::Link | TagEnd::Image => self.end_link(),
             TagEnd::TableCell => {
                 let cell = self.buffers.pop().unwrap_or_default();
@@ -229,7 +229,7 @@ impl Writer {
         self.item = true;
     }
 
-    fn style(&mut self, style: Style, on: bool) {
+    fn style(&mut self, style: TextStyle, on: bool) {
         let depth = &mut self.styles[style as usize];
         let edge = if on {
             *depth += 1;
@@ -246,9 +246,9 @@ impl Writer {
                 let name = ["b", "i", "s"][style as usize];
                 format!("<{}{name}>", if on { "" } else { "/" })
             }
-            (Markup::TelegramV2 | Markup::SlackMrkdwn, Style::Bold) => "*".to_owned(),
-            (Markup::TelegramV2 | Markup::SlackMrkdwn, Style::Italic) => "_".to_owned(),
-            (Markup::TelegramV2 | Markup::SlackMrkdwn, Style::Strike) => "~".to_owned(),
+            (Markup::TelegramV2 | Markup::SlackMrkdwn, TextStyle::Bold) => "*".to_owned(),
+            (Markup::TelegramV2 | Markup::SlackMrkdwn, TextStyle::Italic) => "_".to_owned(),
+            (Markup::TelegramV2 | Markup::SlackMrkdwn, TextStyle::Strike) => "~".to_owned(),
             _ => return,
         };
         self.put("");

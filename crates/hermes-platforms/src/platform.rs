@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::source::Source;
+use crate::source::MessageSource;
 
 /// A command for a platform's menu.
 pub use hermes_core::front_end::CommandInfo as Offer;
@@ -25,33 +25,36 @@ pub struct Platform {
     pub account: String,
     /// What no other process on this machine may use at the same time: a token, a phone number.
     pub exclusive: Option<String>,
-    pub inbound: Box<dyn Inbound>,
-    pub outbound: Arc<dyn Outbound>,
+    pub inbound: Box<dyn InboundAdapter>,
+    pub outbound: Arc<dyn OutboundAdapter>,
 }
 
 /// Brings messages. Runs until cancelled; whatever breaks on the way it mends itself, and it
 /// returns only when trying again is pointless.
-pub trait Inbound: Send {
-    fn run(self: Box<Self>, link: Link) -> BoxFuture<'static, Result<(), Hopeless>>;
+pub trait InboundAdapter: Send {
+    fn run(
+        self: Box<Self>,
+        link: AdapterLink,
+    ) -> BoxFuture<'static, Result<(), FatalPlatformError>>;
 }
 
 /// What a platform is given to run with.
 #[derive(Clone)]
-pub struct Link {
+pub struct AdapterLink {
     pub arrivals: mpsc::Sender<Arrival>,
-    pub health: Health,
+    pub health: HealthReporter,
     pub cancel: CancellationToken,
 }
 
-impl Link {
+impl AdapterLink {
     /// Hands a message over and waits until it is stored. `false`: it was not; it must not be
     /// acknowledged, and comes again later.
-    pub async fn deliver(&self, message: Incoming) -> bool {
+    pub async fn deliver(&self, message: IncomingMessage) -> bool {
         self.hand_over(message).await.is_some()
     }
 
     /// The same, and says whether it is new: `false` for one that was stored before.
-    pub async fn hand_over(&self, message: Incoming) -> Option<bool> {
+    pub async fn hand_over(&self, message: IncomingMessage) -> Option<bool> {
         let (stored, done) = oneshot::channel();
         let arrival = Arrival { message, stored };
         tokio::select! {
@@ -66,12 +69,12 @@ impl Link {
 
 /// Where a platform says how it is. Cheap to clone; whoever wants to know has the other end.
 #[derive(Clone)]
-pub struct Health(Arc<watch::Sender<Condition>>);
+pub struct HealthReporter(Arc<watch::Sender<PlatformCondition>>);
 
 /// How a platform is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Condition {
-    pub state: LinkState,
+pub struct PlatformCondition {
+    pub state: PlatformState,
     /// The last trouble, for people; kept until it is connected again.
     pub error: Option<String>,
     /// When the receiving side last made progress (a poll came back, an acknowledgement): seconds
@@ -81,28 +84,28 @@ pub struct Condition {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LinkState {
+pub enum PlatformState {
     #[default]
     Connecting,
     Connected,
     Retrying,
-    /// For good: [`Hopeless`].
+    /// For good: [`FatalPlatformError`].
     Fatal,
     Paused,
 }
 
-impl Health {
-    pub fn new() -> (Self, watch::Receiver<Condition>) {
-        let (sender, receiver) = watch::channel(Condition::default());
+impl HealthReporter {
+    pub fn new() -> (Self, watch::Receiver<PlatformCondition>) {
+        let (sender, receiver) = watch::channel(PlatformCondition::default());
         (Self(Arc::new(sender)), receiver)
     }
 
     /// The receiving side made progress at `now` (seconds since the epoch).
     pub fn received(&self, now: f64) {
         self.0.send_if_modified(|condition| {
-            let news = condition.state != LinkState::Connected || condition.error.is_some();
-            *condition = Condition {
-                state: LinkState::Connected,
+            let news = condition.state != PlatformState::Connected || condition.error.is_some();
+            *condition = PlatformCondition {
+                state: PlatformState::Connected,
                 error: None,
                 received_at: Some(now),
             };
@@ -110,7 +113,7 @@ impl Health {
         });
     }
 
-    pub fn is(&self, state: LinkState, error: Option<String>) {
+    pub fn is(&self, state: PlatformState, error: Option<String>) {
         self.0.send_modify(|condition| {
             condition.state = state;
             condition.error = error.or_else(|| condition.error.take());
@@ -121,7 +124,7 @@ impl Health {
 /// Why a platform stopped for good: a token that was revoked, say.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Hopeless(pub String);
+pub struct FatalPlatformError(pub String);
 
 /// Tells an adapter in advance whether the gateway will admit somebody, so that nothing visible
 /// (a thread, say) is done for others. The gateway decides about every message all the same.
@@ -132,7 +135,7 @@ pub trait Admission: Send + Sync {
 /// A person who wrote, as far as the platform knows them.
 #[derive(Clone, Copy, Debug)]
 pub struct Applicant<'a> {
-    pub source: &'a Source,
+    pub source: &'a MessageSource,
     pub is_bot: bool,
     /// The platform found a right of its own: a role, a name on a list.
     pub has_role: bool,
@@ -143,20 +146,20 @@ pub struct Applicant<'a> {
 /// must bring it again.
 #[derive(Debug)]
 pub struct Arrival {
-    pub message: Incoming,
+    pub message: IncomingMessage,
     /// Whether it is new.
     pub stored: oneshot::Sender<bool>,
 }
 
 /// A message as a platform gave it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Incoming {
+pub struct IncomingMessage {
     /// Which account of the platform it came to; empty where there is one.
     #[serde(default)]
     pub account: String,
     /// The platform's id: the same message has the same id, however often it comes.
     pub message_id: String,
-    pub source: Source,
+    pub source: MessageSource,
     pub text: String,
     #[serde(default)]
     pub media: Vec<MediaRef>,
@@ -164,7 +167,7 @@ pub struct Incoming {
     pub reply_to: Option<ReplyTo>,
     /// A button of ours was pressed: its [`Button::data`]. `text` is its label then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pressed: Option<Pressed>,
+    pub pressed: Option<ButtonPress>,
     /// What was said around it that the model should know (earlier replies of a thread), and the
     /// person did not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -185,7 +188,7 @@ pub struct ReplyTo {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pressed {
+pub struct ButtonPress {
     pub data: String,
     /// The message of ours that carries the button.
     pub message_id: Option<String>,
@@ -226,20 +229,20 @@ impl MediaKind {
 }
 
 /// Sends. Each call is one request to the platform; trying again is the caller's business.
-pub trait Outbound: Send + Sync {
+pub trait OutboundAdapter: Send + Sync {
     fn capabilities(&self) -> &Capabilities;
 
     /// Sends a message and returns the platform's id of it.
     fn send<'a>(
         &'a self,
-        message: &'a Outgoing,
+        message: &'a OutgoingMessage,
     ) -> BoxFuture<'a, Result<Option<String>, SendError>>;
 
     /// Replaces the text of a message of ours.
     fn edit<'a>(
         &'a self,
         id: &'a str,
-        message: &'a Outgoing,
+        message: &'a OutgoingMessage,
     ) -> BoxFuture<'a, Result<(), SendError>>;
 
     /// Shows that an answer is being written. Failure is of no consequence.
@@ -280,7 +283,11 @@ pub trait Outbound: Send + Sync {
 
     /// Tells the person who pressed a button that it was seen, and what came of it. `press` is
     /// the message of the press. Failure is of no consequence.
-    fn pressed<'a>(&'a self, press: &'a Incoming, note: Option<&'a str>) -> BoxFuture<'a, ()> {
+    fn pressed<'a>(
+        &'a self,
+        press: &'a IncomingMessage,
+        note: Option<&'a str>,
+    ) -> BoxFuture<'a, ()> {
         let _ = (press, note);
         Box::pin(std::future::ready(()))
     }
@@ -300,15 +307,18 @@ pub trait Outbound: Send + Sync {
     ) -> BoxFuture<'a, Result<PathBuf, SendError>>;
 
     /// Whether a message of ours is there, for platforms with [`Recourse::History`].
-    fn look_up<'a>(&'a self, message: &'a Outgoing) -> BoxFuture<'a, Result<Found, SendError>> {
+    fn look_up<'a>(
+        &'a self,
+        message: &'a OutgoingMessage,
+    ) -> BoxFuture<'a, Result<DeliveryLookup, SendError>> {
         let _ = message;
-        Box::pin(std::future::ready(Ok(Found::Unknown)))
+        Box::pin(std::future::ready(Ok(DeliveryLookup::Unknown)))
     }
 }
 
 /// A message on its way out.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outgoing {
+pub struct OutgoingMessage {
     /// The same for every attempt at this message: 24 hex digits.
     pub key: String,
     pub target: Target,
@@ -324,7 +334,7 @@ pub struct Outgoing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Button {
     pub label: String,
-    /// Comes back in [`Pressed::data`]; at most 60 bytes of ASCII.
+    /// Comes back in [`ButtonPress::data`]; at most 60 bytes of ASCII.
     pub data: String,
     #[serde(default)]
     pub tone: Tone,
@@ -347,7 +357,7 @@ pub struct OutMedia {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum DeliveryLookup {
     /// It is there, under this id.
     Yes(Option<String>),
     No,
@@ -386,28 +396,28 @@ pub struct Capabilities {
     /// Text of an answer in the making can be shown without a message.
     pub drafts: bool,
     pub markup: Markup,
-    pub limits: Limits,
+    pub limits: PlatformLimits,
     pub recourse: Recourse,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct PlatformLimits {
     /// The longest text of one message.
     pub text: usize,
     /// What the limit counts.
-    pub unit: Unit,
+    pub unit: TextUnit,
     /// The largest file, both ways.
     pub file_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum TextUnit {
     Utf16,
     Chars,
     Bytes,
 }
 
-impl Unit {
+impl TextUnit {
     pub fn len(self, text: &str) -> usize {
         match self {
             Self::Utf16 => text.chars().map(char::len_utf16).sum(),

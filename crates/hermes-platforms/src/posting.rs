@@ -16,12 +16,12 @@ pub struct Posting {
     pub files: bool,
     /// The transcript of the chat that it goes to learns of it, by this voice. That waits for a
     /// turn of the chat to end, so it is not for a tool of that turn.
-    pub mirror: Option<Voice>,
+    pub mirror: Option<MirrorRole>,
 }
 
 /// Who is recorded as having said it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Voice {
+pub enum MirrorRole {
     /// The agent.
     Assistant,
     /// Somebody outside: the report of a job.

@@ -7,13 +7,13 @@ use agent_client_protocol::{Error, ErrorCode};
 use hermes_agent::turn::explain;
 use hermes_core::event::{AgentEvent, NoticeLevel, TurnExit, TurnSummary};
 
-use super::{PROGRESS, Running, Session, is_report};
+use super::{EditorSession, PROGRESS, RunningTool, is_report};
 use crate::{calls, updates};
 
 /// There is one compaction at a time.
 const COMPACTION: &str = "compaction";
 
-impl Session {
+impl EditorSession {
     pub(super) async fn event(&mut self, event: AgentEvent) {
         let report = is_report(&event);
         match event {
@@ -67,7 +67,8 @@ impl Session {
                 let call = calls::begun(&call_id, &name, &arguments, &self.cwd);
                 let prints = matches!(name.as_str(), "terminal" | "process");
                 let progress = String::new();
-                self.running.insert(call_id, Running { prints, progress });
+                self.running
+                    .insert(call_id, RunningTool { prints, progress });
                 self.outlet.update(SessionUpdate::ToolCall(call)).await;
             }
             AgentEvent::ToolProgress { call_id, text } => {

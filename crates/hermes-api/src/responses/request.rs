@@ -5,17 +5,17 @@ use hermes_core::store::SessionStore as _;
 use serde_json::{Value, json};
 
 use super::{mark, not_found};
-use crate::State;
+use crate::ApiState;
 use crate::error::ApiError;
-use crate::input::{self, Body, Said};
-use crate::names::{self, Named};
-use crate::threads::Mark;
+use crate::input::{self, ClientConversation, JsonObjectBody};
+use crate::names::{self, RequestedSession};
+use crate::threads::HistoryDigest;
 
 /// Messages that are kept of a long history, where the client allows that (`truncation: auto`).
 const TRUNCATED: usize = 100;
 
-pub(crate) struct Request {
-    pub(crate) said: Said,
+pub(crate) struct ResponsesRequest {
+    pub(crate) said: ClientConversation,
     /// The session to go on in; `None`: a new one.
     pub(crate) session: Option<String>,
     pub(super) instructions: Option<String>,
@@ -24,12 +24,16 @@ pub(crate) struct Request {
 }
 
 /// Reads what is asked and finds what it goes on from.
-pub(crate) async fn read(state: &State, body: &Body, named: &Named) -> Result<Request, ApiError> {
+pub(crate) async fn read(
+    state: &ApiState,
+    body: &JsonObjectBody,
+    named: &RequestedSession,
+) -> Result<ResponsesRequest, ApiError> {
     let mut said = match body.0.get("input") {
         None | Some(Value::Null) => {
             return Err(ApiError::bad("'input' is missing").param("input"));
         }
-        Some(Value::String(text)) => Said {
+        Some(Value::String(text)) => ClientConversation {
             system: None,
             history: Vec::new(),
             now: input::said(Content::Text(text.clone()), "input")?,
@@ -74,7 +78,7 @@ pub(crate) async fn read(state: &State, body: &Body, named: &Named) -> Result<Re
         (Some(first), Some(then)) => Some(format!("{first}\n{then}")),
         (first, then) => first.or(then),
     };
-    Ok(Request {
+    Ok(ResponsesRequest {
         said,
         session,
         instructions,
@@ -84,7 +88,7 @@ pub(crate) async fn read(state: &State, body: &Body, named: &Named) -> Result<Re
 }
 
 /// A name, or an object with an id.
-fn conversation(body: &Body) -> Result<Option<String>, ApiError> {
+fn conversation(body: &JsonObjectBody) -> Result<Option<String>, ApiError> {
     const FIELD: &str = "conversation";
     match body.0.get(FIELD) {
         Some(Value::Object(object)) => match object.get("id") {
@@ -97,7 +101,7 @@ fn conversation(body: &Body) -> Result<Option<String>, ApiError> {
 
 /// The session of an answer, unless more was said in it since.
 async fn goes_on(
-    state: &State,
+    state: &ApiState,
     id: &str,
     stored: &Value,
     past: &[Message],
@@ -121,8 +125,8 @@ async fn goes_on(
 }
 
 /// What was said, without tools.
-fn gist(messages: &[Message]) -> Mark {
-    let start = Mark::start("gist", None);
+fn gist(messages: &[Message]) -> HistoryDigest {
+    let start = HistoryDigest::start("gist", None);
     messages.iter().fold(start, |mark, message| match message {
         Message::User(user) => mark.after("user", &user.content),
         Message::Assistant(assistant) if !assistant.text.trim().is_empty() => {
@@ -132,7 +136,7 @@ fn gist(messages: &[Message]) -> Mark {
     })
 }
 
-impl Request {
+impl ResponsesRequest {
     /// All that was said up to the answer, in the shape that is stored.
     pub(super) fn stored_history(&self) -> Vec<Value> {
         let now = json!({"role": "user", "content": self.said.now});

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_app::front::Wish;
+use hermes_app::front::ConversationRequest;
 use hermes_core::approval::{ApprovalRequest, Verdict as Given};
 use hermes_core::event::{AgentCommand, TurnExit};
 use hermes_core::redact;
@@ -10,29 +10,29 @@ use hermes_gateway::settings::approval_wait;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::log::{Run, Status};
-use crate::State;
-use crate::admit::Ticket;
+use super::log::{ApiRun, RunStatus};
+use crate::ApiState;
+use crate::admit::TurnPermit;
 use crate::label;
-use crate::outcome::{self, Verdict};
-use crate::place::Place;
-use crate::turn::{Asking, Outcome, Step, Turn};
+use crate::outcome::{self, OutcomeReport};
+use crate::place::TurnRequest;
+use crate::turn::{ApiTurn, ApprovalEvent, TurnResult, TurnStep};
 
 const LATE: &str = "nobody answered in time";
 
-pub(super) async fn drive(state: &State, run: &Run, ticket: Ticket, place: Place) {
+pub(super) async fn drive(state: &ApiState, run: &ApiRun, ticket: TurnPermit, place: TurnRequest) {
     let now = || state.deps.clock.epoch_seconds();
     let begun = tokio::select! {
         () = run.stop.cancelled() => None,
-        begun = Turn::begin(state, ticket, place.opening, place.input) => Some(begun),
+        begun = ApiTurn::begin(state, ticket, place.opening, place.input) => Some(begun),
     };
     let mut turn = match begun {
         Some(Ok(turn)) => turn,
         Some(Err(error)) => {
             let message = error.to_json()["error"]["message"].clone();
-            return run.end(Status::Failed, json!({"error": message}), now());
+            return run.end(RunStatus::Failed, json!({"error": message}), now());
         }
-        None => return run.end(Status::Cancelled, json!({}), now()),
+        None => return run.end(RunStatus::Cancelled, json!({}), now()),
     };
     run.begun(turn.wishes(), turn.session(), now());
     let patience = approval_wait(&state.deps.config);
@@ -44,7 +44,7 @@ pub(super) async fn drive(state: &State, run: &Run, ticket: Ticket, place: Place
             () = run.stop.cancelled(), if !stopping => {
                 stopping = true;
                 if let Some(wishes) = turn.wishes() {
-                    let _ = wishes.send(Wish::Order(AgentCommand::Interrupt)).await;
+                    let _ = wishes.send(ConversationRequest::Order(AgentCommand::Interrupt)).await;
                 }
                 continue;
             }
@@ -53,15 +53,15 @@ pub(super) async fn drive(state: &State, run: &Run, ticket: Ticket, place: Place
                 continue;
             }
         };
-        if !matches!(step, Some(Step::Reasoning(_))) && !thought.is_empty() {
+        if !matches!(step, Some(TurnStep::Reasoning(_))) && !thought.is_empty() {
             let text = std::mem::take(&mut thought);
             run.tell("reasoning.available", json!({"text": text}), now());
         }
         match step {
-            Some(Step::Reasoning(text)) => thought.push_str(&text),
-            Some(Step::Done(outcome)) => return end(run, &outcome, now()),
+            Some(TurnStep::Reasoning(text)) => thought.push_str(&text),
+            Some(TurnStep::Done(outcome)) => return end(run, &outcome, now()),
             Some(step) => tell(run, step, patience, now()),
-            None => return run.end(Status::Failed, json!({"error": "it broke off"}), now()),
+            None => return run.end(RunStatus::Failed, json!({"error": "it broke off"}), now()),
         }
     }
 }
@@ -74,7 +74,7 @@ async fn sleep_until(at: Option<Instant>) {
 }
 
 /// Nobody answered: that is a no. Or else the run keeps its place, and its session, for ever.
-async fn deny_late(run: &Run, turn: &Turn, now: f64) {
+async fn deny_late(run: &ApiRun, turn: &ApiTurn, now: f64) {
     for request in run.take_late(Instant::now(), now) {
         let told = json!({
             "choice": "deny",
@@ -90,15 +90,15 @@ async fn deny_late(run: &Run, turn: &Turn, now: f64) {
         };
         if let Some(wishes) = turn.wishes() {
             // A run that has ended meanwhile needs no answer.
-            let _ = wishes.send(Wish::Order(order)).await;
+            let _ = wishes.send(ConversationRequest::Order(order)).await;
         }
     }
 }
 
-fn tell(run: &Run, step: Step, patience: Duration, now: f64) {
+fn tell(run: &ApiRun, step: TurnStep, patience: Duration, now: f64) {
     match step {
-        Step::Text(text) => run.tell("message.delta", json!({"delta": text}), now),
-        Step::ToolStarted {
+        TurnStep::Text(text) => run.tell("message.delta", json!({"delta": text}), now),
+        TurnStep::ToolStarted {
             call_id,
             name,
             arguments,
@@ -107,7 +107,7 @@ fn tell(run: &Run, step: Step, patience: Duration, now: f64) {
             let data = json!({"tool": name, "tool_call_id": call_id, "preview": preview});
             run.tell("tool.started", data, now);
         }
-        Step::ToolFinished {
+        TurnStep::ToolFinished {
             call_id,
             name,
             failed,
@@ -123,13 +123,13 @@ fn tell(run: &Run, step: Step, patience: Duration, now: f64) {
             });
             run.tell("tool.completed", data, now);
         }
-        Step::Approval(Asking::Needed(request)) => ask(run, request, patience, now),
-        Step::Approval(Asking::Closed(id)) => run.not_needed(&id, now),
-        Step::Reasoning(_) | Step::Done(_) => {}
+        TurnStep::Approval(ApprovalEvent::Needed(request)) => ask(run, request, patience, now),
+        TurnStep::Approval(ApprovalEvent::Closed(id)) => run.not_needed(&id, now),
+        TurnStep::Reasoning(_) | TurnStep::Done(_) => {}
     }
 }
 
-fn ask(run: &Run, request: ApprovalRequest, patience: Duration, now: f64) {
+fn ask(run: &ApiRun, request: ApprovalRequest, patience: Duration, now: f64) {
     let choices: &[&str] = if request.rule.is_some() {
         &["once", "session", "always", "deny"]
     } else {
@@ -147,22 +147,22 @@ fn ask(run: &Run, request: ApprovalRequest, patience: Duration, now: f64) {
     run.ask(request, Instant::now() + patience, data, now);
 }
 
-fn end(run: &Run, outcome: &Outcome, now: f64) {
-    let verdict = Verdict::of(outcome);
+fn end(run: &ApiRun, outcome: &TurnResult, now: f64) {
+    let verdict = OutcomeReport::of(outcome);
     let usage = outcome::response_usage(&outcome.usage);
     let mut data = json!({"session_id": outcome.session, "usage": usage});
     let status = if outcome.exit == TurnExit::Interrupted {
-        Status::Cancelled
+        RunStatus::Cancelled
     } else if verdict.failed && outcome.text.trim().is_empty() {
-        Status::Failed
+        RunStatus::Failed
     } else {
-        Status::Completed
+        RunStatus::Completed
     };
-    if status == Status::Completed || !outcome.text.is_empty() {
+    if status == RunStatus::Completed || !outcome.text.is_empty() {
         data["output"] = Value::String(outcome.text.clone());
     }
     if let Some(error) = &verdict.error
-        && status != Status::Cancelled
+        && status != RunStatus::Cancelled
     {
         data["error"] = Value::String(error.clone());
         data["hermes"] = verdict.block();

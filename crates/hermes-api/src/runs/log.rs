@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use axum::body::Bytes;
-use hermes_app::front::Wish;
+use hermes_app::front::ConversationRequest;
 use hermes_core::approval::ApprovalRequest;
 use hermes_store::db::StoredRun;
 use serde_json::{Map, Value, json};
@@ -18,36 +18,36 @@ const EVENTS: usize = 512 * 1024;
 const CUT: &str = "the gateway stopped while this ran, and has started again; what was done so far \
                    is in the session";
 
-pub(super) struct Run {
+pub(super) struct ApiRun {
     pub(super) id: String,
     /// Somebody wants it to end.
     pub(super) stop: CancellationToken,
-    log: Mutex<Log>,
+    log: Mutex<RunLog>,
     /// Goes up with every change.
     changes: watch::Sender<u64>,
 }
 
-struct Log {
-    status: Status,
+struct RunLog {
+    status: RunStatus,
     /// As `GET /v1/runs/{id}` shows it.
     shown: Map<String, Value>,
     events: VecDeque<Bytes>,
     bytes: usize,
     /// The number of the first event that is kept; the first of all is 1.
     first: u64,
-    pending: VecDeque<Pending>,
-    wishes: Option<mpsc::Sender<Wish>>,
+    pending: VecDeque<PendingApproval>,
+    wishes: Option<mpsc::Sender<ConversationRequest>>,
     ended: Option<Instant>,
 }
 
 /// What a person is asked for, and how long there is time to answer.
-struct Pending {
+struct PendingApproval {
     request: ApprovalRequest,
     until: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
+pub(super) enum RunStatus {
     Queued,
     Running,
     WaitingForApproval,
@@ -57,7 +57,7 @@ pub(super) enum Status {
     Cancelled,
 }
 
-impl Status {
+impl RunStatus {
     fn word(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -72,7 +72,7 @@ impl Status {
 }
 
 /// Events from some place on.
-pub(super) struct Excerpt {
+pub(super) struct RunLogExcerpt {
     /// Events that are no longer there: the first and the last of them.
     pub(super) lost: Option<(u64, u64)>,
     /// With their numbers.
@@ -81,12 +81,12 @@ pub(super) struct Excerpt {
     pub(super) over: bool,
 }
 
-impl Run {
+impl ApiRun {
     pub(super) fn new(id: String, session: &str, model: &str, now: f64) -> Self {
         let shown = json!({
             "object": "hermes.run",
             "run_id": id,
-            "status": Status::Queued.word(),
+            "status": RunStatus::Queued.word(),
             "created_at": now,
             "updated_at": now,
             "session_id": session,
@@ -99,8 +99,8 @@ impl Run {
         Self {
             id,
             stop: CancellationToken::new(),
-            log: Mutex::new(Log {
-                status: Status::Queued,
+            log: Mutex::new(RunLog {
+                status: RunStatus::Queued,
                 shown,
                 events: VecDeque::new(),
                 bytes: 0,
@@ -121,7 +121,7 @@ impl Run {
         if let Value::Object(shown) = shown {
             run.log().shown = shown;
         }
-        let ends = [Status::Completed, Status::Cancelled];
+        let ends = [RunStatus::Completed, RunStatus::Cancelled];
         let status = ends
             .into_iter()
             .find(|one| word.as_deref() == Some(one.word()));
@@ -134,16 +134,16 @@ impl Run {
         }
         let (at, status) = if ended {
             let at = shown["updated_at"].as_f64().unwrap_or(now);
-            (at, status.unwrap_or(Status::Failed))
+            (at, status.unwrap_or(RunStatus::Failed))
         } else {
             data["error"] = json!(CUT);
-            (now, Status::Failed)
+            (now, RunStatus::Failed)
         };
         run.end(status, data, at);
         run
     }
 
-    fn log(&self) -> MutexGuard<'_, Log> {
+    fn log(&self) -> MutexGuard<'_, RunLog> {
         // A panic while holding this lock cannot leave the log half written.
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -159,16 +159,21 @@ impl Run {
     }
 
     /// It has begun: this is how to reach it.
-    pub(super) fn begun(&self, wishes: Option<mpsc::Sender<Wish>>, session: &str, now: f64) {
+    pub(super) fn begun(
+        &self,
+        wishes: Option<mpsc::Sender<ConversationRequest>>,
+        session: &str,
+        now: f64,
+    ) {
         let mut log = self.log();
         log.wishes = wishes;
         log.shown.insert("session_id".to_owned(), json!(session));
-        if log.status == Status::Queued {
-            log.set(Status::Running, now);
+        if log.status == RunStatus::Queued {
+            log.set(RunStatus::Running, now);
         }
     }
 
-    pub(super) fn wishes(&self) -> Option<mpsc::Sender<Wish>> {
+    pub(super) fn wishes(&self) -> Option<mpsc::Sender<ConversationRequest>> {
         self.log().wishes.clone()
     }
 
@@ -181,9 +186,9 @@ impl Run {
     /// It waits for a person, until then.
     pub(super) fn ask(&self, request: ApprovalRequest, until: Instant, data: Value, now: f64) {
         let mut log = self.log();
-        log.pending.push_back(Pending { request, until });
-        if log.status == Status::Running {
-            log.set(Status::WaitingForApproval, now);
+        log.pending.push_back(PendingApproval { request, until });
+        if log.status == RunStatus::Running {
+            log.set(RunStatus::WaitingForApproval, now);
         }
         log.push(&self.id, "approval.request", data, now);
         drop(log);
@@ -226,7 +231,7 @@ impl Run {
         if log.ended.is_some() {
             return false;
         }
-        log.set(Status::Stopping, now);
+        log.set(RunStatus::Stopping, now);
         log.shown
             .insert("last_event".to_owned(), json!("run.stopping"));
         drop(log);
@@ -235,7 +240,7 @@ impl Run {
     }
 
     /// The end, with the fields that are shown from now on.
-    pub(super) fn end(&self, status: Status, data: Value, now: f64) {
+    pub(super) fn end(&self, status: RunStatus, data: Value, now: f64) {
         let event = format!("run.{}", status.word());
         let mut log = self.log();
         log.set(status, now);
@@ -265,7 +270,7 @@ impl Run {
     }
 
     /// Events after number `seen`, up to about `bytes` of them.
-    pub(super) fn after(&self, seen: u64, bytes: usize) -> Excerpt {
+    pub(super) fn after(&self, seen: u64, bytes: usize) -> RunLogExcerpt {
         let log = self.log();
         let next = seen.saturating_add(1);
         let lost = (next < log.first).then(|| (next, log.first - 1));
@@ -282,7 +287,7 @@ impl Run {
             }
         }
         let last = log.first + log.events.len() as u64;
-        Excerpt {
+        RunLogExcerpt {
             lost,
             events,
             over: log.ended.is_some() && number >= last,
@@ -290,9 +295,13 @@ impl Run {
     }
 }
 
-impl Log {
+impl RunLog {
     /// Takes some of what is asked. When nothing is left, the run goes on.
-    fn take(&mut self, now: f64, mut which: impl FnMut(&Pending) -> bool) -> Vec<ApprovalRequest> {
+    fn take(
+        &mut self,
+        now: f64,
+        mut which: impl FnMut(&PendingApproval) -> bool,
+    ) -> Vec<ApprovalRequest> {
         let mut taken = Vec::new();
         let pending = std::mem::take(&mut self.pending);
         for one in pending {
@@ -302,13 +311,13 @@ impl Log {
                 self.pending.push_back(one);
             }
         }
-        if self.pending.is_empty() && self.status == Status::WaitingForApproval {
-            self.set(Status::Running, now);
+        if self.pending.is_empty() && self.status == RunStatus::WaitingForApproval {
+            self.set(RunStatus::Running, now);
         }
         taken
     }
 
-    fn set(&mut self, status: Status, now: f64) {
+    fn set(&mut self, status: RunStatus, now: f64) {
         self.status = status;
         self.shown.insert("status".to_owned(), json!(status.word()));
         self.shown.insert("updated_at".to_owned(), json!(now));
@@ -337,8 +346,8 @@ impl Log {
 mod tests {
     use super::*;
 
-    fn run() -> Run {
-        Run::new("run_1".to_owned(), "s", "m", 1.0)
+    fn run() -> ApiRun {
+        ApiRun::new("run_1".to_owned(), "s", "m", 1.0)
     }
 
     #[test]
@@ -356,7 +365,7 @@ mod tests {
         for beyond in [9, u64::MAX] {
             assert_eq!(run.after(beyond, usize::MAX).events.len(), 0);
         }
-        run.end(Status::Completed, json!({"output": "01234"}), 3.0);
+        run.end(RunStatus::Completed, json!({"output": "01234"}), 3.0);
         assert!(!run.after(3, 1).over, "there is more to tell");
         assert!(run.after(3, usize::MAX).over);
         assert_eq!(run.shown()["status"], "completed");

@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use hermes_agent::weight::Weight;
-use hermes_api::{ApiDeps, ApiServer, Facts};
-use hermes_app::front::{NEWS, News, OpenedConversation, Refusal, RefusalKind, WISHES, Wish};
+use hermes_api::{ApiDeps, ApiServer, GatewayFacts};
+use hermes_app::front::{
+    ConversationRequest, ConversationUpdate, HostError, HostErrorKind, NEWS, OpenedConversation,
+    WISHES,
+};
 use hermes_app::wiring::unattended::CommandOutput;
 use hermes_config::{Config, Home};
 use hermes_core::approval::ApprovalRequest;
@@ -16,8 +19,8 @@ use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary};
 use hermes_core::model::{Route, WireFormat};
 use hermes_core::usage::{Cost, Usage};
 use hermes_core::{BoxFuture, task};
-use hermes_gateway::program::{ConversationHost, Opening, Script};
-use hermes_gateway::seats::{Bounds, Seats};
+use hermes_gateway::program::{ConversationHost, HomeScript, OpeningRequest};
+use hermes_gateway::seats::{ConversationPool, PoolLimits};
 use hermes_platforms::{Offer, PlatformSettings};
 use hermes_store::Store;
 use pretty_assertions::assert_eq;
@@ -38,11 +41,14 @@ const TIMEOUT: u64 = 60;
 struct Asks;
 
 impl ConversationHost for Asks {
-    fn ready(&self) -> Result<(), Refusal> {
+    fn ready(&self) -> Result<(), HostError> {
         Ok(())
     }
 
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
+    fn open(
+        &self,
+        opening: OpeningRequest,
+    ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
         let (wishes, orders) = mpsc::channel(WISHES);
         let (news, heard) = mpsc::channel(NEWS);
         let id = opening.id.clone();
@@ -60,8 +66,8 @@ impl ConversationHost for Asks {
         })))
     }
 
-    fn script(&self, _: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
-        let refusal = Refusal::new(RefusalKind::Invalid, "no scripts here");
+    fn script(&self, _: HomeScript) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
+        let refusal = HostError::new(HostErrorKind::Invalid, "no scripts here");
         Box::pin(std::future::ready(Err(refusal)))
     }
 
@@ -70,9 +76,15 @@ impl ConversationHost for Asks {
     }
 }
 
-async fn talk(id: String, mut orders: mpsc::Receiver<Wish>, news: mpsc::Sender<News>) {
+async fn talk(
+    id: String,
+    mut orders: mpsc::Receiver<ConversationRequest>,
+    news: mpsc::Sender<ConversationUpdate>,
+) {
     while let Some(wish) = orders.recv().await {
-        let Wish::Say(input) = wish else { continue };
+        let ConversationRequest::Say(input) = wish else {
+            continue;
+        };
         let route = Route {
             provider: "test".to_owned(),
             model: "test-model".to_owned(),
@@ -84,11 +96,11 @@ async fn talk(id: String, mut orders: mpsc::Receiver<Wish>, news: mpsc::Sender<N
         let mut told = vec![AgentEvent::TurnStarted { session, route }];
         told.extend(input.text.split_whitespace().map(asks));
         for event in told {
-            let _ = news.send(News::Event(event)).await;
+            let _ = news.send(ConversationUpdate::Event(event)).await;
         }
         let text = loop {
             match orders.recv().await {
-                Some(Wish::Order(AgentCommand::Answer { request, verdict })) => {
+                Some(ConversationRequest::Order(AgentCommand::Answer { request, verdict })) => {
                     break format!("{request}: {verdict:?}");
                 }
                 Some(_) => {}
@@ -106,7 +118,7 @@ async fn talk(id: String, mut orders: mpsc::Receiver<Wish>, news: mpsc::Sender<N
             pending_steer: None,
         };
         let end = AgentEvent::TurnFinished { summary };
-        let _ = news.send(News::Event(end)).await;
+        let _ = news.send(ConversationUpdate::Event(end)).await;
     }
 }
 
@@ -130,7 +142,7 @@ fn asks(word: &str) -> AgentEvent {
 
 struct Nothing;
 
-impl Facts for Nothing {
+impl GatewayFacts for Nothing {
     fn status(&self) -> Value {
         json!({})
     }
@@ -168,7 +180,7 @@ impl Desk {
         let (server, cancel) = (server.unwrap().unwrap(), CancellationToken::new());
         let store = Store::open(home.path().join("state.db"), Arc::new(SystemClock)).unwrap();
         let deps = ApiDeps {
-            seats: Seats::new(Arc::new(Asks), Bounds::default(), cancel.clone()),
+            seats: ConversationPool::new(Arc::new(Asks), PoolLimits::default(), cancel.clone()),
             store,
             home: Home::at(home.path()),
             config: Arc::new(config),
@@ -178,7 +190,7 @@ impl Desk {
         let listener = server.bind().await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         drop(task::spawn("server", server.serve(listener, deps, cancel)));
-        let http = hermes_platforms::Http::new(&HashMap::new(), None);
+        let http = hermes_platforms::PlatformHttp::new(&HashMap::new(), None);
         let client = http.client().unwrap();
         Self {
             url,

@@ -6,8 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hermes_agent::weight::Weight;
-use hermes_api::{ApiDeps, ApiServer, Facts, Work};
-use hermes_app::front::{NEWS, News, OpenedConversation, Refusal, RefusalKind, WISHES, Wish};
+use hermes_api::{ActiveTurns, ApiDeps, ApiServer, GatewayFacts};
+use hermes_app::front::{
+    ConversationRequest, ConversationUpdate, HostError, HostErrorKind, NEWS, OpenedConversation,
+    WISHES,
+};
 use hermes_app::wiring::unattended::CommandOutput;
 use hermes_config::{Config, Home};
 use hermes_core::approval::{ApprovalRequest, Rule, Verdict};
@@ -19,8 +22,8 @@ use hermes_core::model::{ErrorClass, Route, WireFormat};
 use hermes_core::store::{NewItem, NewSession, SessionStore as _};
 use hermes_core::usage::{Cost, Usage};
 use hermes_core::{BoxFuture, task};
-use hermes_gateway::program::{ConversationHost, Opening, Script};
-use hermes_gateway::seats::{Bounds, Seats};
+use hermes_gateway::program::{ConversationHost, HomeScript, OpeningRequest};
+use hermes_gateway::seats::{ConversationPool, PoolLimits};
 use hermes_platforms::{Offer, PlatformSettings};
 use hermes_store::Store;
 use reqwest::{Method, RequestBuilder, Response};
@@ -33,7 +36,7 @@ pub(crate) const KEY: &str = "test-key-0123456789abcdef";
 /// What tests see of the program.
 #[derive(Default)]
 pub(crate) struct Seen {
-    pub openings: Mutex<Vec<Opening>>,
+    pub openings: Mutex<Vec<OpeningRequest>>,
     pub inputs: Mutex<Vec<UserInput>>,
     pub interrupted: Notify,
     /// Opened by the test, for those who said "door".
@@ -58,16 +61,19 @@ struct Talker {
 }
 
 impl ConversationHost for Talker {
-    fn ready(&self) -> Result<(), Refusal> {
+    fn ready(&self) -> Result<(), HostError> {
         Ok(())
     }
 
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
+    fn open(
+        &self,
+        opening: OpeningRequest,
+    ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
         Box::pin(async move {
             self.seen.openings.lock().unwrap().push(opening.clone());
             if opening.id.starts_with("refused") {
                 let message = "no model is set up";
-                return Err(Refusal::new(RefusalKind::NotConfigured, message));
+                return Err(HostError::new(HostErrorKind::NotConfigured, message));
             }
             let session = NewSession {
                 id: Some(opening.id.as_str().into()),
@@ -108,8 +114,8 @@ impl ConversationHost for Talker {
         })
     }
 
-    fn script(&self, _: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
-        Box::pin(async { Err(Refusal::new(RefusalKind::Failed, "no scripts")) })
+    fn script(&self, _: HomeScript) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
+        Box::pin(async { Err(HostError::new(HostErrorKind::Failed, "no scripts")) })
     }
 
     fn commands(&self) -> Vec<Offer> {
@@ -121,8 +127,8 @@ struct Talk {
     id: String,
     unattended: bool,
     past: Vec<Message>,
-    wishes: mpsc::Receiver<Wish>,
-    news: mpsc::Sender<News>,
+    wishes: mpsc::Receiver<ConversationRequest>,
+    news: mpsc::Sender<ConversationUpdate>,
     store: Store,
     seen: Arc<Seen>,
 }
@@ -130,7 +136,7 @@ struct Talk {
 impl Talk {
     async fn run(mut self) {
         while let Some(wish) = self.wishes.recv().await {
-            if let Wish::Say(input) = wish {
+            if let ConversationRequest::Say(input) = wish {
                 self.seen.inputs.lock().unwrap().push(input.clone());
                 self.turn(&input).await;
             }
@@ -139,7 +145,7 @@ impl Talk {
 
     async fn tell(&self, event: AgentEvent) {
         // Nobody listens any more: the conversation is being closed.
-        let _ = self.news.send(News::Event(event)).await;
+        let _ = self.news.send(ConversationUpdate::Event(event)).await;
     }
 
     async fn text(&self, text: &str) {
@@ -244,7 +250,7 @@ impl Talk {
     async fn wait(&mut self) -> (TurnExit, String) {
         self.text("waiting").await;
         while let Some(wish) = self.wishes.recv().await {
-            if matches!(wish, Wish::Order(AgentCommand::Interrupt)) {
+            if matches!(wish, ConversationRequest::Order(AgentCommand::Interrupt)) {
                 self.seen.interrupted.notify_one();
                 break;
             }
@@ -267,7 +273,7 @@ impl Talk {
         self.tell(AgentEvent::ApprovalNeeded { request }).await;
         while let Some(wish) = self.wishes.recv().await {
             match wish {
-                Wish::Order(AgentCommand::Answer { request, verdict }) => {
+                ConversationRequest::Order(AgentCommand::Answer { request, verdict }) => {
                     assert_eq!(request, "request-1");
                     let text = match verdict {
                         Verdict::Deny { .. } => "denied".to_owned(),
@@ -275,7 +281,7 @@ impl Talk {
                     };
                     return self.say(&text).await;
                 }
-                Wish::Order(AgentCommand::Interrupt) => return "stopped".to_owned(),
+                ConversationRequest::Order(AgentCommand::Interrupt) => return "stopped".to_owned(),
                 _ => {}
             }
         }
@@ -291,7 +297,7 @@ impl Talk {
         };
         self.tell(AgentEvent::QuestionAsked { question }).await;
         while let Some(wish) = self.wishes.recv().await {
-            if let Wish::Order(AgentCommand::Reply { answer, .. }) = wish {
+            if let ConversationRequest::Order(AgentCommand::Reply { answer, .. }) = wish {
                 assert!(matches!(answer, Answer::Unanswered { .. }));
                 return self.say("I decided myself").await;
             }
@@ -339,7 +345,7 @@ impl Talk {
 
 struct TestFacts(Arc<Seen>);
 
-impl Facts for TestFacts {
+impl GatewayFacts for TestFacts {
     fn status(&self) -> Value {
         json!({"gateway_state": "running", "active_agents": 1, "updated_at": "now",
                "platforms": {"telegram": {"state": "connected"}, "slack": {"state": "retrying"}}})
@@ -363,7 +369,7 @@ pub(crate) struct World {
     pub url: String,
     pub seen: Arc<Seen>,
     pub home: PathBuf,
-    pub work: Work,
+    pub work: ActiveTurns,
     client: reqwest::Client,
     cancel: CancellationToken,
     served: tokio::task::JoinHandle<Result<std::io::Result<()>, task::Panicked>>,
@@ -396,7 +402,7 @@ impl World {
             seen: Arc::clone(&seen),
         });
         let deps = ApiDeps {
-            seats: Seats::new(program, Bounds::default(), cancel.clone()),
+            seats: ConversationPool::new(program, PoolLimits::default(), cancel.clone()),
             store: store.clone(),
             home: Home::at(&home),
             config: Arc::new(Config::default()),
@@ -407,7 +413,7 @@ impl World {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let work = server.work();
         let served = task::spawn("server", server.serve(listener, deps, cancel.clone()));
-        let http = hermes_platforms::Http::new(&HashMap::new(), None);
+        let http = hermes_platforms::PlatformHttp::new(&HashMap::new(), None);
         Self {
             url,
             seen,

@@ -19,7 +19,10 @@ use tokio::sync::mpsc;
 
 use super::Conversation;
 use crate::failure::{Exit, Failure};
-use crate::front::{Follows, NEWS, News, OpenedConversation, Refusal, RefusalKind, WISHES, Wish};
+use crate::front::{
+    CommandFollowUp, ConversationRequest, ConversationUpdate, HostError, HostErrorKind, NEWS,
+    OpenedConversation, WISHES,
+};
 use crate::slash_commands;
 use crate::wiring;
 
@@ -46,7 +49,7 @@ pub enum ClosePolicy {
 
 struct ConversationActor {
     conversation: Conversation,
-    live: Live,
+    live: ConversationInputs,
     rules: CommandRules,
     on_close: ClosePolicy,
     /// Servers of this conversation alone.
@@ -54,22 +57,22 @@ struct ConversationActor {
 }
 
 /// What goes on beside a command.
-struct Live {
-    wishes: mpsc::Receiver<Wish>,
-    news: mpsc::Sender<News>,
+struct ConversationInputs {
+    wishes: mpsc::Receiver<ConversationRequest>,
+    news: mpsc::Sender<ConversationUpdate>,
     /// `None`: the session is over.
     events: Option<EventReceiver>,
     handle: SessionHandle,
     weight: Weight,
     later: mpsc::Receiver<Effect>,
-    waiting: VecDeque<Wish>,
+    waiting: VecDeque<ConversationRequest>,
     /// Events that the conversation was not told of yet.
     seen: Vec<AgentEvent>,
     left: bool,
 }
 
-enum Next {
-    Wish(Option<Wish>),
+enum ActorEvent {
+    Wish(Option<ConversationRequest>),
     Event(Option<SequencedEvent>),
     Later(Effect),
 }
@@ -106,7 +109,7 @@ pub fn start(
         wishes,
         news,
     };
-    let live = Live {
+    let live = ConversationInputs {
         wishes: receiver,
         news: sender,
         events: conversation.opened.take(),
@@ -143,10 +146,10 @@ impl ConversationActor {
                 Box::pin(self.wish(wish)).await;
             } else {
                 match self.live.next().await {
-                    Next::Wish(Some(wish)) => Box::pin(self.wish(wish)).await,
-                    Next::Wish(None) => break,
-                    Next::Event(event) => self.live.event(event).await,
-                    Next::Later(effect) => Box::pin(self.effect(effect)).await,
+                    ActorEvent::Wish(Some(wish)) => Box::pin(self.wish(wish)).await,
+                    ActorEvent::Wish(None) => break,
+                    ActorEvent::Event(event) => self.live.event(event).await,
+                    ActorEvent::Later(effect) => Box::pin(self.effect(effect)).await,
                 }
             }
             self.settle().await;
@@ -197,13 +200,13 @@ impl ConversationActor {
         }
     }
 
-    async fn wish(&mut self, wish: Wish) {
+    async fn wish(&mut self, wish: ConversationRequest) {
         match wish {
-            Wish::Say(input) => self.say(input).await,
-            Wish::Order(command) => self.live.command(command).await,
-            Wish::Slash(line) => self.slash(&line).await,
+            ConversationRequest::Say(input) => self.say(input).await,
+            ConversationRequest::Order(command) => self.live.command(command).await,
+            ConversationRequest::Slash(line) => self.slash(&line).await,
             // Nothing runs that could be stopped.
-            Wish::Stop => {}
+            ConversationRequest::Stop => {}
         }
     }
 
@@ -214,9 +217,17 @@ impl ConversationActor {
                 let why = self.conversation.chat.missing.as_ref();
                 let why = why.map_or_else(String::new, ToString::to_string);
                 let failure = Failure::new(Exit::NotConfigured, why);
-                return self.live.tell(News::Unsaid(refusal(&failure))).await;
+                return self
+                    .live
+                    .tell(ConversationUpdate::Unsaid(refusal(&failure)))
+                    .await;
             }
-            Err(failure) => return self.live.tell(News::Unsaid(refusal(&failure))).await,
+            Err(failure) => {
+                return self
+                    .live
+                    .tell(ConversationUpdate::Unsaid(refusal(&failure)))
+                    .await;
+            }
         }
         // The model may have been configured just now.
         self.take_opened();
@@ -236,11 +247,17 @@ impl ConversationActor {
     async fn slash(&mut self, line: &str) {
         if let Some(text) = (self.rules.refused)(line) {
             self.live.say(NoticeLevel::Warning, text, false).await;
-            return self.live.tell(News::Ran(Follows::Nothing)).await;
+            return self
+                .live
+                .tell(ConversationUpdate::Ran(CommandFollowUp::Nothing))
+                .await;
         }
         if let Some(text) = (self.rules.help)(line) {
             self.live.say(NoticeLevel::Info, text, true).await;
-            return self.live.tell(News::Ran(Follows::Nothing)).await;
+            return self
+                .live
+                .tell(ConversationUpdate::Ran(CommandFollowUp::Nothing))
+                .await;
         }
         let Self {
             conversation, live, ..
@@ -257,18 +274,18 @@ impl ConversationActor {
                 self.live
                     .say(NoticeLevel::Info, "stopped".to_owned(), false)
                     .await;
-                Follows::Nothing
+                CommandFollowUp::Nothing
             }
             // A path, say: something to talk about.
             Some(None) => {
                 self.say(line.into()).await;
-                Follows::Turn
+                CommandFollowUp::Turn
             }
             Some(Some(Err(failure))) => {
                 self.live
                     .say(NoticeLevel::Warning, failure.message, false)
                     .await;
-                Follows::Nothing
+                CommandFollowUp::Nothing
             }
             Some(Some(Ok(told))) => {
                 for effect in told.effects {
@@ -278,14 +295,14 @@ impl ConversationActor {
             }
         };
         self.take_opened();
-        self.live.tell(News::Ran(follows)).await;
+        self.live.tell(ConversationUpdate::Ran(follows)).await;
     }
 
     async fn effect(&mut self, effect: Effect) {
         let news = match effect {
             Effect::Say(ShownText { kind, text }) => said(&kind, text),
             Effect::Page(page) => said(&page.kind, page.text),
-            Effect::Opened { entries, .. } => News::Moved {
+            Effect::Opened { entries, .. } => ConversationUpdate::Moved {
                 id: self.conversation.chat.id.to_string(),
                 past: entries,
             },
@@ -297,7 +314,7 @@ impl ConversationActor {
     }
 }
 
-fn said(kind: &TextKind, text: String) -> News {
+fn said(kind: &TextKind, text: String) -> ConversationUpdate {
     let (level, columns) = match kind {
         TextKind::Plain | TextKind::Diff => (NoticeLevel::Info, true),
         TextKind::Markdown | TextKind::Info => (NoticeLevel::Info, false),
@@ -308,22 +325,22 @@ fn said(kind: &TextKind, text: String) -> News {
         TextKind::Error { fix: Some(fix) } => format!("{text}\n{fix}"),
         _ => text,
     };
-    News::Said {
+    ConversationUpdate::Said {
         level,
         text,
         columns,
     }
 }
 
-pub fn refusal(failure: &Failure) -> Refusal {
+pub fn refusal(failure: &Failure) -> HostError {
     let kind = match failure.exit {
-        Exit::NotConfigured => RefusalKind::NotConfigured,
-        Exit::NotFound => RefusalKind::NotFound,
-        Exit::Usage => RefusalKind::Invalid,
-        _ => RefusalKind::Failed,
+        Exit::NotConfigured => HostErrorKind::NotConfigured,
+        Exit::NotFound => HostErrorKind::NotFound,
+        Exit::Usage => HostErrorKind::Invalid,
+        _ => HostErrorKind::Failed,
     };
     let message = match kind {
-        RefusalKind::NotConfigured => {
+        HostErrorKind::NotConfigured => {
             format!(
                 "{}\nto set it up, in a terminal: hermes setup",
                 failure.message
@@ -331,11 +348,11 @@ pub fn refusal(failure: &Failure) -> Refusal {
         }
         _ => failure.message.clone(),
     };
-    Refusal::new(kind, message)
+    HostError::new(kind, message)
 }
 
-impl Live {
-    async fn next(&mut self) -> Next {
+impl ConversationInputs {
+    async fn next(&mut self) -> ActorEvent {
         let Self {
             wishes,
             events,
@@ -344,9 +361,9 @@ impl Live {
         } = self;
         tokio::select! {
             biased;
-            wish = wishes.recv() => Next::Wish(wish),
-            event = next_event(events) => Next::Event(event),
-            Some(effect) = later.recv() => Next::Later(effect),
+            wish = wishes.recv() => ActorEvent::Wish(wish),
+            event = next_event(events) => ActorEvent::Event(event),
+            Some(effect) = later.recv() => ActorEvent::Later(effect),
         }
     }
 
@@ -360,25 +377,27 @@ impl Live {
                 next = self.next() => next,
             };
             match next {
-                Next::Wish(None) => {
+                ActorEvent::Wish(None) => {
                     self.left = true;
                     return None;
                 }
-                Next::Wish(Some(Wish::Stop)) => return None,
-                Next::Wish(Some(Wish::Order(command))) => self.command(command).await,
-                Next::Wish(Some(wish)) if self.waiting.len() < WAITING => {
+                ActorEvent::Wish(Some(ConversationRequest::Stop)) => return None,
+                ActorEvent::Wish(Some(ConversationRequest::Order(command))) => {
+                    self.command(command).await
+                }
+                ActorEvent::Wish(Some(wish)) if self.waiting.len() < WAITING => {
                     self.waiting.push_back(wish);
                 }
-                Next::Wish(Some(_)) => {
+                ActorEvent::Wish(Some(_)) => {
                     let text = "too many messages are waiting for the running command; cancel it";
-                    let refusal = Refusal::new(RefusalKind::Invalid, text);
-                    self.tell(News::Unsaid(refusal)).await;
+                    let refusal = HostError::new(HostErrorKind::Invalid, text);
+                    self.tell(ConversationUpdate::Unsaid(refusal)).await;
                 }
-                Next::Event(event) => self.event(event).await,
-                Next::Later(Effect::Say(ShownText { kind, text })) => {
+                ActorEvent::Event(event) => self.event(event).await,
+                ActorEvent::Later(Effect::Say(ShownText { kind, text })) => {
                     self.tell(said(&kind, text)).await;
                 }
-                Next::Later(_) => {}
+                ActorEvent::Later(_) => {}
             }
         }
     }
@@ -386,8 +405,8 @@ impl Live {
     async fn command(&mut self, command: AgentCommand) {
         if self.handle.send(command).await.is_err() {
             let text = "the session ended unexpectedly; see logs/errors.log";
-            let refusal = Refusal::new(RefusalKind::Failed, text);
-            self.tell(News::Unsaid(refusal)).await;
+            let refusal = HostError::new(HostErrorKind::Failed, text);
+            self.tell(ConversationUpdate::Unsaid(refusal)).await;
         }
     }
 
@@ -406,7 +425,7 @@ impl Live {
             self.seen.push(event.clone());
             self.weigh();
         }
-        self.tell(News::Event(event)).await;
+        self.tell(ConversationUpdate::Event(event)).await;
     }
 
     /// Before anybody is told that a turn has ended.
@@ -415,7 +434,7 @@ impl Live {
     }
 
     async fn say(&mut self, level: NoticeLevel, text: String, columns: bool) {
-        self.tell(News::Said {
+        self.tell(ConversationUpdate::Said {
             level,
             text,
             columns,
@@ -423,7 +442,7 @@ impl Live {
         .await;
     }
 
-    async fn tell(&mut self, news: News) {
+    async fn tell(&mut self, news: ConversationUpdate) {
         if self.news.send(news).await.is_err() {
             self.left = true;
         }

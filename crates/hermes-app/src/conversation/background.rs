@@ -26,26 +26,26 @@ const GRACE: Duration = Duration::from_secs(3);
 
 /// The questions that are being answered.
 #[derive(Default)]
-pub struct Background {
-    running: Arc<Mutex<Vec<Asked>>>,
+pub struct BackgroundQuestions {
+    running: Arc<Mutex<Vec<BackgroundQuestion>>>,
     tasks: TaskTracker,
     ended: CancellationToken,
 }
 
 /// A question that is being answered.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct BackgroundQuestion {
     pub session: SessionId,
     pub question: String,
     stop: CancellationToken,
 }
 
-impl Background {
-    pub fn list(&self) -> Vec<Asked> {
+impl BackgroundQuestions {
+    pub fn list(&self) -> Vec<BackgroundQuestion> {
         self.lock().clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Asked>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<BackgroundQuestion>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -68,7 +68,7 @@ impl Background {
         // What it uses belongs to the conversation.
         side.borrows = true;
         side.send(AgentCommand::Submit(question.into())).await?;
-        let asked = Asked {
+        let asked = BackgroundQuestion {
             session: side.id.clone(),
             question: question.to_owned(),
             stop: self.ended.child_token(),
@@ -115,12 +115,12 @@ impl Background {
     }
 }
 
-fn done(running: &Mutex<Vec<Asked>>, session: &SessionId) {
+fn done(running: &Mutex<Vec<BackgroundQuestion>>, session: &SessionId) {
     let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
     running.retain(|other| other.session != *session);
 }
 
-fn report(asked: &Asked, summary: Option<TurnSummary>) -> Vec<Effect> {
+fn report(asked: &BackgroundQuestion, summary: Option<TurnSummary>) -> Vec<Effect> {
     let about = shorten(&asked.question, 60);
     let id = &asked.session;
     match summary {

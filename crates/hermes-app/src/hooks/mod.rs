@@ -32,7 +32,7 @@ const BESIDE: usize = 32;
 pub struct Hook {
     /// `agent:end`, `pre_tool_call`, `command:*`, …
     pub event: String,
-    pub action: Action,
+    pub action: HookAction,
     pub timeout: Duration,
     /// For tools: which ones, by their whole name.
     pub matcher: Option<Regex>,
@@ -41,15 +41,15 @@ pub struct Hook {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum HookAction {
     /// A command of config.yaml.
     Command(String),
     /// The directory of a handler.
-    Handler { dir: PathBuf, file: Handler },
+    Handler { dir: PathBuf, file: HookHandler },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Handler {
+pub enum HookHandler {
     /// `handler.py` with `handle(event, context)`.
     Python,
     /// `handler` or `handler.sh`, executable.
@@ -58,7 +58,7 @@ pub enum Handler {
 
 /// What has happened.
 #[derive(Clone, Debug, Default)]
-pub struct Happening {
+pub struct HookEvent {
     pub session: String,
     /// The tool and its arguments, for events of tools.
     pub tool: Option<(String, Value)>,
@@ -96,14 +96,14 @@ impl Hooks {
     pub fn of<'a>(
         &'a self,
         event: &'a str,
-        happening: &'a Happening,
+        happening: &'a HookEvent,
     ) -> impl Iterator<Item = &'a Hook> {
         let list = self.list.iter();
         list.filter(move |hook| hook.agreed && hook.hears(event) && hook.concerns(happening))
     }
 
     /// Runs the hooks of an event; nobody waits for them.
-    pub fn tell(&self, event: &str, happening: Happening) {
+    pub fn tell(&self, event: &str, happening: HookEvent) {
         if !self.wants(event) {
             return;
         }
@@ -119,7 +119,7 @@ impl Hooks {
     }
 
     /// Runs the hooks of an event one after the other; what they answered.
-    pub async fn ask(&self, event: &str, happening: &Happening) -> Vec<Value> {
+    pub async fn ask(&self, event: &str, happening: &HookEvent) -> Vec<Value> {
         let mut answers = Vec::new();
         for hook in self.of(event, happening) {
             match hook.run(event, happening).await {
@@ -131,7 +131,7 @@ impl Hooks {
     }
 
     /// Why a tool must not be called, if a hook says so.
-    pub async fn objection(&self, happening: &Happening) -> Option<String> {
+    pub async fn objection(&self, happening: &HookEvent) -> Option<String> {
         let answers = self.ask("pre_tool_call", happening).await;
         answers.iter().find_map(blocks)
     }
@@ -155,8 +155,8 @@ impl Hook {
     /// What it is called in lists and logs.
     pub fn name(&self) -> String {
         match &self.action {
-            Action::Command(command) => command.clone(),
-            Action::Handler { dir, .. } => {
+            HookAction::Command(command) => command.clone(),
+            HookAction::Handler { dir, .. } => {
                 let name = dir.file_name().unwrap_or_default();
                 format!("hooks/{}", name.to_string_lossy())
             }
@@ -170,7 +170,7 @@ impl Hook {
         }
     }
 
-    fn concerns(&self, happening: &Happening) -> bool {
+    fn concerns(&self, happening: &HookEvent) -> bool {
         match (&self.matcher, &happening.tool) {
             (Some(matcher), Some((tool, _))) => matcher.is_match(tool),
             _ => true,
@@ -178,10 +178,10 @@ impl Hook {
     }
 
     /// Runs it once. What it answered, where that is a JSON object.
-    pub async fn run(&self, event: &str, happening: &Happening) -> Result<Option<Value>, String> {
+    pub async fn run(&self, event: &str, happening: &HookEvent) -> Result<Option<Value>, String> {
         let input = match &self.action {
-            Action::Command(_) => payload(event, happening),
-            Action::Handler { .. } => handler_payload(event, happening),
+            HookAction::Command(_) => payload(event, happening),
+            HookAction::Handler { .. } => handler_payload(event, happening),
         };
         let program = self.program(event);
         let ended = child::run(program, &input.to_string(), None, self.timeout).await?;
@@ -195,18 +195,18 @@ impl Hook {
 
     fn program(&self, event: &str) -> Command {
         let mut program = match &self.action {
-            Action::Command(command) => child::shell(command),
-            Action::Handler {
+            HookAction::Command(command) => child::shell(command),
+            HookAction::Handler {
                 dir,
-                file: Handler::Program(name),
+                file: HookHandler::Program(name),
             } => {
                 let mut program = Command::new(dir.join(name));
                 program.current_dir(dir);
                 program
             }
-            Action::Handler {
+            HookAction::Handler {
                 dir,
-                file: Handler::Python,
+                file: HookHandler::Python,
             } => {
                 let mut program = Command::new("python3");
                 program
@@ -235,7 +235,7 @@ if isinstance(result, dict):
     print(json.dumps(result))
 ";
 
-fn payload(event: &str, happening: &Happening) -> Value {
+fn payload(event: &str, happening: &HookEvent) -> Value {
     let (tool, input) = match &happening.tool {
         Some((tool, input)) => (Some(tool), Some(input)),
         None => (None, None),
@@ -251,7 +251,7 @@ fn payload(event: &str, happening: &Happening) -> Value {
     })
 }
 
-fn handler_payload(event: &str, happening: &Happening) -> Value {
+fn handler_payload(event: &str, happening: &HookEvent) -> Value {
     let mut context = happening.extra.as_object().cloned().unwrap_or_default();
     context.insert("session_id".to_owned(), happening.session.clone().into());
     if let Some((tool, input)) = &happening.tool {

@@ -9,7 +9,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::consent::Consent;
-use super::{Action, Handler, Hook};
+use super::{Hook, HookAction, HookHandler};
 
 const TIMEOUT: u64 = 60;
 const LONGEST: u64 = 300;
@@ -142,7 +142,7 @@ fn command(event: &str, entry: &Value) -> Result<(String, Hook), String> {
     };
     let hook = Hook {
         event: event.to_owned(),
-        action: Action::Command(command.clone()),
+        action: HookAction::Command(command.clone()),
         timeout: Duration::from_secs(seconds),
         matcher,
         agreed: false,
@@ -194,8 +194,8 @@ fn handler(dir: &Path) -> Result<Vec<Hook>, String> {
         data.is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
     };
     let file = match ["handler", "handler.sh"].into_iter().find(executable) {
-        Some(name) => Handler::Program(name),
-        None if dir.join("handler.py").is_file() => Handler::Python,
+        Some(name) => HookHandler::Program(name),
+        None if dir.join("handler.py").is_file() => HookHandler::Python,
         None => return Err("there is no handler, handler.sh (executable) or handler.py".to_owned()),
     };
     let timeout = about
@@ -204,7 +204,7 @@ fn handler(dir: &Path) -> Result<Vec<Hook>, String> {
         .unwrap_or(TIMEOUT);
     let hook = |event: &str| Hook {
         event: event.to_owned(),
-        action: Action::Handler {
+        action: HookAction::Handler {
             dir: dir.to_owned(),
             file,
         },

@@ -9,8 +9,8 @@ fn home() -> (tempfile::TempDir, Home) {
     (dir, home)
 }
 
-fn happening(tool: &str) -> Happening {
-    Happening {
+fn happening(tool: &str) -> HookEvent {
+    HookEvent {
         session: "s1".to_owned(),
         tool: Some((tool.to_owned(), json!({"command": "ls"}))),
         extra: json!({"platform": "telegram"}),

@@ -7,7 +7,7 @@ use crate::options::TurnOptions;
 
 use crate::conversation::{CommandResult, Conversation, Surface};
 use crate::failure::Failure;
-use crate::front::Follows;
+use crate::front::CommandFollowUp;
 use crate::text::shorten;
 use hermes_core::figures;
 
@@ -191,7 +191,7 @@ pub(super) async fn moa(
     conversation.chat.send(message).await?;
     let told = CommandResult::of(Effect::Asked(text.to_owned()));
     Ok(match conversation.surface {
-        Surface::Line | Surface::Platform => told.then(Follows::Turn),
+        Surface::Line | Surface::Platform => told.then(CommandFollowUp::Turn),
         Surface::Screen => told,
     })
 }

@@ -15,30 +15,30 @@ use serde_json::{Map, Value};
 
 use crate::conversation::{CommandResult, Conversation};
 use crate::failure::Failure;
-use crate::front::Follows;
+use crate::front::CommandFollowUp;
 
 /// How the commands begin.
 const PREFIX: &str = "mcp__";
 
 /// What a server offers.
-struct Prompt {
+struct ServerPrompt {
     server: String,
     name: String,
     about: String,
-    arguments: Vec<Argument>,
+    arguments: Vec<PromptArgument>,
 }
 
-struct Argument {
+struct PromptArgument {
     name: String,
     required: bool,
 }
 
-impl Prompt {
+impl ServerPrompt {
     fn read(server: &str, listed: &Value) -> Option<Self> {
         let text = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);
         let arguments = listed.get("arguments").and_then(Value::as_array);
         let arguments = arguments.into_iter().flatten().filter_map(|one| {
-            Some(Argument {
+            Some(PromptArgument {
                 name: text(one, "name")?,
                 required: one.get("required") == Some(&Value::Bool(true)),
             })
@@ -82,7 +82,7 @@ impl Prompt {
                 None => words.push(word),
             }
         }
-        let open: Vec<&Argument> = self
+        let open: Vec<&PromptArgument> = self
             .arguments
             .iter()
             .filter(|argument| !given.contains_key(&argument.name))
@@ -114,7 +114,7 @@ impl Prompt {
 }
 
 /// What a server offers, as it said when it was connected, else as it says now.
-async fn offered(handle: &ServerHandle) -> Vec<Prompt> {
+async fn offered(handle: &ServerHandle) -> Vec<ServerPrompt> {
     let known = handle.catalogue().borrow().clone();
     let listed = match known.and_then(|known| known.prompts.clone()) {
         Some(listed) => listed.to_vec(),
@@ -130,7 +130,7 @@ async fn offered(handle: &ServerHandle) -> Vec<Prompt> {
     let server = handle.name();
     listed
         .iter()
-        .filter_map(|one| Prompt::read(server, one))
+        .filter_map(|one| ServerPrompt::read(server, one))
         .collect()
 }
 
@@ -144,7 +144,7 @@ pub(super) fn known(toolbox: &Toolbox) -> Vec<String> {
         let snapshot = handle.catalogue().borrow().clone();
         let listed = snapshot.and_then(|snapshot| snapshot.prompts.clone());
         for one in listed.iter().flat_map(|listed| listed.iter()) {
-            if let Some(prompt) = Prompt::read(&name, one) {
+            if let Some(prompt) = ServerPrompt::read(&name, one) {
                 lines.push(format!("  {}: {}", prompt.usage(), prompt.about));
             }
         }
@@ -184,7 +184,7 @@ async fn run(
         .iter()
         .position(|prompt| prompt.command().to_ascii_lowercase() == typed);
     let Some(at) = at else {
-        let names: Vec<String> = all.iter().map(Prompt::usage).collect();
+        let names: Vec<String> = all.iter().map(ServerPrompt::usage).collect();
         let there = if names.is_empty() {
             "it offers none".to_owned()
         } else {
@@ -237,7 +237,7 @@ async fn run(
         "with the prompt {} of {}",
         prompt.name, prompt.server
     ));
-    Ok(told.and(Effect::Asked(words)).then(Follows::Turn))
+    Ok(told.and(Effect::Asked(words)).then(CommandFollowUp::Turn))
 }
 
 #[cfg(test)]
@@ -246,10 +246,10 @@ mod tests {
 
     use super::*;
 
-    fn prompt() -> Prompt {
+    fn prompt() -> ServerPrompt {
         let listed = json!({"name": "review-code", "description": "d", "arguments": [
             {"name": "file", "required": true}, {"name": "focus"}]});
-        Prompt::read("my server", &listed).unwrap()
+        ServerPrompt::read("my server", &listed).unwrap()
     }
 
     #[test]

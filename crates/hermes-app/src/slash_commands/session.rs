@@ -12,7 +12,7 @@ use crate::options::TurnOptions;
 
 use crate::checkpoints;
 use crate::conversation::replay;
-use crate::conversation::{Back, CommandResult, Conversation, Surface, show_text};
+use crate::conversation::{CommandResult, Conversation, Surface, UndoTarget, show_text};
 use crate::export_html::html;
 use crate::failure::{Failure, Outcome};
 use crate::text::shorten;
@@ -43,7 +43,7 @@ pub(super) async fn new(
     // Of one in which nothing was said there is nothing to go back to, but of the one before it.
     let old = match &conversation.back {
         _ if conversation.chat.used => Some(conversation.chat.id.clone()),
-        Some(Back::Left(id)) => Some(id.clone()),
+        Some(UndoTarget::Left(id)) => Some(id.clone()),
         _ => None,
     };
     let options = conversation.options.clone();
@@ -54,7 +54,7 @@ pub(super) async fn new(
         return Ok(told);
     };
     let back = format!("new session; back to the old one: /undo, or later /resume {old}");
-    conversation.back = Some(Back::Left(old));
+    conversation.back = Some(UndoTarget::Left(old));
     Ok(told.and(show_text(TextKind::Info, back)))
 }
 
@@ -149,7 +149,7 @@ pub(super) async fn undo(
         .send(AgentCommand::Rewind { turns })
         .await?;
     conversation.last_question = None;
-    conversation.back = Some(Back::Rewound);
+    conversation.back = Some(UndoTarget::Rewound);
     let told =
         CommandResult::order().and(show_text(TextKind::Info, "undone; /undo again restores it"));
     Ok(told.and(Effect::Draft(again)))
@@ -159,11 +159,11 @@ pub(super) async fn redo(conversation: &mut Conversation) -> Result<CommandResul
     not_while_busy(conversation)?;
     match conversation.back.take() {
         None => Err(Failure::usage("there is nothing to restore")),
-        Some(Back::Rewound) => {
+        Some(UndoTarget::Rewound) => {
             conversation.chat.send(AgentCommand::Restore).await?;
             Ok(CommandResult::order())
         }
-        Some(Back::Left(id)) => resume(conversation, id.as_str()).await,
+        Some(UndoTarget::Left(id)) => resume(conversation, id.as_str()).await,
     }
 }
 

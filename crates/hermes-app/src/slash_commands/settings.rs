@@ -18,13 +18,13 @@ pub(super) fn keep(conversation: &Conversation, key: &str, value: &str) -> Outco
 }
 
 /// What `/model` was given.
-struct Wanted<'a> {
+struct ModelArgument<'a> {
     model: &'a str,
     provider: Option<&'a str>,
     kept: bool,
 }
 
-fn wanted(rest: &str) -> Result<Option<Wanted<'_>>, Failure> {
+fn wanted(rest: &str) -> Result<Option<ModelArgument<'_>>, Failure> {
     let mut model = None;
     let mut provider = None;
     let mut kept = false;
@@ -40,7 +40,7 @@ fn wanted(rest: &str) -> Result<Option<Wanted<'_>>, Failure> {
             _ => return Err(usage()),
         }
     }
-    Ok(model.map(|model| Wanted {
+    Ok(model.map(|model| ModelArgument {
         model,
         provider,
         kept,

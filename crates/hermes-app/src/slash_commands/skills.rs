@@ -7,7 +7,7 @@ use hermes_store::skills::{Skill, SkillBundle, SkillBundles, SkillLibrary, comma
 
 use crate::conversation::{CommandResult, Conversation};
 use crate::failure::{Failure, skill_failure};
-use crate::front::Follows;
+use crate::front::CommandFollowUp;
 use crate::text::shorten;
 use crate::wiring::skills::SkillLoader;
 
@@ -78,7 +78,7 @@ pub(super) fn reload_skills(conversation: &Conversation) -> Result<CommandResult
 }
 
 /// What a name behind a slash stands for.
-struct Named {
+struct InvokedSkills {
     /// As the person knows it.
     label: String,
     /// What to type to get it.
@@ -103,8 +103,8 @@ pub(super) async fn use_skill(
     Some(with_skills(conversation, &library, named).await)
 }
 
-fn of_bundle(bundle: SkillBundle, rest: &str) -> Named {
-    Named {
+fn of_bundle(bundle: SkillBundle, rest: &str) -> InvokedSkills {
+    InvokedSkills {
         command: bundle.command(),
         label: format!("the bundle {}", bundle.name),
         skills: bundle.skills,
@@ -114,7 +114,7 @@ fn of_bundle(bundle: SkillBundle, rest: &str) -> Named {
 }
 
 /// One skill, or several that stand at the beginning of the line: `/a /b words`.
-fn of_skills(library: &SkillLibrary, name: &str, rest: &str) -> Option<Named> {
+fn of_skills(library: &SkillLibrary, name: &str, rest: &str) -> Option<InvokedSkills> {
     let known: Vec<Skill> = library.scan();
     let find = |typed: &str| {
         let typed = command_name(typed);
@@ -136,7 +136,7 @@ fn of_skills(library: &SkillLibrary, name: &str, rest: &str) -> Option<Named> {
         words = typed[end..].trim_start();
     }
     let commands: Vec<String> = skills.iter().map(|name| command_name(name)).collect();
-    Some(Named {
+    Some(InvokedSkills {
         label: match skills.as_slice() {
             [one] => format!("the skill {one}"),
             several => format!("the skills {}", several.join(", ")),
@@ -151,7 +151,7 @@ fn of_skills(library: &SkillLibrary, name: &str, rest: &str) -> Option<Named> {
 async fn with_skills(
     conversation: &mut Conversation,
     library: &SkillLibrary,
-    named: Named,
+    named: InvokedSkills,
 ) -> Result<CommandResult, Failure> {
     let line = format!("/{} {}", named.command, named.words);
     if let Some(told) = conversation.unready(line.trim_end()).await? {
@@ -213,5 +213,5 @@ async fn with_skills(
             format!("left out: {}", left_out.join(", ")),
         ));
     }
-    Ok(told.and(Effect::Asked(words)).then(Follows::Turn))
+    Ok(told.and(Effect::Asked(words)).then(CommandFollowUp::Turn))
 }

@@ -25,7 +25,7 @@ use hermes_store::skills::SkillLibrary;
 use hermes_tools::files::{ReadMemory, whole_files};
 use tokio_util::sync::CancellationToken;
 
-use super::commands::Commands;
+use super::commands::CommandEnvironment;
 use super::front_end::FrontEndSettings;
 use super::web;
 use crate::context::AppContext;
@@ -47,7 +47,7 @@ pub struct ActionToolsDeps<'a> {
     /// Its window in tokens.
     pub window: u32,
     /// Where commands run; `None`: nowhere, because what the configuration names is not there.
-    pub commands: Option<&'a Commands>,
+    pub commands: Option<&'a CommandEnvironment>,
     /// What the front end adds.
     pub front_end: &'a FrontEndSettings,
 }
@@ -71,7 +71,11 @@ impl ActionTools {
             tools.push(clarify(deps.config));
         }
         tools.extend(several_models(deps.cx, deps.config).ok());
-        tools.extend(deps.commands.into_iter().flat_map(Commands::tools));
+        tools.extend(
+            deps.commands
+                .into_iter()
+                .flat_map(CommandEnvironment::tools),
+        );
         tools.extend(programs::programs(deps.commands, deps.config).unwrap_or_default());
         let clock = Arc::clone(&deps.clock);
         if !deps.front_end.is_job {
@@ -196,7 +200,7 @@ pub fn offer(cx: &AppContext, config: &Arc<Config>) -> Result<AvailableTools, Fa
     names.extend(["session_search", "clarify", "delegate_task"].map(str::to_owned));
     let router: Arc<dyn ModelRouter> = super::router(cx, config, Overrides::default());
     let mut missing = Vec::new();
-    match Commands::new(cx, config, Arc::clone(&router)) {
+    match CommandEnvironment::new(cx, config, Arc::clone(&router)) {
         Ok(_) => names.extend(ON_THE_GROUND.map(str::to_owned)),
         Err(error) => missing.extend(ON_THE_GROUND.map(|name| (name, error.to_string()))),
     }

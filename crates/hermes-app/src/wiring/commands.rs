@@ -30,7 +30,7 @@ use crate::failure::Failure;
 const MAX_WAITING: usize = 64;
 
 /// The environment of this home's commands.
-pub struct Commands {
+pub struct CommandEnvironment {
     pub environment: Arc<dyn Environment>,
     /// What confines commands on this machine; none for other environments.
     pub sandbox: Option<Arc<Sandbox>>,
@@ -43,19 +43,19 @@ pub struct Commands {
     /// What skills asked for.
     declared: Declared,
     settings: TerminalSettings,
-    bell: Arc<Bell>,
+    bell: Arc<ProcessNotifier>,
     /// This machine, for homes whose commands run elsewhere.
-    here: OnceCell<Ground>,
+    here: OnceCell<LocalMachine>,
 }
 
 /// This machine, and what confines commands on it.
 #[derive(Clone)]
-pub struct Ground {
+pub struct LocalMachine {
     pub environment: Arc<dyn Environment>,
     pub sandbox: Arc<Sandbox>,
 }
 
-impl Ground {
+impl LocalMachine {
     pub fn here(cx: &AppContext, config: &Config, declared: &Declared) -> Result<Self, ExecError> {
         let sandbox = Arc::new(Sandbox::detect(SandboxSettings::from_config(
             &cx.home, config,
@@ -76,7 +76,7 @@ impl Ground {
     }
 }
 
-impl Commands {
+impl CommandEnvironment {
     /// As the configuration says. Where what it names is not there, the person is told and there
     /// are no commands: they never run somewhere else.
     pub fn for_chat(
@@ -114,11 +114,11 @@ impl Commands {
         let (environment, sandbox) = if let Some(environment) = far {
             (environment, None)
         } else {
-            let here = Ground::here(cx, config, &declared)?;
+            let here = LocalMachine::here(cx, config, &declared)?;
             (here.environment, Some(here.sandbox))
         };
         let workspaces = Workspaces::for_environment(&environment, config, &cx.env);
-        let bell = Arc::new(Bell::default());
+        let bell = Arc::new(ProcessNotifier::default());
         let grace = config.terminal.daemon_term_grace_seconds;
         let processes = ProcessRegistry::new(RegistryOptions {
             checkpoint: Some(cx.home.join("processes.json")),
@@ -162,15 +162,19 @@ impl Commands {
     }
 
     /// This machine, wherever the commands of the agent run: scripts and skills lie here.
-    pub async fn ground_here(&self, cx: &AppContext, config: &Config) -> Result<Ground, Failure> {
+    pub async fn ground_here(
+        &self,
+        cx: &AppContext,
+        config: &Config,
+    ) -> Result<LocalMachine, Failure> {
         if let Some(sandbox) = &self.sandbox {
-            return Ok(Ground {
+            return Ok(LocalMachine {
                 environment: Arc::clone(&self.environment),
                 sandbox: Arc::clone(sandbox),
             });
         }
         let made = self.here.get_or_try_init(|| async {
-            let made = Ground::here(cx, config, &Declared::default());
+            let made = LocalMachine::here(cx, config, &Declared::default());
             made.map_err(|error| Failure::failed(error.to_string()))
         });
         Ok(made.await?.clone())
@@ -226,16 +230,16 @@ fn judge(config: &Config, router: Arc<dyn ModelRouter>) -> ModelJudge {
 
 /// Brings notices about background processes to their sessions.
 #[derive(Default)]
-struct Bell(Mutex<Known>);
+struct ProcessNotifier(Mutex<NotifierState>);
 
 #[derive(Default)]
-struct Known {
+struct NotifierState {
     sessions: HashMap<SessionId, WeakSession>,
     /// For sessions that are not open.
     waiting: VecDeque<Notice>,
 }
 
-impl Bell {
+impl ProcessNotifier {
     async fn attach(&self, session: &SessionHandle) {
         let id = session.id().clone();
         let waiting = {
@@ -254,7 +258,7 @@ impl Bell {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, NotifierState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -275,7 +279,7 @@ async fn tell(session: &SessionHandle, notice: &Notice) {
     }
 }
 
-impl Notices for Bell {
+impl Notices for ProcessNotifier {
     fn deliver(&self, notice: Notice) {
         let Some(session) = self.open(&notice.session) else {
             let mut known = self.lock();

@@ -11,8 +11,8 @@ use hermes_core::tool::Tool;
 use hermes_mcp::toolbox::Toolbox;
 use hermes_store::Store;
 
-use super::commands::Commands;
-use super::mcp::{BRIEFLY, Mcp, ServerWait, fed};
+use super::commands::CommandEnvironment;
+use super::mcp::{BRIEFLY, McpServers, ServerWait, fed};
 use super::parts_cache::HomeParts;
 use crate::context::AppContext;
 use crate::failure::Failure;
@@ -67,8 +67,8 @@ pub struct NamedSession {
 pub struct SharedResources {
     /// `None`: each opens it for itself.
     pub store: Option<Store>,
-    pub mcp: Option<Arc<Mcp>>,
-    pub commands: Option<Arc<Commands>>,
+    pub mcp: Option<Arc<McpServers>>,
+    pub commands: Option<Arc<CommandEnvironment>>,
 }
 
 impl SharedResources {
@@ -105,7 +105,7 @@ impl FrontEndSettings {
     pub(super) fn guarded(
         &self,
         tools: Vec<Arc<dyn Tool>>,
-        commands: Option<&Commands>,
+        commands: Option<&CommandEnvironment>,
     ) -> Vec<Arc<dyn Tool>> {
         let tools: Vec<Arc<dyn Tool>> = tools.into_iter().chain(self.tools.clone()).collect();
         let Some(guard) = &self.guard else {
@@ -119,12 +119,12 @@ impl FrontEndSettings {
     /// those that are starting.
     pub(super) fn feed(
         &self,
-        home: Option<Arc<Mcp>>,
+        home: Option<Arc<McpServers>>,
         waits: ServerWait,
     ) -> Option<Arc<dyn ToolFeed>> {
         let own = self.servers.clone();
         (home.is_some() || own.is_some()).then(|| {
-            Arc::new(Together {
+            Arc::new(CombinedServers {
                 home,
                 own,
                 waits,
@@ -134,25 +134,25 @@ impl FrontEndSettings {
     }
 }
 
-type Tools = Arc<[Arc<dyn Tool>]>;
+type ToolList = Arc<[Arc<dyn Tool>]>;
 
 /// The servers of the home and those of the conversation.
-struct Together {
-    home: Option<Arc<Mcp>>,
+struct CombinedServers {
+    home: Option<Arc<McpServers>>,
     own: Option<Arc<Toolbox>>,
     waits: ServerWait,
     /// What both gave last, and that together.
-    last: Mutex<Option<(Tools, Tools, Tools)>>,
+    last: Mutex<Option<(ToolList, ToolList, ToolList)>>,
 }
 
-impl ToolFeed for Together {
+impl ToolFeed for CombinedServers {
     fn toolsets(&self) -> Vec<FedToolset> {
         let home = self.home.iter().flat_map(|home| home.toolsets());
         let own = self.own.iter().flat_map(|own| own.names());
         home.chain(own.map(|name| fed(&name))).collect()
     }
 
-    fn tools(&self) -> Tools {
+    fn tools(&self) -> ToolList {
         let home = self.home.as_ref().map(|home| home.tools());
         let own = self.own.as_ref().map(|own| own.tools());
         let (home, own) = match (home, own) {
@@ -163,7 +163,7 @@ impl ToolFeed for Together {
         match &*last {
             Some((a, b, both)) if same(a, &home) && same(b, &own) => Arc::clone(both),
             _ => {
-                let both: Tools = home.iter().chain(own.iter()).cloned().collect();
+                let both: ToolList = home.iter().chain(own.iter()).cloned().collect();
                 *last = Some((home, own, Arc::clone(&both)));
                 both
             }
@@ -192,6 +192,6 @@ impl ToolFeed for Together {
 }
 
 /// The same, or both empty: without servers the home gives a new nothing each time.
-fn same(one: &Tools, other: &Tools) -> bool {
+fn same(one: &ToolList, other: &ToolList) -> bool {
     Arc::ptr_eq(one, other) || (one.is_empty() && other.is_empty())
 }

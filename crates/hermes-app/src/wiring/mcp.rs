@@ -44,7 +44,7 @@ const LOOKED_AT: Duration = Duration::from_millis(400);
 const AT_LEAST: Duration = Duration::from_secs(10);
 
 /// The servers of this process. Nothing is started as long as none is configured.
-pub struct Mcp {
+pub struct McpServers {
     home: Home,
     process: ProcessEnv,
     choice: ToolChoice,
@@ -55,13 +55,13 @@ pub struct Mcp {
     /// Whether config.yaml is looked at again and again.
     watches: bool,
     ended: CancellationToken,
-    state: Mutex<State>,
+    state: Mutex<McpState>,
 }
 
 #[derive(Default)]
-struct State {
+struct McpState {
     toolbox: Option<Arc<Toolbox>>,
-    seen: Vec<Option<Seen>>,
+    seen: Vec<Option<FileVersion>>,
     /// `mcp_discovery_timeout`, where the file has it: how long turns wait for servers.
     discovery: Option<Duration>,
 }
@@ -77,12 +77,12 @@ pub enum ServerWait {
 
 /// A file as it was last looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct FileVersion {
     modified: Option<SystemTime>,
     len: u64,
 }
 
-impl Mcp {
+impl McpServers {
     /// For a conversation. `None`: it has no servers and will not get any.
     pub fn for_chat(
         cx: &AppContext,
@@ -128,7 +128,7 @@ impl Mcp {
         Some(Arc::new(this))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, McpState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -185,10 +185,10 @@ impl Mcp {
         }
     }
 
-    fn look(&self) -> Vec<Option<Seen>> {
+    fn look(&self) -> Vec<Option<FileVersion>> {
         let look = |path: PathBuf| {
             let metadata = std::fs::metadata(path).ok()?;
-            Some(Seen {
+            Some(FileVersion {
                 modified: metadata.modified().ok(),
                 len: metadata.len(),
             })
@@ -321,8 +321,8 @@ fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
 }
 
 /// What is worth writing at once.
-fn news(report: &ServerReport) -> (&'static str, Option<News>) {
-    let news = report.link.as_ref().map(|link| News {
+fn news(report: &ServerReport) -> (&'static str, Option<ServerChange>) {
+    let news = report.link.as_ref().map(|link| ServerChange {
         epoch: link.epoch,
         last_ok: link.last_ok,
         last_error: link.last_error.as_ref().map(|error| error.at),
@@ -332,7 +332,7 @@ fn news(report: &ServerReport) -> (&'static str, Option<News>) {
 }
 
 #[derive(PartialEq)]
-struct News {
+struct ServerChange {
     epoch: u64,
     last_ok: Option<DateTime<Utc>>,
     last_error: Option<DateTime<Utc>>,

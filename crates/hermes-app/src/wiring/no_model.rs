@@ -34,9 +34,9 @@ pub(super) fn or_nobody(
 ) -> Arc<dyn ModelRouter> {
     match missing {
         None => router,
-        Some(why) => Arc::new(OrNobody {
+        Some(why) => Arc::new(RouterOrMissing {
             router,
-            nobody: Arc::new(Nobody {
+            nobody: Arc::new(MissingModel {
                 route: route(),
                 info: ModelInfo {
                     context_length: 200_000,
@@ -54,12 +54,12 @@ pub(super) fn or_nobody(
     }
 }
 
-struct OrNobody {
+struct RouterOrMissing {
     router: Arc<dyn ModelRouter>,
-    nobody: Arc<Nobody>,
+    nobody: Arc<MissingModel>,
 }
 
-impl ModelRouter for OrNobody {
+impl ModelRouter for RouterOrMissing {
     fn primary(&self) -> Result<Arc<dyn ModelClient>, RouteError> {
         let nobody = || Arc::clone(&self.nobody) as Arc<dyn ModelClient>;
         Ok(self.router.primary().unwrap_or_else(|_| nobody()))
@@ -86,13 +86,13 @@ impl ModelRouter for OrNobody {
     }
 }
 
-struct Nobody {
+struct MissingModel {
     route: Route,
     info: ModelInfo,
     why: String,
 }
 
-impl ModelClient for Nobody {
+impl ModelClient for MissingModel {
     fn route(&self) -> &Route {
         &self.route
     }

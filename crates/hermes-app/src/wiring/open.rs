@@ -23,10 +23,10 @@ use hermes_store::skills::SkillLibrary;
 use tokio_util::sync::CancellationToken;
 
 use super::action_tools::{ActionTools, ActionToolsDeps};
-use super::commands::Commands;
+use super::commands::CommandEnvironment;
 use super::front_end::{FrontEndSettings, NamedSession, SharedResources};
-use super::mcp::Mcp;
-use super::session_start::{Who, cwd, find_session, start, stored_or_begun};
+use super::mcp::McpServers;
+use super::session_start::{SessionOwner, cwd, find_session, start, stored_or_begun};
 use super::{
     ConversationMode, answering, config, new_id, prune_sessions, repository, resources, skills,
     sources, tool_choice, tool_hooks, unsupported,
@@ -71,7 +71,7 @@ impl<'a> OpenRequest<'a> {
 async fn attach(
     session: &SessionHandle,
     action_tools: &ActionTools,
-    commands: Option<&Commands>,
+    commands: Option<&CommandEnvironment>,
     (hears, adopts): (bool, bool),
 ) {
     if let (Some(commands), true) = (commands, adopts) {
@@ -105,9 +105,9 @@ pub struct OpenSession {
     /// What the model can do.
     pub able: ModelInfo,
     /// The MCP servers of this process; the next chat takes them over.
-    pub mcp: Option<Arc<Mcp>>,
+    pub mcp: Option<Arc<McpServers>>,
     /// Where commands of this process run; the next chat takes it over.
-    pub commands: Option<Arc<Commands>>,
+    pub commands: Option<Arc<CommandEnvironment>>,
     /// Runs the commands that stand in skills, where that is switched on.
     pub inline: Option<RunInline>,
     /// What its front end adds; the next chat takes it over.
@@ -197,7 +197,7 @@ impl OpenSession {
         let store = resources.store(cx)?;
         let (clock, rng) = sources();
         let source = options.source().to_owned();
-        let who = Who::of(&source, &front_end);
+        let who = SessionOwner::of(&source, &front_end);
         let (stored, id) = match session {
             None => (find_session(options, &store).await?, new_id(&*clock, &*rng)),
             Some(named) => stored_or_begun(named, (options, cx, who), &store, &*clock).await?,
@@ -335,13 +335,13 @@ fn store_tools(
     config: &Config,
     store: &Store,
     stored: Option<&StoredSession>,
-    (commands, inline): (Option<&Commands>, Option<&RunInline>),
+    (commands, inline): (Option<&CommandEnvironment>, Option<&RunInline>),
 ) -> StoreTools {
     let rng: Arc<dyn Rng> = Arc::new(SystemRng);
     let source = options.source();
     let mut deps =
         StoreTools::from_config(&cx.home, config, Some(source), Some(store.clone()), rng);
-    deps.declare = commands.map(Commands::declare);
+    deps.declare = commands.map(CommandEnvironment::declare);
     deps.inline = inline.cloned();
     let items = stored.into_iter().flat_map(|session| &session.items);
     deps.todos.restore(items.map(|item| &item.message));
@@ -428,7 +428,7 @@ async fn home_prompt(
     cx: &AppContext,
     config: &Arc<Config>,
     (source, front_end): (&str, &FrontEndSettings),
-    runs: (Option<&Commands>, Option<&RunInline>),
+    runs: (Option<&CommandEnvironment>, Option<&RunInline>),
     clock: &Arc<dyn Clock>,
 ) -> Result<Arc<dyn PromptSource>, Failure> {
     let library = SkillLibrary::of_home(&cx.home, config, Some(source));
@@ -458,7 +458,7 @@ async fn system_message(
     options: &TurnOptions,
     config: &Config,
     library: &SkillLibrary,
-    runs: (Option<&Commands>, Option<&RunInline>),
+    runs: (Option<&CommandEnvironment>, Option<&RunInline>),
 ) -> Result<Option<String>, Failure> {
     let own = config.agent.system_prompt.clone();
     let own = own.filter(|text| !options.safe_mode && !text.trim().is_empty());

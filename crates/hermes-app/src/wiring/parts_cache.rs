@@ -32,36 +32,36 @@ const FRESH: Duration = Duration::from_secs(1);
 pub struct HomeParts {
     pub cx: AppContext,
     pub config: Arc<Config>,
-    seen: Vec<Option<Seen>>,
+    seen: Vec<Option<FileVersion>>,
     /// Where the newest parts is: conversations that are open take it from there.
     cache: OnceLock<Weak<Mutex<Arc<Self>>>>,
     /// By model and provider.
-    routers: Mutex<HashMap<Named, Arc<Router>>>,
-    helpers: Mutex<HashMap<(Named, String), Helper>>,
-    prompts: Arc<Prompts>,
-    hooks: Mutex<Option<Heard>>,
+    routers: Mutex<HashMap<ModelKey, Arc<Router>>>,
+    helpers: Mutex<HashMap<(ModelKey, String), CachedHelper>>,
+    prompts: Arc<PromptCache>,
+    hooks: Mutex<Option<CachedHooks>>,
     /// The toolsets of each platform.
     choices: Mutex<HashMap<String, ToolChoice>>,
 }
 
 /// The hooks of the home, since when they are known, and which were agreed to then.
-struct Heard {
+struct CachedHooks {
     at: Instant,
-    consents: Option<Seen>,
+    consents: Option<FileVersion>,
     hooks: Hooks,
 }
 
 /// Who helps with a task, and since when that is known.
-struct Helper {
+struct CachedHelper {
     at: Instant,
     client: Result<Arc<dyn ModelClient>, RouteError>,
 }
 
-type Named = (Option<String>, Option<String>);
+type ModelKey = (Option<String>, Option<String>);
 
 /// A file as it was last looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct FileVersion {
     modified: Option<SystemTime>,
     len: u64,
 }
@@ -123,7 +123,7 @@ fn newest(current: &Arc<Mutex<Arc<HomeParts>>>) -> Arc<HomeParts> {
 }
 
 impl HomeParts {
-    fn of(cx: &AppContext, config: Arc<Config>, seen: Vec<Option<Seen>>) -> Self {
+    fn of(cx: &AppContext, config: Arc<Config>, seen: Vec<Option<FileVersion>>) -> Self {
         Self {
             config,
             cx: cx.clone(),
@@ -155,7 +155,7 @@ impl HomeParts {
         }
         // What is wrong with them was said when the process began.
         let hooks = super::tool_hooks::of(&self.cx, &self.config, true);
-        *heard = Some(Heard {
+        *heard = Some(CachedHooks {
             at: Instant::now(),
             consents,
             hooks: hooks.clone(),
@@ -195,7 +195,7 @@ impl HomeParts {
     fn helper(
         &self,
         router: &Router,
-        named: &Named,
+        named: &ModelKey,
         task: &str,
     ) -> Result<Arc<dyn ModelClient>, RouteError> {
         let key = (named.clone(), task.to_owned());
@@ -212,7 +212,7 @@ impl HomeParts {
             helpers.clear();
         }
         let known = client.clone();
-        helpers.insert(key, Helper { at, client });
+        helpers.insert(key, CachedHelper { at, client });
         known
     }
 
@@ -224,7 +224,7 @@ impl HomeParts {
         missing: Option<&RouteError>,
     ) -> Arc<dyn ModelRouter> {
         let named = (overrides.model.clone(), overrides.provider.clone());
-        let own = Arc::new(OfOne {
+        let own = Arc::new(ConversationRouter {
             now: Mutex::new((named, router, Arc::clone(self))),
             cache: self.cache.get().and_then(Weak::upgrade),
         });
@@ -232,7 +232,7 @@ impl HomeParts {
     }
 
     pub(super) fn prompt(&self, prompt: HomePrompt) -> Arc<dyn PromptSource> {
-        Arc::new(Remembered {
+        Arc::new(CachingPrompt {
             prompt,
             prompts: Arc::clone(&self.prompts),
         })
@@ -240,31 +240,31 @@ impl HomeParts {
 }
 
 /// Files whose change makes everything be read again.
-fn look(cx: &AppContext) -> Vec<Option<Seen>> {
+fn look(cx: &AppContext) -> Vec<Option<FileVersion>> {
     let home = &cx.home;
     let files = [home.config_path(), home.env_path(), home.auth_path()];
     files.into_iter().map(seen).collect()
 }
 
-fn seen(path: PathBuf) -> Option<Seen> {
+fn seen(path: PathBuf) -> Option<FileVersion> {
     let metadata = std::fs::metadata(path).ok()?;
-    Some(Seen {
+    Some(FileVersion {
         modified: metadata.modified().ok(),
         len: metadata.len(),
     })
 }
 
 /// A router that others use, too, until somebody chooses another model in this conversation.
-struct OfOne {
+struct ConversationRouter {
     /// What it was asked for by, the router for that, and the parts it is from.
-    now: Mutex<(Named, Arc<Router>, Arc<HomeParts>)>,
+    now: Mutex<(ModelKey, Arc<Router>, Arc<HomeParts>)>,
     /// Keeps the parts current as long as the conversation lives.
     #[expect(dead_code, reason = "it is held, not read")]
     cache: Option<Arc<Mutex<Arc<HomeParts>>>>,
 }
 
-impl OfOne {
-    fn now(&self) -> MutexGuard<'_, (Named, Arc<Router>, Arc<HomeParts>)> {
+impl ConversationRouter {
+    fn now(&self) -> MutexGuard<'_, (ModelKey, Arc<Router>, Arc<HomeParts>)> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -290,7 +290,7 @@ impl OfOne {
     }
 }
 
-impl ModelRouter for OfOne {
+impl ModelRouter for ConversationRouter {
     /// Asked at the start of each turn: a changed model, address or key counts from the next one.
     fn primary(&self) -> Result<Arc<dyn ModelClient>, RouteError> {
         self.refresh();
@@ -332,10 +332,10 @@ impl ModelRouter for OfOne {
 
 /// Prompts by what they were made for.
 #[derive(Default)]
-struct Prompts(Mutex<HashMap<Wanted, Made>>);
+struct PromptCache(Mutex<HashMap<PromptCacheKey, CachedPrompt>>);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Wanted {
+struct PromptCacheKey {
     source: String,
     provider: String,
     model: String,
@@ -345,21 +345,21 @@ struct Wanted {
     further: Option<String>,
 }
 
-struct Made {
+struct CachedPrompt {
     at: Instant,
     /// The agent writes these itself: what it noted a moment ago counts at once.
-    memory: Vec<Option<Seen>>,
+    memory: Vec<Option<FileVersion>>,
     prompt: PromptText,
 }
 
 /// A prompt that is not made again for every conversation.
-struct Remembered {
+struct CachingPrompt {
     prompt: HomePrompt,
-    prompts: Arc<Prompts>,
+    prompts: Arc<PromptCache>,
 }
 
-impl Remembered {
-    fn memory(&self) -> Vec<Option<Seen>> {
+impl CachingPrompt {
+    fn memory(&self) -> Vec<Option<FileVersion>> {
         let dir = self.prompt.home.memories_dir();
         let files = [dir.join("MEMORY.md"), dir.join("USER.md")];
         let soul = self.prompt.home.soul_path();
@@ -367,9 +367,9 @@ impl Remembered {
     }
 }
 
-impl PromptSource for Remembered {
+impl PromptSource for CachingPrompt {
     fn build<'a>(&'a self, cx: PromptContext<'a>) -> BoxFuture<'a, PromptText> {
-        let wanted = Wanted {
+        let wanted = PromptCacheKey {
             source: cx.source.to_owned(),
             provider: cx.route.provider.clone(),
             model: cx.route.model.clone(),
@@ -379,7 +379,7 @@ impl PromptSource for Remembered {
             further: self.prompt.options.system_message.clone(),
         };
         let memory = self.memory();
-        let known = |made: &&Made| made.at.elapsed() < FRESH && made.memory == memory;
+        let known = |made: &&CachedPrompt| made.at.elapsed() < FRESH && made.memory == memory;
         if let Some(made) = self.prompts.lock().get(&wanted).filter(known) {
             return Box::pin(std::future::ready(made.prompt.clone()));
         }
@@ -391,7 +391,7 @@ impl PromptSource for Remembered {
             }
             if prompts.len() < PROMPTS {
                 let at = Instant::now();
-                let made = Made {
+                let made = CachedPrompt {
                     at,
                     memory,
                     prompt: prompt.clone(),
@@ -407,8 +407,8 @@ impl PromptSource for Remembered {
     }
 }
 
-impl Prompts {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Wanted, Made>> {
+impl PromptCache {
+    fn lock(&self) -> MutexGuard<'_, HashMap<PromptCacheKey, CachedPrompt>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,7 +8,7 @@ use hermes_core::BoxFuture;
 use hermes_exec::git::ForeignRepository;
 
 use crate::context::AppContext;
-use crate::wiring::commands::Commands;
+use crate::wiring::commands::CommandEnvironment;
 
 /// Git of our own, which obeys nothing that a repository says.
 struct NeutralGit {
@@ -19,7 +19,7 @@ struct NeutralGit {
 /// `None`: commands run elsewhere, and what they work on lies there.
 pub(super) fn reader(
     cx: &AppContext,
-    commands: Option<&Commands>,
+    commands: Option<&CommandEnvironment>,
 ) -> Option<Arc<dyn RepositoryReader>> {
     let is_here = commands.is_none_or(|commands| commands.environment.info().kind == "local");
     let own = cx.home.cache_dir().join("exec");

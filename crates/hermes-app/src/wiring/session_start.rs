@@ -48,12 +48,12 @@ async fn latest(source: &str, store: &Store) -> Result<String, Failure> {
 
 /// Whose conversation it is, as it is recorded.
 #[derive(Clone, Copy)]
-pub(super) struct Who<'a> {
+pub(super) struct SessionOwner<'a> {
     pub(super) source: &'a str,
     pub(super) user_id: Option<&'a str>,
 }
 
-impl<'a> Who<'a> {
+impl<'a> SessionOwner<'a> {
     pub(super) fn of(source: &'a str, front_end: &'a FrontEndSettings) -> Self {
         Self {
             source,
@@ -65,7 +65,7 @@ impl<'a> Who<'a> {
 /// The session of this id. Where there is none, and something was said before, it begins with that.
 pub(super) async fn stored_or_begun(
     beginning: NamedSession,
-    (options, cx, who): (&TurnOptions, &AppContext, Who<'_>),
+    (options, cx, who): (&TurnOptions, &AppContext, SessionOwner<'_>),
     store: &Store,
     clock: &dyn Clock,
 ) -> Result<(Option<StoredSession>, SessionId), Failure> {
@@ -94,7 +94,7 @@ pub(super) fn start(
     options: &TurnOptions,
     cx: &AppContext,
     stored: Option<StoredSession>,
-    who: Who<'_>,
+    who: SessionOwner<'_>,
     (id, clock): (SessionId, &dyn Clock),
 ) -> Result<SessionStart, Failure> {
     let here = match &options.cwd {

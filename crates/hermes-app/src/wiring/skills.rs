@@ -11,7 +11,7 @@ use hermes_policy::CommandRequest;
 use hermes_store::skills::usage::Event;
 use hermes_store::skills::{SkillError, SkillLibrary, SkillView, View};
 
-use super::commands::Commands;
+use super::commands::CommandEnvironment;
 use super::unattended::UnattendedCommand;
 use crate::context::AppContext;
 use crate::failure::Failure;
@@ -21,7 +21,7 @@ use crate::failure::skill_failure;
 pub fn inline_shell(
     cx: &AppContext,
     config: &Arc<Config>,
-    commands: Option<&Arc<Commands>>,
+    commands: Option<&Arc<CommandEnvironment>>,
 ) -> Option<RunInline> {
     if !config.skills.inline_shell {
         return None;
@@ -44,7 +44,7 @@ pub fn inline_shell(
 async fn run_inline(
     cx: &AppContext,
     config: &Config,
-    commands: &Commands,
+    commands: &CommandEnvironment,
     line: InlineLine,
 ) -> Result<String, Failure> {
     let ground = commands.ground_here(cx, config).await?;
@@ -85,7 +85,7 @@ async fn run_inline(
 /// Loads skills to be used: variables that they ask for are declared, and their commands are run.
 pub struct SkillLoader<'a> {
     pub library: &'a SkillLibrary,
-    pub commands: Option<&'a Commands>,
+    pub commands: Option<&'a CommandEnvironment>,
     pub inline: Option<&'a RunInline>,
     pub session: Option<&'a str>,
 }
@@ -97,7 +97,7 @@ impl SkillLoader<'_> {
             // Only a file that was asked for is one.
             View::File(file) => return Err(SkillError::Invalid(format!("{:?}", file.file))),
         };
-        if let Some(declare) = self.commands.map(Commands::declare) {
+        if let Some(declare) = self.commands.map(CommandEnvironment::declare) {
             skill.env_names().for_each(|name| _ = declare(name));
         }
         if let Err(error) = self.library.usage().bump(&skill.name, Event::Used) {
@@ -113,7 +113,7 @@ impl SkillLoader<'_> {
 pub(super) async fn named(
     names: &[String],
     library: &SkillLibrary,
-    (commands, inline): (Option<&Commands>, Option<&RunInline>),
+    (commands, inline): (Option<&CommandEnvironment>, Option<&RunInline>),
 ) -> Result<Option<String>, Failure> {
     if names.is_empty() {
         return Ok(None);

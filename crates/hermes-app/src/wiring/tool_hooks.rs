@@ -13,7 +13,7 @@ use hermes_core::tool::{
 };
 use serde_json::{Value, json};
 
-use crate::hooks::{self, Happening, Hook, Hooks};
+use crate::hooks::{self, Hook, HookEvent, Hooks};
 
 use crate::context::AppContext;
 
@@ -83,7 +83,7 @@ impl ToolSource for HookedTools {
         }
         let hooked = Registry::new(registry.iter().map(|tool| {
             let (tool, hooks) = (Arc::clone(tool), self.hooks.clone());
-            Arc::new(Hooked { tool, hooks }) as Arc<dyn Tool>
+            Arc::new(HookedTool { tool, hooks }) as Arc<dyn Tool>
         }));
         *last = Some((registry, hooked.clone()));
         hooked
@@ -107,12 +107,12 @@ fn is_same(one: &Registry, other: &Registry) -> bool {
         && one.iter().zip(other.iter()).all(|(a, b)| Arc::ptr_eq(a, b))
 }
 
-struct Hooked {
+struct HookedTool {
     tool: Arc<dyn Tool>,
     hooks: Hooks,
 }
 
-impl Tool for Hooked {
+impl Tool for HookedTool {
     fn spec(&self) -> &ToolSpec {
         self.tool.spec()
     }
@@ -124,7 +124,7 @@ impl Tool for Hooked {
     fn call<'a>(&'a self, args: ToolArgs, cx: &'a ToolContext) -> BoxFuture<'a, ToolOutcome> {
         Box::pin(async move {
             let input = Value::Object(args.clone());
-            let mut happening = Happening {
+            let mut happening = HookEvent {
                 session: cx.session.to_string(),
                 tool: Some((self.spec().name.clone(), input)),
                 extra: json!({"tool_call_id": cx.call_id, "turn_id": cx.turn.0}),

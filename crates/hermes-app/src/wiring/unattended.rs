@@ -17,7 +17,7 @@ use hermes_exec::{Confinement, Environment, Exec, Exit, OutputSink, OutputStream
 use hermes_policy::{CommandRequest, Gate};
 use tokio_util::sync::CancellationToken;
 
-use super::commands::Commands;
+use super::commands::CommandEnvironment;
 use crate::failure::{Exit as Code, Failure};
 
 /// What is kept of each stream, in bytes.
@@ -73,7 +73,7 @@ impl UnattendedCommand<'_> {
             split: true,
             ..exec
         };
-        let mut streams = Streams::new();
+        let mut streams = CollectedOutput::new();
         let finished = self.ground.exec(exec, &mut streams).await;
         let finished = finished.map_err(|error| Failure::failed(error.to_string()))?;
         Ok(streams.ran(finished.exit, timeout))
@@ -82,7 +82,7 @@ impl UnattendedCommand<'_> {
 
 /// A line that the configuration has a name for, in a directory.
 pub async fn run_line_in(
-    commands: &Commands,
+    commands: &CommandEnvironment,
     cwd: PathBuf,
     line: CommandLine,
 ) -> Result<CommandOutput, Failure> {
@@ -122,12 +122,12 @@ fn context(name: &str, cwd: PathBuf, cancel: CancellationToken) -> ToolContext {
     }
 }
 
-struct Streams {
+struct CollectedOutput {
     out: OutputCollector,
     err: OutputCollector,
 }
 
-impl Streams {
+impl CollectedOutput {
     fn new() -> Self {
         Self {
             out: OutputCollector::new(KEPT),
@@ -161,7 +161,7 @@ impl Streams {
     }
 }
 
-impl OutputSink for Streams {
+impl OutputSink for CollectedOutput {
     fn push(&mut self, stream: OutputStream, bytes: &[u8]) {
         match stream {
             OutputStream::Out => self.out.feed(bytes),

@@ -24,12 +24,12 @@ const LOOK: Timespec = Timespec {
 };
 
 /// What a person can be asked.
-enum Asked {
+enum TerminalQuestion {
     Question(Question),
     Approval(ApprovalRequest),
 }
 
-impl Asked {
+impl TerminalQuestion {
     fn id(&self) -> &str {
         match self {
             Self::Question(question) => &question.id,
@@ -39,14 +39,14 @@ impl Asked {
 }
 
 /// The question that is on the screen, and those that wait behind it.
-pub(super) struct Questions {
-    waiting: VecDeque<Asked>,
-    open: Option<Open>,
+pub(super) struct TerminalQuestions {
+    waiting: VecDeque<TerminalQuestion>,
+    open: Option<ShownQuestion>,
     /// After how long an approval is denied; `None`: it waits.
     limit: Option<Duration>,
 }
 
-struct Open {
+struct ShownQuestion {
     id: String,
     is_approval: bool,
     /// Tells the reader that nobody wants to know any more.
@@ -54,7 +54,7 @@ struct Open {
     answer: oneshot::Receiver<Option<AgentCommand>>,
 }
 
-impl Questions {
+impl TerminalQuestions {
     pub(super) fn new(limit: Option<Duration>) -> Self {
         Self {
             waiting: VecDeque::new(),
@@ -67,10 +67,12 @@ impl Questions {
     pub(super) fn event(&mut self, event: &AgentEvent) {
         match event {
             AgentEvent::QuestionAsked { question } => {
-                self.waiting.push_back(Asked::Question(question.clone()));
+                self.waiting
+                    .push_back(TerminalQuestion::Question(question.clone()));
             }
             AgentEvent::ApprovalNeeded { request } => {
-                self.waiting.push_back(Asked::Approval(request.clone()));
+                self.waiting
+                    .push_back(TerminalQuestion::Approval(request.clone()));
             }
             AgentEvent::QuestionClosed { question } => self.close(question),
             AgentEvent::TurnFinished { .. } => {
@@ -138,23 +140,23 @@ impl Questions {
 }
 
 /// Puts it on the screen; a thread of its own reads the keys.
-fn open(asked: Asked, limit: Option<Duration>) -> Open {
+fn open(asked: TerminalQuestion, limit: Option<Duration>) -> ShownQuestion {
     let over = Arc::new(AtomicBool::new(false));
     let (sender, answer) = oneshot::channel();
     let id = asked.id().to_owned();
-    let is_approval = matches!(asked, Asked::Approval(_));
-    let mut terminal = Terminal(Arc::clone(&over));
+    let is_approval = matches!(asked, TerminalQuestion::Approval(_));
+    let mut terminal = TerminalLines(Arc::clone(&over));
     std::thread::spawn(move || {
         let mut err = SafeStderr;
         let command = match asked {
-            Asked::Question(question) => ask(&question, &mut terminal, &mut err)
+            TerminalQuestion::Question(question) => ask(&question, &mut terminal, &mut err)
                 .ok()
                 .flatten()
                 .map(|answer| AgentCommand::Reply {
                     question: question.id,
                     answer,
                 }),
-            Asked::Approval(request) => {
+            TerminalQuestion::Approval(request) => {
                 forget_keys(&mut err);
                 if let Some(limit) = limit {
                     // The bell, because it denies itself.
@@ -173,7 +175,7 @@ fn open(asked: Asked, limit: Option<Duration>) -> Open {
         // The chat may have ended meanwhile.
         let _ = sender.send(command);
     });
-    Open {
+    ShownQuestion {
         id,
         is_approval,
         over,
@@ -182,11 +184,11 @@ fn open(asked: Asked, limit: Option<Duration>) -> Open {
 }
 
 /// Where answers are typed. `None`: there are no more, or nobody wants them.
-trait Lines {
+trait LineSource {
     fn line(&mut self) -> Option<String>;
 }
 
-struct Terminal(Arc<AtomicBool>);
+struct TerminalLines(Arc<AtomicBool>);
 
 /// Keys that were pressed before the question came do not answer it, and are said not to.
 fn forget_keys(err: &mut dyn Write) {
@@ -214,7 +216,7 @@ fn forget_keys(err: &mut dyn Write) {
     let _ = tcflush(stdin, QueueSelector::IFlush);
 }
 
-impl Lines for Terminal {
+impl LineSource for TerminalLines {
     fn line(&mut self) -> Option<String> {
         let stdin = io::stdin();
         loop {
@@ -239,7 +241,7 @@ impl Lines for Terminal {
 /// Asks. `None`: it was withdrawn.
 fn ask(
     question: &Question,
-    lines: &mut dyn Lines,
+    lines: &mut dyn LineSource,
     out: &mut dyn Write,
 ) -> io::Result<Option<Answer>> {
     writeln!(
@@ -280,7 +282,7 @@ fn yes_or_no(line: &str, yes: Answer) -> Answer {
 fn choose(
     options: &[Choice],
     other: bool,
-    lines: &mut dyn Lines,
+    lines: &mut dyn LineSource,
     out: &mut dyn Write,
 ) -> io::Result<Option<Answer>> {
     list(options, out)?;
@@ -327,7 +329,7 @@ fn list(options: &[Choice], out: &mut dyn Write) -> io::Result<()> {
 
 fn fill(
     fields: &[Field],
-    lines: &mut dyn Lines,
+    lines: &mut dyn LineSource,
     out: &mut dyn Write,
 ) -> io::Result<Option<Answer>> {
     if fields.is_empty() {

@@ -28,7 +28,7 @@ pub(super) enum TypedLine {
     End,
 }
 
-enum Typed {
+enum ReaderEvent {
     Line {
         text: String,
         /// The next line is there already.
@@ -41,8 +41,8 @@ enum Typed {
 /// Reads lines off the async threads.
 pub(super) struct TypedLines {
     out: Output,
-    typed: mpsc::Receiver<Typed>,
-    shared: Arc<Shared>,
+    typed: mpsc::Receiver<ReaderEvent>,
+    shared: Arc<ReaderGate>,
     wake: PipeWriter,
     /// The prompt is the last thing on the screen.
     prompted: bool,
@@ -58,12 +58,12 @@ pub(super) struct TypedLines {
 
 /// Whether the reader may read: questions of a turn read the terminal themselves.
 #[derive(Default)]
-struct Shared {
+struct ReaderGate {
     may_read: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Shared {
+impl ReaderGate {
     fn lock(&self) -> MutexGuard<'_, bool> {
         self.may_read.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -73,8 +73,8 @@ impl TypedLines {
     pub(super) fn open(out: Output) -> Result<Self, Failure> {
         let (send, typed) = mpsc::channel(QUEUE);
         let (woken, wake) = io::pipe()?;
-        let shared = Arc::new(Shared::default());
-        let reader = Reader {
+        let shared = Arc::new(ReaderGate::default());
+        let reader = LineReader {
             shared: Arc::clone(&shared),
             woken,
             send,
@@ -146,14 +146,14 @@ impl TypedLines {
                 }
             };
             match typed {
-                Some(Typed::Line { text, more }) => {
+                Some(ReaderEvent::Line { text, more }) => {
                     self.prompted = false;
                     if let Some(text) = self.line(text, more) {
                         return self.message(text);
                     }
                 }
-                Some(Typed::Failed(why)) => return Err(Failure::failed(why)),
-                Some(Typed::End) | None => {
+                Some(ReaderEvent::Failed(why)) => return Err(Failure::failed(why)),
+                Some(ReaderEvent::End) | None => {
                     let mut left = std::mem::take(&mut self.burst);
                     left.append(&mut self.pasted);
                     if left.is_empty() {
@@ -216,16 +216,16 @@ fn is_command(line: &str) -> bool {
     matches!(parse(line.trim()), Parsed::Command(..))
 }
 
-struct Reader {
-    shared: Arc<Shared>,
+struct LineReader {
+    shared: Arc<ReaderGate>,
     woken: PipeReader,
-    send: mpsc::Sender<Typed>,
+    send: mpsc::Sender<ReaderEvent>,
 }
 
-impl Reader {
+impl LineReader {
     fn run(mut self) {
         while let Some(typed) = self.next() {
-            let last = !matches!(typed, Typed::Line { .. });
+            let last = !matches!(typed, ReaderEvent::Line { .. });
             if self.send.blocking_send(typed).is_err() || last {
                 return;
             }
@@ -233,7 +233,7 @@ impl Reader {
     }
 
     /// The next line; `None`: nobody wants it.
-    fn next(&mut self) -> Option<Typed> {
+    fn next(&mut self) -> Option<ReaderEvent> {
         let stdin = io::stdin();
         loop {
             let mut may_read = self.shared.lock();
@@ -253,7 +253,7 @@ impl Reader {
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
                 Err(error) => {
-                    return Some(Typed::Failed(format!(
+                    return Some(ReaderEvent::Failed(format!(
                         "the terminal cannot be read: {error}"
                     )));
                 }
@@ -272,17 +272,17 @@ impl Reader {
     }
 }
 
-fn read_line(stdin: &io::Stdin) -> Typed {
+fn read_line(stdin: &io::Stdin) -> ReaderEvent {
     let mut bytes = Vec::new();
     match stdin.lock().read_until(b'\n', &mut bytes) {
         // The other side of the terminal is gone, or Ctrl+D was pressed.
-        Ok(0) | Err(_) => return Typed::End,
+        Ok(0) | Err(_) => return ReaderEvent::End,
         Ok(_) => {}
     }
     let mut fds = [PollFd::new(stdin, PollFlags::IN)];
     let more = matches!(poll(&mut fds, Some(&AT_ONCE)), Ok(1..));
     let text = String::from_utf8_lossy(&bytes);
-    Typed::Line {
+    ReaderEvent::Line {
         text: text.trim_end_matches(['\n', '\r']).to_owned(),
         more,
     }

@@ -16,7 +16,7 @@ use crate::exit::{self, Exit, Failure, Outcome};
 use crate::footprint;
 use crate::wiring::{ConversationMode, OpenRequest, OpenSession};
 
-pub(super) struct Question {
+pub(super) struct OneshotQuestion {
     pub(super) text: String,
     /// What was piped in.
     pub(super) context: Option<String>,
@@ -24,7 +24,7 @@ pub(super) struct Question {
     pub(super) closes: bool,
 }
 
-pub(super) async fn run(args: &TurnArgs, cx: &Context, question: Question) -> Outcome {
+pub(super) async fn run(args: &TurnArgs, cx: &Context, question: OneshotQuestion) -> Outcome {
     let mode = if question.closes {
         ConversationMode::Oneshot
     } else {

@@ -20,7 +20,7 @@ const SCHEMA: u32 = 1;
 /// Shows the events of one turn after another.
 pub(super) struct Renderer {
     out: Output,
-    style: Style,
+    style: RenderStyle,
     session: SessionId,
     route: Option<Route>,
     /// Text of the current step that is on the screen and not yet ended by a newline.
@@ -36,7 +36,7 @@ pub(super) struct Renderer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Style {
+enum RenderStyle {
     /// Text appears as it is written; for a person at a terminal.
     Live,
     /// The same for a program: the text as it is.
@@ -56,11 +56,11 @@ impl Renderer {
         session: SessionId,
     ) -> Self {
         let style = match format {
-            OutputFormat::Text if out.stdout_tty => Style::Live,
-            OutputFormat::Text if streams && !out.quiet => Style::Piped,
-            OutputFormat::Text => Style::Final,
-            OutputFormat::Json => Style::Json,
-            OutputFormat::StreamJson => Style::StreamJson,
+            OutputFormat::Text if out.stdout_tty => RenderStyle::Live,
+            OutputFormat::Text if streams && !out.quiet => RenderStyle::Piped,
+            OutputFormat::Text => RenderStyle::Final,
+            OutputFormat::Json => RenderStyle::Json,
+            OutputFormat::StreamJson => RenderStyle::StreamJson,
         };
         Self {
             out,
@@ -79,13 +79,13 @@ impl Renderer {
     /// For the line REPL, which shows text as it comes even where stdout is no terminal.
     pub(super) fn live(out: Output, verbose: bool, session: SessionId) -> Self {
         Self {
-            style: Style::Live,
+            style: RenderStyle::Live,
             ..Self::new(out, OutputFormat::Text, (verbose, true), session)
         }
     }
 
     fn streams(&self) -> bool {
-        matches!(self.style, Style::Live | Style::Piped)
+        matches!(self.style, RenderStyle::Live | RenderStyle::Piped)
     }
 
     /// The route of the turn, once it has started.
@@ -100,16 +100,21 @@ impl Renderer {
             }
             _ => {}
         }
-        if self.verbose && matches!(self.style, Style::Final | Style::Piped | Style::Json) {
+        if self.verbose
+            && matches!(
+                self.style,
+                RenderStyle::Final | RenderStyle::Piped | RenderStyle::Json
+            )
+        {
             self.gather_thoughts(&event.event);
         }
         match self.style {
-            Style::StreamJson => self.stream_json(event),
-            Style::Json => {
+            RenderStyle::StreamJson => self.stream_json(event),
+            RenderStyle::Json => {
                 self.remark(&event.event);
                 Ok(())
             }
-            Style::Live | Style::Piped | Style::Final => self.text(&event.event),
+            RenderStyle::Live | RenderStyle::Piped | RenderStyle::Final => self.text(&event.event),
         }
     }
 
@@ -136,7 +141,7 @@ impl Renderer {
                 if self.thinking {
                     self.end_line()?;
                 }
-                if self.style == Style::Live {
+                if self.style == RenderStyle::Live {
                     self.out.piece(&harmless(text))?;
                 } else {
                     self.out.piece(text)?;
@@ -144,7 +149,9 @@ impl Renderer {
                 self.streamed = true;
                 self.open_line = !text.ends_with('\n');
             }
-            AgentEvent::ReasoningDelta { text } if self.style == Style::Live && self.verbose => {
+            AgentEvent::ReasoningDelta { text }
+                if self.style == RenderStyle::Live && self.verbose =>
+            {
                 if !self.thinking {
                     self.end_line()?;
                 }
@@ -184,7 +191,7 @@ impl Renderer {
         if !shown && worth_printing && !summary.text.is_empty() {
             let text = summary.text.trim_end_matches('\n');
             // Programs get the text as it is.
-            if self.style == Style::Live {
+            if self.style == RenderStyle::Live {
                 self.out.line(harmless(text))?;
             } else {
                 self.out.answer_line(text)?;
@@ -305,7 +312,7 @@ impl Renderer {
 
     /// The one object of `--output-format json`.
     pub(super) fn result(&self, summary: &TurnSummary) -> io::Result<()> {
-        if self.style != Style::Json {
+        if self.style != RenderStyle::Json {
             return Ok(());
         }
         if let Some(why) = explain(&summary.exit, self.route.as_ref()) {

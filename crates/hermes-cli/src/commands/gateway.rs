@@ -16,7 +16,7 @@ use clap::{Args, Subcommand};
 use super::{Context, IN_GATEWAY};
 use crate::exit::{Exit, Failure, Outcome};
 
-pub(crate) use program::Conversations;
+pub(crate) use program::GatewayConversations;
 pub(crate) use status::{platforms_in_short, summary};
 
 #[derive(Debug, Args)]
@@ -46,7 +46,7 @@ enum GatewayCommand {
     /// List the gateways of all profiles
     List(ListArgs),
     /// Set up a platform: token and who may message the agent
-    Setup(Box<setup::SetupArgs>),
+    Setup(Box<setup::GatewaySetupArgs>),
 }
 
 #[derive(Clone, Debug, Default, Args)]

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use hermes_app::hooks::consent::Consent;
-use hermes_app::hooks::{Action as Does, Happening, Hook, Hooks};
+use hermes_app::hooks::{Hook, HookAction as Does, HookEvent, Hooks};
 use serde_json::{Value, json};
 
 use super::{Context, counted};
@@ -155,7 +155,7 @@ fn test(cx: &Context, event: &str, tool: Option<String>, json: bool) -> Outcome 
     if !hooks.wants(event) {
         return Err(Failure::not_found(format!("no hook is on {event}")));
     }
-    let happening = Happening {
+    let happening = HookEvent {
         session: "test".to_owned(),
         tool: tool.map(|tool| (tool, json!({}))),
         extra: json!({"test": true}),

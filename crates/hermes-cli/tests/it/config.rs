@@ -1,7 +1,7 @@
 //! `hermes config` through the binary.
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::process::Finished;
+use hermes_testkit::process::FinishedProgram;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -24,7 +24,7 @@ fn home() -> TempHome {
     home
 }
 
-fn config<'a>(home: &TempHome, args: impl IntoIterator<Item = &'a str>) -> Finished {
+fn config<'a>(home: &TempHome, args: impl IntoIterator<Item = &'a str>) -> FinishedProgram {
     hermes(home).args(["config"]).args(args).run()
 }
 

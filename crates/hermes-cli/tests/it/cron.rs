@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{Setup, hermes};
 
-fn cron(setup: &Setup, words: &[&str]) -> hermes_testkit::process::Finished {
+fn cron(setup: &Setup, words: &[&str]) -> hermes_testkit::process::FinishedProgram {
     hermes(&setup.home).args(["cron"]).args(words).run()
 }
 

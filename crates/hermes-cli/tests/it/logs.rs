@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Write as _};
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::process::{Finished, finish};
+use hermes_testkit::process::{FinishedProgram, finish};
 use pretty_assertions::assert_eq;
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ fn home() -> TempHome {
     home
 }
 
-fn run(home: &TempHome, args: &[&str]) -> Finished {
+fn run(home: &TempHome, args: &[&str]) -> FinishedProgram {
     hermes(home).args(["logs"]).args(args).run()
 }
 

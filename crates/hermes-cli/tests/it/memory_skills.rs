@@ -2,12 +2,12 @@
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::Reply;
-use hermes_testkit::process::Finished;
+use hermes_testkit::process::FinishedProgram;
 use serde_json::json;
 
 use super::{Setup, hermes};
 
-fn run<'a>(home: &TempHome, args: impl IntoIterator<Item = &'a str>) -> Finished {
+fn run<'a>(home: &TempHome, args: impl IntoIterator<Item = &'a str>) -> FinishedProgram {
     hermes(home).args(args).run()
 }
 

@@ -2,13 +2,13 @@
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
-use hermes_testkit::process::Finished;
+use hermes_testkit::process::FinishedProgram;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 use crate::hermes;
 
-fn run(home: &TempHome, line: &[&str]) -> Finished {
+fn run(home: &TempHome, line: &[&str]) -> FinishedProgram {
     hermes(home).args(["sessions"]).args(line).run()
 }
 

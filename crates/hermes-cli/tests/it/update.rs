@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::process::{Finished, Program};
+use hermes_testkit::process::{FinishedProgram, Program};
 use pretty_assertions::assert_eq;
 use sha2::{Digest as _, Sha256};
 
@@ -37,11 +37,11 @@ impl Installed {
         }
     }
 
-    fn run(&self, args: &[&str]) -> Finished {
+    fn run(&self, args: &[&str]) -> FinishedProgram {
         Program::new(&self.program, &self.home).args(args).run()
     }
 
-    fn update(&self, from: &str, more: &[&str]) -> Finished {
+    fn update(&self, from: &str, more: &[&str]) -> FinishedProgram {
         let mut args = vec!["update", "--from", from];
         args.extend(more);
         self.run(&args)

@@ -1,7 +1,7 @@
 //! Which commands a person may give: `allow_admin_from` names the admins of a platform, the
 //! others have `user_allowed_commands`. Where no admins are named, nobody is kept from anything.
 
-use hermes_platforms::{PlatformSettings, Source};
+use hermes_platforms::{MessageSource, PlatformSettings};
 
 /// What everybody may ask.
 const FLOOR: [&str; 5] = ["help", "commands", "whoami", "start", "stop"];
@@ -17,7 +17,7 @@ pub enum Tier {
 }
 
 impl Tier {
-    pub fn of(platform: Option<&PlatformSettings>, source: &Source) -> Self {
+    pub fn of(platform: Option<&PlatformSettings>, source: &MessageSource) -> Self {
         let Some(platform) = platform else {
             return Self::Ungated;
         };
@@ -91,10 +91,10 @@ mod tests {
             ..PlatformSettings::default()
         };
         let of = |user: &str, kind: &str| {
-            let source = Source {
+            let source = MessageSource {
                 chat_type: kind.to_owned(),
                 user_id: Some(user.to_owned()),
-                ..Source::default()
+                ..MessageSource::default()
             };
             Tier::of(Some(&platform), &source)
         };
@@ -106,6 +106,6 @@ mod tests {
         assert!(!user.may("restart") && !user.is_admin());
         assert_eq!(of("2", "group"), Tier::Admin);
         assert!(!of("1", "group").may("restart"));
-        assert_eq!(Tier::of(None, &Source::default()), Tier::Ungated);
+        assert_eq!(Tier::of(None, &MessageSource::default()), Tier::Ungated);
     }
 }

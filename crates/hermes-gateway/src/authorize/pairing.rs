@@ -47,7 +47,7 @@ pub enum PairingError {
 
 /// What a stranger is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum PairingReply {
     Code(String),
     /// Asked a short while ago.
     TooSoon,
@@ -58,14 +58,14 @@ pub enum Asked {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User {
+pub struct PairedUser {
     pub id: String,
     pub name: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Approval {
-    Approved(User),
+pub enum PairingApproval {
+    Approved(PairedUser),
     /// No request fits.
     Unknown,
     /// Too many wrong codes were tried; codes are taken again after so many seconds.
@@ -76,18 +76,18 @@ pub enum Approval {
 
 /// A request that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pending {
+pub struct PendingPairing {
     pub platform: String,
     /// What [`Pairing::approve`] takes, besides the code and the user id.
     pub handle: String,
-    pub user: User,
+    pub user: PairedUser,
     pub age_seconds: u64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Approved {
+pub struct ApprovedPairing {
     pub platform: String,
-    pub user: User,
+    pub user: PairedUser,
     /// Seconds since the epoch.
     pub approved_at: f64,
 }
@@ -126,22 +126,27 @@ impl Pairing {
     }
 
     /// A stranger asks to be let in.
-    pub fn ask(&self, platform: &str, user: &str, name: &str) -> Result<Asked, PairingError> {
+    pub fn ask(
+        &self,
+        platform: &str,
+        user: &str,
+        name: &str,
+    ) -> Result<PairingReply, PairingError> {
         let file = file_name(platform, "pending")?;
         let _lock = self.lock()?;
         let now = self.clock.epoch_seconds();
         let user = self.one_id(platform, user);
         let mut limits = self.both(LIMITS)?;
         if number(&limits, &format!("_lockout:{platform}")) > now {
-            return Ok(Asked::Locked);
+            return Ok(PairingReply::Locked);
         }
         let last = format!("{platform}:{user}");
         if now - number(&limits, &last) < ONE_REQUEST_PER {
-            return Ok(Asked::TooSoon);
+            return Ok(PairingReply::TooSoon);
         }
         let mut pending = self.fresh(&file, now)?;
         if pending.len() >= MOST_PENDING {
-            return Ok(Asked::Full);
+            return Ok(PairingReply::Full);
         }
         let code = new_code();
         let salt: [u8; 16] = rand::random();
@@ -155,12 +160,12 @@ impl Pairing {
         self.write(&file, &pending)?;
         limits.insert(last, json!(now));
         self.write(LIMITS, &limits)?;
-        Ok(Asked::Code(code))
+        Ok(PairingReply::Code(code))
     }
 
     /// Approves by code, by the handle of the list, or by user id. Only wrong codes count as
     /// failures; while locked, only codes are refused.
-    pub fn approve(&self, platform: &str, text: &str) -> Result<Approval, PairingError> {
+    pub fn approve(&self, platform: &str, text: &str) -> Result<PairingApproval, PairingError> {
         let file = file_name(platform, "pending")?;
         let _lock = self.lock()?;
         let now = self.clock.epoch_seconds();
@@ -179,7 +184,7 @@ impl Pairing {
         let found = match listed {
             Some(key) => Some(key),
             None if until > now => {
-                return Ok(Approval::Locked {
+                return Ok(PairingApproval::Locked {
                     seconds: (until - now).ceil() as u64,
                 });
             }
@@ -187,20 +192,20 @@ impl Pairing {
         };
         let Some(entry) = found.and_then(|key| pending.remove(&key)) else {
             self.count_failure(platform, &mut limits, now)?;
-            return Ok(Approval::Unknown);
+            return Ok(PairingApproval::Unknown);
         };
-        let user = User {
+        let user = PairedUser {
             id: string(&entry, "user_id").to_owned(),
             name: string(&entry, "user_name").to_owned(),
         };
         // Approved first: a crash between the two leaves a request too many, not a person shut out.
         self.let_in(platform, &user, now)?;
         self.write(&file, &pending)?;
-        Ok(Approval::Approved(user))
+        Ok(PairingApproval::Approved(user))
     }
 
     /// Lets a person in without a request.
-    pub fn approve_user(&self, platform: &str, user: &User) -> Result<(), PairingError> {
+    pub fn approve_user(&self, platform: &str, user: &PairedUser) -> Result<(), PairingError> {
         let _lock = self.lock()?;
         self.let_in(platform, user, self.clock.epoch_seconds())
     }
@@ -226,16 +231,16 @@ impl Pairing {
     }
 
     /// Requests that wait, of one platform or of all.
-    pub fn pending(&self, platform: Option<&str>) -> Result<Vec<Pending>, PairingError> {
+    pub fn pending(&self, platform: Option<&str>) -> Result<Vec<PendingPairing>, PairingError> {
         let now = self.clock.epoch_seconds();
         let mut found = Vec::new();
         for platform in self.platforms(platform, "pending")? {
             let pending = self.fresh(&file_name(&platform, "pending")?, now)?;
             for (key, entry) in &pending {
-                found.push(Pending {
+                found.push(PendingPairing {
                     platform: platform.clone(),
                     handle: handle(entry).unwrap_or(key).to_owned(),
-                    user: User {
+                    user: PairedUser {
                         id: string(entry, "user_id").to_owned(),
                         name: string(entry, "user_name").to_owned(),
                     },
@@ -247,13 +252,13 @@ impl Pairing {
     }
 
     /// People who were let in, of one platform or of all.
-    pub fn approved(&self, platform: Option<&str>) -> Result<Vec<Approved>, PairingError> {
+    pub fn approved(&self, platform: Option<&str>) -> Result<Vec<ApprovedPairing>, PairingError> {
         let mut found = Vec::new();
         for platform in self.platforms(platform, "approved")? {
             for (id, entry) in self.both(&file_name(&platform, "approved")?)? {
-                found.push(Approved {
+                found.push(ApprovedPairing {
                     platform: platform.clone(),
-                    user: User {
+                    user: PairedUser {
                         id,
                         name: string(&entry, "user_name").to_owned(),
                     },
@@ -281,7 +286,7 @@ impl Pairing {
         Ok(gone)
     }
 
-    fn let_in(&self, platform: &str, user: &User, now: f64) -> Result<(), PairingError> {
+    fn let_in(&self, platform: &str, user: &PairedUser, now: f64) -> Result<(), PairingError> {
         let name = file_name(platform, "approved")?;
         let id = self.one_id(platform, &user.id);
         let mut approved = self.both(&name)?;

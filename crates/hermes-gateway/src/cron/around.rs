@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::settings::GatewaySettings;
 
 /// Where a job may be heard, and who thinks for it.
-pub trait Around: Send + Sync {
+pub trait JobEnvironment: Send + Sync {
     /// Platforms with a home channel, in their order.
     fn homes(&self) -> Vec<(String, HomeChannel)>;
     /// Whether this home is set up for a platform.
@@ -21,18 +21,18 @@ pub trait Around: Send + Sync {
     fn route(&self) -> Option<(String, String)>;
 }
 
-type Route = Arc<dyn Fn() -> Option<(String, String)> + Send + Sync>;
+type RouteLookup = Arc<dyn Fn() -> Option<(String, String)> + Send + Sync>;
 
 /// The files of a home.
 #[derive(Clone)]
-pub struct HomeFiles {
+pub struct HomeJobEnvironment {
     home: Home,
     process: ProcessEnv,
-    route: Route,
+    route: RouteLookup,
 }
 
-impl HomeFiles {
-    pub fn new(home: Home, process: ProcessEnv, route: Route) -> Self {
+impl HomeJobEnvironment {
+    pub fn new(home: Home, process: ProcessEnv, route: RouteLookup) -> Self {
         Self {
             home,
             process,
@@ -63,7 +63,7 @@ impl HomeFiles {
     }
 }
 
-impl Around for HomeFiles {
+impl JobEnvironment for HomeJobEnvironment {
     fn homes(&self) -> Vec<(String, HomeChannel)> {
         let Some(settings) = self.settings() else {
             return Vec::new();

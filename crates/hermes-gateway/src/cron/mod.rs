@@ -42,10 +42,10 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use around::{Around, HomeFiles};
-pub use settle::Courier;
+pub use around::{HomeJobEnvironment, JobEnvironment};
+pub use settle::JobMessenger;
 
-use run::Outcome;
+use run::JobRunOutcome;
 
 /// Why a run that was cut has no result.
 const CUT: &str =
@@ -56,26 +56,26 @@ const ENDING: Duration = Duration::from_secs(8);
 const BREATH: Duration = Duration::from_secs(1);
 
 /// What the scheduler is made of.
-pub struct Deps {
+pub struct SchedulerDeps {
     pub jobs: JobTable,
     /// `<home>/cron`
     pub dir: PathBuf,
     pub zone: Zone,
-    pub seats: crate::seats::Seats,
-    pub around: Arc<dyn Around>,
+    pub seats: crate::seats::ConversationPool,
+    pub around: Arc<dyn JobEnvironment>,
     /// `None`: another process delivers; results are left for it.
-    pub courier: Option<Arc<dyn Courier>>,
+    pub courier: Option<Arc<dyn JobMessenger>>,
     /// Names the conversations of jobs.
     pub store: Option<Store>,
     pub owner: Owner,
     pub processes: Arc<dyn Processes>,
     pub clock: Arc<dyn Clock>,
     pub rng: Arc<dyn Rng>,
-    pub policy: Policy,
+    pub policy: SchedulerPolicy,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct SchedulerPolicy {
     /// Between two looks at the table, at most.
     pub tick: Duration,
     /// Between two glances at whether somebody changed it, or left something to deliver.
@@ -93,7 +93,7 @@ pub struct Policy {
     pub outputs: usize,
 }
 
-impl Default for Policy {
+impl Default for SchedulerPolicy {
     fn default() -> Self {
         Self {
             tick: Duration::from_mins(1),
@@ -108,7 +108,7 @@ impl Default for Policy {
     }
 }
 
-impl Policy {
+impl SchedulerPolicy {
     /// From `cron:` of config.yaml and the variables of the original.
     pub fn new<'a>(config: &Config, var: impl Fn(&str) -> Option<&'a str>) -> Self {
         let usual = Self::default();
@@ -160,20 +160,20 @@ pub enum CronError {
 
 /// What came of a run, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct JobRunReport {
     pub execution: String,
     pub job: String,
     pub name: String,
     pub error: Option<String>,
     pub response: String,
     pub output: Option<PathBuf>,
-    pub told: Told,
+    pub told: JobDeliveryStatus,
     pub delivery_error: Option<String>,
 }
 
 /// Who hears of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum JobDeliveryStatus {
     /// It had nothing to tell.
     Silent,
     /// It is for no chat.
@@ -187,11 +187,11 @@ pub enum Told {
 /// The scheduler. Cheap to clone.
 #[derive(Clone)]
 pub struct Scheduler {
-    inner: Arc<Inner>,
+    inner: Arc<SchedulerInner>,
 }
 
-struct Inner {
-    deps: Deps,
+struct SchedulerInner {
+    deps: SchedulerDeps,
     outputs: JobOutputs,
     executions: Executions,
     finished: FinishedRuns,
@@ -202,16 +202,16 @@ struct Inner {
     waiting: AtomicUsize,
     /// Nothing waits any more: there is room for what else is due.
     drained: Notify,
-    ends: record::RecordedEnds,
+    ends: record::RunRecorder,
     /// Runs that were claimed and stopped before they began: (execution, job).
     unbegun: Mutex<Vec<(String, String)>>,
     tasks: TaskTracker,
 }
 
 impl Scheduler {
-    pub fn new(deps: Deps) -> Self {
+    pub fn new(deps: SchedulerDeps) -> Self {
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(SchedulerInner {
                 outputs: JobOutputs::new(&deps.dir, deps.policy.outputs),
                 executions: Executions::new(&deps.dir),
                 finished: FinishedRuns::new(&deps.dir),
@@ -219,7 +219,7 @@ impl Scheduler {
                 slots: Semaphore::new(deps.policy.parallel.max(1)),
                 waiting: AtomicUsize::new(0),
                 drained: Notify::new(),
-                ends: record::RecordedEnds::default(),
+                ends: record::RunRecorder::default(),
                 unbegun: Mutex::default(),
                 tasks: TaskTracker::new(),
                 deps,
@@ -284,12 +284,12 @@ impl Scheduler {
     }
 
     /// Goes on with what earlier lives and other processes left.
-    pub async fn settle_left(&self) -> Vec<Report> {
+    pub async fn settle_left(&self) -> Vec<JobRunReport> {
         self.inner.take_up().await
     }
 
     /// Runs everything that is due once, and returns when it has ended.
-    pub async fn tick(&self, cancel: &CancellationToken) -> Result<Vec<Report>, CronError> {
+    pub async fn tick(&self, cancel: &CancellationToken) -> Result<Vec<JobRunReport>, CronError> {
         let inner = &self.inner;
         let mut reports = inner.take_up().await;
         loop {
@@ -310,7 +310,7 @@ impl Scheduler {
         &self,
         reference: &str,
         cancel: &CancellationToken,
-    ) -> Result<Report, CronError> {
+    ) -> Result<JobRunReport, CronError> {
         let (mut started, _) = self.inner.look(Some(reference), cancel).await?;
         let run = started.pop().ok_or_else(broken)?;
         match run.await {
@@ -322,7 +322,7 @@ impl Scheduler {
 }
 
 /// `None`: it was stopped before it began.
-type Run = tokio::task::JoinHandle<Result<Option<Report>, task::Panicked>>;
+type JobRunTask = tokio::task::JoinHandle<Result<Option<JobRunReport>, task::Panicked>>;
 
 /// Runs that are claimed at once. Each claim writes the whole table: one for every run would cost
 /// the square of what is due.
@@ -332,7 +332,7 @@ fn broken() -> CronError {
     CronError::Broken("the run could not be followed to its end".to_owned())
 }
 
-impl Inner {
+impl SchedulerInner {
     fn running(&self) -> MutexGuard<'_, HashSet<String>> {
         // A panic while holding this lock cannot leave the set half changed.
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
@@ -416,7 +416,7 @@ impl Inner {
     }
 
     /// Goes on with what an earlier life left: runs that had ended, and runs that were cut.
-    async fn take_up(&self) -> Vec<Report> {
+    async fn take_up(&self) -> Vec<JobRunReport> {
         let (finished, executions) = (self.finished.clone(), self.executions.clone());
         let (me, processes) = (self.deps.owner.clone(), Arc::clone(&self.deps.processes));
         let found = tokio::task::spawn_blocking(move || {
@@ -464,12 +464,12 @@ impl Inner {
             let document = words::document(
                 &job,
                 at.fixed_offset(),
-                &words::Course::Failed {
+                &words::RunRecord::Failed {
                     prompt: &job.prompt(),
                     error: CUT,
                 },
             );
-            let outcome = Outcome {
+            let outcome = JobRunOutcome {
                 document,
                 response: String::new(),
                 error: Some(CUT.to_owned()),
@@ -559,7 +559,7 @@ impl Inner {
         self: &Arc<Self>,
         one: Option<&str>,
         cancel: &CancellationToken,
-    ) -> Result<(Vec<Run>, bool), CronError> {
+    ) -> Result<(Vec<JobRunTask>, bool), CronError> {
         if one.is_none() && self.waiting.load(Ordering::SeqCst) > 0 {
             return Ok((Vec::new(), true));
         }
@@ -587,12 +587,12 @@ impl Inner {
         Ok((started, taken.more))
     }
 
-    fn claim_due(&self, free: usize) -> Result<Claimed, CronError> {
+    fn claim_due(&self, free: usize) -> Result<JobClaims, CronError> {
         // Another process looks at the table right now: it takes what is due.
         let _lock = match FileLock::try_acquire(&self.deps.dir.join(".tick.lock")) {
             Ok(lock) => lock,
-            Err(_) if !self.deps.dir.exists() => return Ok(Claimed::default()),
-            Err(LockError::Busy(_)) => return Ok(Claimed::default()),
+            Err(_) if !self.deps.dir.exists() => return Ok(JobClaims::default()),
+            Err(LockError::Busy(_)) => return Ok(JobClaims::default()),
             Err(error) => return Err(error.into()),
         };
         let busy = self.busy();
@@ -604,7 +604,7 @@ impl Inner {
         Ok(self.claimed(taken, "builtin"))
     }
 
-    fn claim_one(&self, reference: &str) -> Result<Claimed, CronError> {
+    fn claim_one(&self, reference: &str) -> Result<JobClaims, CronError> {
         let busy = self.busy();
         let now = self.now();
         let job = self
@@ -628,7 +628,7 @@ impl Inner {
         busy
     }
 
-    fn claimed(&self, taken: ClaimedJobs, source: &str) -> Claimed {
+    fn claimed(&self, taken: ClaimedJobs, source: &str) -> JobClaims {
         let now = iso(&self.here());
         let name = || {
             let (high, low) = (self.deps.rng.next_u64(), self.deps.rng.next_u64());
@@ -647,7 +647,7 @@ impl Inner {
                 tracing::warn!("the history of jobs: {error}");
             }
         }
-        Claimed {
+        JobClaims {
             jobs,
             more: taken.more,
             busy: taken.busy,
@@ -659,7 +659,7 @@ impl Inner {
         job: Job,
         execution: String,
         cancel: CancellationToken,
-    ) -> Option<Report> {
+    ) -> Option<JobRunReport> {
         let slot = tokio::select! {
             slot = self.slots.acquire() => slot.ok(),
             () = cancel.cancelled() => None,
@@ -687,11 +687,11 @@ impl Inner {
         let outcome = task::catch("job", self.carry_out(&job, &cancel)).await;
         let outcome = outcome.unwrap_or_else(|panic| {
             let error = format!("the program broke: {panic}");
-            let course = words::Course::Failed {
+            let course = words::RunRecord::Failed {
                 prompt: &job.prompt(),
                 error: &error,
             };
-            Outcome {
+            JobRunOutcome {
                 document: words::document(&job, self.here(), &course),
                 response: String::new(),
                 error: Some(error.clone()),
@@ -713,7 +713,7 @@ impl Inner {
 
 /// Jobs that are ours to run, and the names of their attempts.
 #[derive(Default)]
-struct Claimed {
+struct JobClaims {
     jobs: Vec<(Job, String)>,
     more: bool,
     busy: Vec<Job>,

@@ -10,38 +10,38 @@ use hermes_config::Zone;
 use hermes_store::jobs::{EndedRun, JobAfterRun};
 use tokio::sync::oneshot;
 
-use super::Inner;
+use super::SchedulerInner;
 
 /// RecordedEnds wait this long for others while more runs go on.
 const TOGETHER: Duration = Duration::from_millis(500);
 
-type Answer = Result<JobAfterRun, String>;
+type RecordResult = Result<JobAfterRun, String>;
 
 /// RecordedEnds that are not in the table yet.
 #[derive(Default)]
-pub(super) struct RecordedEnds {
-    queue: Mutex<Queue>,
+pub(super) struct RunRecorder {
+    queue: Mutex<RecordQueue>,
     /// Somebody waits to write them, and a reason to wait is gone.
     full: tokio::sync::Notify,
 }
 
 #[derive(Default)]
-struct Queue {
-    ends: Vec<(EndedRun<Zone>, oneshot::Sender<Answer>)>,
+struct RecordQueue {
+    ends: Vec<(EndedRun<Zone>, oneshot::Sender<RecordResult>)>,
     /// Somebody has taken it on to write what is here.
     led: bool,
 }
 
-impl RecordedEnds {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+impl RunRecorder {
+    fn queue(&self) -> MutexGuard<'_, RecordQueue> {
         // A panic while holding this lock cannot leave the queue half changed.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl SchedulerInner {
     /// Records the end of a run in the table, with those of others that end at about the same time.
-    pub(super) async fn record_end(&self, end: EndedRun<Zone>) -> Answer {
+    pub(super) async fn record_end(&self, end: EndedRun<Zone>) -> RecordResult {
         let (answer, answered) = oneshot::channel();
         let leads = {
             let mut queue = self.ends.queue();
@@ -82,7 +82,7 @@ impl Inner {
             Ok(Err(error)) => vec![Err(error.to_string()); answers.len()],
             Err(error) => vec![Err(error.to_string()); answers.len()],
         };
-        for (answer, after) in answers.into_iter().zip::<Vec<Answer>>(after) {
+        for (answer, after) in answers.into_iter().zip::<Vec<RecordResult>>(after) {
             // Whoever asked may be gone.
             let _ = answer.send(after);
         }

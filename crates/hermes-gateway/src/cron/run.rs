@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use chrono::{DateTime, FixedOffset};
-use hermes_app::front::{News, Wish};
+use hermes_app::front::{ConversationRequest, ConversationUpdate};
 use hermes_core::approval::Verdict;
 use hermes_core::ask::Answer;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};
@@ -15,10 +15,10 @@ use hermes_store::scan::{self, ScanScope};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::Inner;
-use super::words::{self, Course, Material};
-use crate::program::{Opening, Script};
-use crate::seats::Seat;
+use super::SchedulerInner;
+use super::words::{self, JobPromptContext, RunRecord};
+use crate::program::{HomeScript, OpeningRequest};
+use crate::seats::PooledConversation;
 
 /// How long a conversation may take to stop when it is told to.
 const STOPPING: Duration = Duration::from_secs(5);
@@ -31,7 +31,7 @@ const NOT_HERE: [&str; 3] = ["cronjob", "messaging", "clarify"];
 
 /// What a run came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(super) struct JobRunOutcome {
     pub document: String,
     /// Empty or a token: nothing is told.
     pub response: String,
@@ -41,9 +41,9 @@ pub(super) struct Outcome {
 /// Why the conversation of a job brought nothing.
 pub(super) const STOPPED: &str = "the run was interrupted: the program was stopped";
 
-impl Inner {
+impl SchedulerInner {
     /// Never fails: what goes wrong is what the run came to.
-    pub(super) async fn carry_out(&self, job: &Job, cancel: &CancellationToken) -> Outcome {
+    pub(super) async fn carry_out(&self, job: &Job, cancel: &CancellationToken) -> JobRunOutcome {
         let work = async {
             let at = self.here();
             if is_script_only(job) {
@@ -86,9 +86,9 @@ impl Inner {
         job: &Job,
         at: DateTime<FixedOffset>,
         cancel: &CancellationToken,
-    ) -> Outcome {
-        let failed = |error: String| Outcome {
-            document: words::document(job, at, &Course::ScriptFailed(&error)),
+    ) -> JobRunOutcome {
+        let failed = |error: String| JobRunOutcome {
+            document: words::document(job, at, &RunRecord::ScriptFailed(&error)),
             response: String::new(),
             error: Some(error),
         };
@@ -97,8 +97,8 @@ impl Inner {
             Ok(None) => return failed("it has neither a prompt for the agent nor a script".into()),
             Err(error) => return failed(error),
         };
-        let silent = |why| Outcome {
-            document: words::document(job, at, &Course::Silent { script: true, why }),
+        let silent = |why| JobRunOutcome {
+            document: words::document(job, at, &RunRecord::Silent { script: true, why }),
             response: "[SILENT]".to_owned(),
             error: None,
         };
@@ -108,8 +108,8 @@ impl Inner {
         if words::says_sleep(&printed) {
             return silent("wakeAgent=false");
         }
-        Outcome {
-            document: words::document(job, at, &Course::Script(&printed)),
+        JobRunOutcome {
+            document: words::document(job, at, &RunRecord::Script(&printed)),
             response: printed,
             error: None,
         }
@@ -120,8 +120,8 @@ impl Inner {
         job: &Job,
         at: DateTime<FixedOffset>,
         cancel: &CancellationToken,
-    ) -> Outcome {
-        let mut material = Material::default();
+    ) -> JobRunOutcome {
+        let mut material = JobPromptContext::default();
         match self.script(job, cancel).await {
             Ok(None) => {}
             Ok(Some(printed)) => {
@@ -131,8 +131,12 @@ impl Inner {
                     words::says_sleep(&printed).then_some("wakeAgent=false")
                 };
                 if let Some(why) = why {
-                    return Outcome {
-                        document: words::document(job, at, &Course::Silent { script: false, why }),
+                    return JobRunOutcome {
+                        document: words::document(
+                            job,
+                            at,
+                            &RunRecord::Silent { script: false, why },
+                        ),
                         response: "[SILENT]".to_owned(),
                         error: None,
                     };
@@ -144,11 +148,11 @@ impl Inner {
         material.upstream = self.upstream(job).await;
         let prompt = words::prompt(job, &material);
         match self.converse(job, &prompt, at, cancel).await {
-            Ok(response) => Outcome {
+            Ok(response) => JobRunOutcome {
                 document: words::document(
                     job,
                     at,
-                    &Course::Answered {
+                    &RunRecord::Answered {
                         prompt: &prompt,
                         response: &response,
                     },
@@ -156,11 +160,11 @@ impl Inner {
                 response,
                 error: None,
             },
-            Err(error) => Outcome {
+            Err(error) => JobRunOutcome {
                 document: words::document(
                     job,
                     at,
-                    &Course::Failed {
+                    &RunRecord::Failed {
                         prompt: &prompt,
                         error: &error,
                     },
@@ -181,7 +185,7 @@ impl Inner {
         if path.trim().is_empty() {
             return Ok(None);
         }
-        let script = Script {
+        let script = HomeScript {
             path: PathBuf::from(path.trim()),
             input: String::new(),
             cwd: workdir(job),
@@ -269,12 +273,15 @@ impl Inner {
 
     async fn say(
         &self,
-        seat: &mut Seat,
+        seat: &mut PooledConversation,
         prompt: &str,
         cancel: &CancellationToken,
     ) -> Result<String, String> {
         const GONE: &str = "the conversation ended before there was an answer";
-        if !seat.wish(Wish::Say(UserInput::from(prompt))).await {
+        if !seat
+            .wish(ConversationRequest::Say(UserInput::from(prompt)))
+            .await
+        {
             return Err(GONE.to_owned());
         }
         let patience = self.deps.policy.inactivity;
@@ -294,24 +301,30 @@ impl Inner {
                 ));
             };
             let order = match news.ok_or_else(|| GONE.to_owned())? {
-                News::Event(AgentEvent::TurnFinished { summary }) => return answer(summary),
-                News::Unsaid(refusal) => return Err(refusal.to_string()),
+                ConversationUpdate::Event(AgentEvent::TurnFinished { summary }) => {
+                    return answer(summary);
+                }
+                ConversationUpdate::Unsaid(refusal) => return Err(refusal.to_string()),
                 // Nobody is here, whatever the program thought.
-                News::Event(AgentEvent::ApprovalNeeded { request }) => AgentCommand::Answer {
-                    request: request.id,
-                    verdict: Verdict::Deny {
-                        why: Some("nobody is there to approve it: this is a job".to_owned()),
-                    },
-                },
-                News::Event(AgentEvent::QuestionAsked { question }) => AgentCommand::Reply {
-                    question: question.id,
-                    answer: Answer::Declined {
-                        why: Some("nobody is there to answer: this is a job".to_owned()),
-                    },
-                },
+                ConversationUpdate::Event(AgentEvent::ApprovalNeeded { request }) => {
+                    AgentCommand::Answer {
+                        request: request.id,
+                        verdict: Verdict::Deny {
+                            why: Some("nobody is there to approve it: this is a job".to_owned()),
+                        },
+                    }
+                }
+                ConversationUpdate::Event(AgentEvent::QuestionAsked { question }) => {
+                    AgentCommand::Reply {
+                        question: question.id,
+                        answer: Answer::Declined {
+                            why: Some("nobody is there to answer: this is a job".to_owned()),
+                        },
+                    }
+                }
                 _ => continue,
             };
-            seat.wish(Wish::Order(order)).await;
+            seat.wish(ConversationRequest::Order(order)).await;
         }
     }
 
@@ -367,7 +380,7 @@ fn workdir(job: &Job) -> Option<PathBuf> {
     (dir.is_absolute() && dir.is_dir()).then_some(dir)
 }
 
-fn opening(job: &Job, id: String) -> Result<Opening, String> {
+fn opening(job: &Job, id: String) -> Result<OpeningRequest, String> {
     let given = |field: &str| Some(job.text(field)).filter(|text| !text.trim().is_empty());
     let wanted = given("workdir");
     let cwd = workdir(job);
@@ -384,7 +397,7 @@ fn opening(job: &Job, id: String) -> Result<Opening, String> {
         ),
         _ => None,
     };
-    Ok(Opening {
+    Ok(OpeningRequest {
         id,
         source: "cron".to_owned(),
         cwd,
@@ -395,7 +408,7 @@ fn opening(job: &Job, id: String) -> Result<Opening, String> {
         system: Some(words::SETTING.to_owned()),
         unattended: true,
         single: true,
-        ..Opening::default()
+        ..OpeningRequest::default()
     })
 }
 
@@ -431,11 +444,15 @@ async fn within<T>(patience: Option<Duration>, what: impl Future<Output = T>) ->
 }
 
 /// Interrupts the turn, so that what it did is recorded, and gives it a moment.
-async fn stop(seat: &mut Seat) {
-    seat.wish(Wish::Order(AgentCommand::Interrupt)).await;
+async fn stop(seat: &mut PooledConversation) {
+    seat.wish(ConversationRequest::Order(AgentCommand::Interrupt))
+        .await;
     let ended = async {
         while let Some(news) = seat.news().await {
-            if matches!(news, News::Event(AgentEvent::TurnFinished { .. })) {
+            if matches!(
+                news,
+                ConversationUpdate::Event(AgentEvent::TurnFinished { .. })
+            ) {
                 break;
             }
         }

@@ -7,42 +7,42 @@ use chrono::DateTime;
 use hermes_config::Zone;
 use hermes_core::BoxFuture;
 use hermes_core::store::StoreError;
-use hermes_platforms::{PostError, Posting, Voice};
+use hermes_platforms::{MirrorRole, PostError, Posting};
 use hermes_store::jobs::schedule::iso;
 use hermes_store::jobs::{EndedRun, FinishedRun, Job, JobAfterRun, RunResult};
 
-use super::run::{Outcome, is_script_only};
-use super::{Inner, Report, Told, target, words};
-use crate::turn::Post;
+use super::run::{JobRunOutcome, is_script_only};
+use super::{JobDeliveryStatus, JobRunReport, SchedulerInner, target, words};
+use crate::turn::MessagePoster;
 
 /// Takes messages to chats, or keeps them until that is possible.
-pub trait Courier: Send + Sync {
+pub trait JobMessenger: Send + Sync {
     /// Stored when it returns. The same id again is refused.
     fn post(&self, posting: Posting) -> BoxFuture<'_, Result<usize, PostError>>;
 }
 
-impl Courier for Post {
+impl JobMessenger for MessagePoster {
     fn post(&self, posting: Posting) -> BoxFuture<'_, Result<usize, PostError>> {
         Box::pin(self.send(posting))
     }
 }
 
 /// What became of the message.
-struct Delivery {
-    told: Told,
+struct JobDelivery {
+    told: JobDeliveryStatus,
     error: Option<String>,
     /// To be tried again.
     left: bool,
 }
 
-impl Inner {
+impl SchedulerInner {
     /// Writes down that a run has ended, before anything else is done about it.
     pub(super) async fn finished(
         &self,
         execution: &str,
         job: &Job,
         at: &DateTime<Zone>,
-        outcome: Outcome,
+        outcome: JobRunOutcome,
     ) -> FinishedRun {
         let owner = &self.deps.owner;
         let run = FinishedRun {
@@ -70,7 +70,7 @@ impl Inner {
     }
 
     /// Does what is left to do about a run that has ended.
-    pub(super) async fn settle(&self, mut run: FinishedRun) -> Report {
+    pub(super) async fn settle(&self, mut run: FinishedRun) -> JobRunReport {
         let job = Job::from_fields(run.job.clone());
         let at = DateTime::parse_from_rfc3339(&run.at)
             .map_or_else(|_| self.now(), |at| at.with_timezone(&self.deps.zone));
@@ -96,7 +96,7 @@ impl Inner {
         } else {
             self.keep(&run).await;
         }
-        Report {
+        JobRunReport {
             execution: run.execution,
             job: job.id().to_owned(),
             name: job.name(),
@@ -167,8 +167,8 @@ impl Inner {
         }
     }
 
-    async fn deliver(&self, run: &FinishedRun, job: &Job) -> Delivery {
-        let nothing = |told| Delivery {
+    async fn deliver(&self, run: &FinishedRun, job: &Job) -> JobDelivery {
+        let nothing = |told| JobDelivery {
             told,
             error: None,
             left: false,
@@ -177,22 +177,22 @@ impl Inner {
         let files = run.error.is_none() && !is_script_only(job);
         let text = match &run.error {
             Some(error) => words::failure(job, error),
-            None if words::is_silent(&run.response) => return nothing(Told::Silent),
+            None if words::is_silent(&run.response) => return nothing(JobDeliveryStatus::Silent),
             None => run.response.clone(),
         };
         let places = target::resolve(job, self.deps.around.as_ref());
         let mut problems = places.problems;
         if places.targets.is_empty() {
             let error = (!problems.is_empty()).then(|| problems.join("; "));
-            return Delivery {
+            return JobDelivery {
                 error,
-                ..nothing(Told::Nobody)
+                ..nothing(JobDeliveryStatus::Nobody)
             };
         }
         let Some(courier) = &self.deps.courier else {
-            return Delivery {
+            return JobDelivery {
                 left: true,
-                ..nothing(Told::HandedOver(places.targets.len()))
+                ..nothing(JobDeliveryStatus::HandedOver(places.targets.len()))
             };
         };
         let text = if self.deps.policy.wrap {
@@ -210,7 +210,7 @@ impl Inner {
             let posting = Posting {
                 id: format!("cron-{}-{place}", run.execution),
                 // Only where the job was made is it part of a conversation.
-                mirror: (mirror && origin.as_ref() == Some(&target)).then_some(Voice::User),
+                mirror: (mirror && origin.as_ref() == Some(&target)).then_some(MirrorRole::User),
                 target,
                 text: text.clone(),
                 files,
@@ -225,8 +225,8 @@ impl Inner {
                 }
             }
         }
-        Delivery {
-            told: Told::Owed(owed),
+        JobDelivery {
+            told: JobDeliveryStatus::Owed(owed),
             error: (!problems.is_empty()).then(|| problems.join("; ")),
             left,
         }

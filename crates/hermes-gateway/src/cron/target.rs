@@ -5,20 +5,20 @@ use hermes_store::db::delivery::Target;
 use hermes_store::jobs::Job;
 use serde_json::Value;
 
-use super::around::Around;
+use super::around::JobEnvironment;
 
 /// The places of a job, and what is wrong with the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Places {
+pub(super) struct JobTargets {
     pub targets: Vec<Target>,
     pub problems: Vec<String>,
 }
 
 /// `local`, `origin`, `all`, `telegram`, `telegram:-100:17`, `slack:#general`, with commas between.
-pub(super) fn resolve(job: &Job, around: &dyn Around) -> Places {
+pub(super) fn resolve(job: &Job, around: &dyn JobEnvironment) -> JobTargets {
     let deliver = job.deliver();
     let homes = around.homes();
-    let mut places = Places::default();
+    let mut places = JobTargets::default();
     for word in deliver.split(',').map(str::trim) {
         match word.to_lowercase().as_str() {
             "" | "local" => {}
@@ -47,8 +47,8 @@ pub(super) fn resolve(job: &Job, around: &dyn Around) -> Places {
     places
 }
 
-impl Places {
-    fn add(&mut self, target: Target, around: &dyn Around) {
+impl JobTargets {
+    fn add(&mut self, target: Target, around: &dyn JobEnvironment) {
         if !around.serves(&target.platform) {
             let problem = format!("{} is not set up in this home", target.platform);
             if !self.problems.contains(&problem) {
@@ -89,7 +89,7 @@ fn named(
     word: &str,
     job: &Job,
     homes: &[(String, HomeChannel)],
-    around: &dyn Around,
+    around: &dyn JobEnvironment,
 ) -> Result<Target, String> {
     let Some((platform, place)) = word.split_once(':') else {
         let platform = word.to_lowercase();
@@ -153,9 +153,9 @@ mod tests {
 
     use super::*;
 
-    struct Town;
+    struct TestEnvironment;
 
-    impl Around for Town {
+    impl JobEnvironment for TestEnvironment {
         fn homes(&self) -> Vec<(String, HomeChannel)> {
             let home = |chat: &str, thread: Option<&str>| HomeChannel {
                 chat_id: chat.to_owned(),
@@ -186,7 +186,7 @@ mod tests {
         let mut job = Job::new("j", "p", &parsed, "");
         job.set("deliver", json!(deliver));
         job.set("origin", origin.clone());
-        let Places { targets, problems } = resolve(&job, &Town);
+        let JobTargets { targets, problems } = resolve(&job, &TestEnvironment);
         let shown = targets.iter().map(|target| {
             let thread = target.thread_id.as_deref().unwrap_or("-");
             format!("{} {} {thread}", target.platform, target.chat_id)

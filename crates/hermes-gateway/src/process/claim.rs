@@ -10,8 +10,8 @@ use hermes_config::Home;
 use hermes_config::fs::{FileLock, LockError};
 use serde_json::Value;
 
-use super::machine::Process;
-use super::record::Record;
+use super::machine::GatewayProcess;
+use super::record::ProcessRecord;
 use super::state;
 
 const PID: &str = "gateway.pid";
@@ -31,18 +31,18 @@ pub enum ClaimError {
 
 /// A gateway that runs on a home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Running {
-    pub process: Process,
+pub struct RunningGateway {
+    pub process: GatewayProcess,
 }
 
 /// The home is ours as long as this lives.
 #[derive(Debug)]
-pub struct Claim {
+pub struct HomeClaim {
     pid_path: PathBuf,
     _lock: FileLock,
 }
 
-impl Claim {
+impl HomeClaim {
     /// Takes the home, or says who has it.
     pub fn take(home: &Home) -> Result<Self, ClaimError> {
         let lock_path = home.join(LOCK);
@@ -56,7 +56,7 @@ impl Claim {
         if let Some(other) = by_state(home.root()) {
             return Err(ClaimError::Running(Some(other.process.pid)));
         }
-        let text = Value::Object(Record::own().json()).to_string();
+        let text = Value::Object(ProcessRecord::own().json()).to_string();
         let io = |path: &Path, source| ClaimError::Io {
             path: path.to_owned(),
             source,
@@ -88,11 +88,11 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for HomeClaim {
     /// The lock file stays: removing it would let two processes lock two files of one name.
     fn drop(&mut self) {
-        let ours =
-            Record::read(&self.pid_path).is_some_and(|record| record.pid == std::process::id());
+        let ours = ProcessRecord::read(&self.pid_path)
+            .is_some_and(|record| record.pid == std::process::id());
         if ours && let Err(error) = std::fs::remove_file(&self.pid_path) {
             tracing::warn!("{}: {error}", self.pid_path.display());
         }
@@ -100,7 +100,7 @@ impl Drop for Claim {
 }
 
 /// The gateway that runs on the home in `root`, whichever program it is.
-pub fn running(root: &Path) -> Option<Running> {
+pub fn running(root: &Path) -> Option<RunningGateway> {
     let lock = root.join(LOCK);
     // Looking must not make the file.
     let held = lock.exists() && matches!(FileLock::try_acquire(&lock), Err(LockError::Busy(_)));
@@ -110,25 +110,25 @@ pub fn running(root: &Path) -> Option<Running> {
     let files = [root.join(PID), root.join(LOCK)];
     let found = files
         .iter()
-        .filter_map(|path| Record::read(path))
-        .find(Record::lives);
+        .filter_map(|path| ProcessRecord::read(path))
+        .find(ProcessRecord::lives);
     found.as_ref().map(of).or_else(|| by_state(root))
 }
 
 /// Launchers can leave a gateway without a file of its own, but it tells how it is.
-fn by_state(root: &Path) -> Option<Running> {
+fn by_state(root: &Path) -> Option<RunningGateway> {
     let state = state::read(root)?;
     let told = state.get("gateway_state").and_then(Value::as_str);
     if matches!(told, None | Some("stopped" | "startup_failed")) {
         return None;
     }
-    let record = Record::of(&state)?;
+    let record = ProcessRecord::of(&state)?;
     (record.pid != std::process::id() && record.lives()).then(|| of(&record))
 }
 
-fn of(record: &Record) -> Running {
-    Running {
-        process: Process {
+fn of(record: &ProcessRecord) -> RunningGateway {
+    RunningGateway {
+        process: GatewayProcess {
             pid: record.pid,
             start_time: record.start_time,
         },

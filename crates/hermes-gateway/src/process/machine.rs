@@ -7,9 +7,9 @@ use rustix::process::{Pid, Signal};
 
 /// The processes of this machine.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Machine;
+pub struct MachineProcesses;
 
-impl Processes for Machine {
+impl Processes for MachineProcesses {
     /// A process that cannot be looked at counts as living.
     fn alive(&self, pid: u32, started_at: Option<i64>) -> bool {
         match (start_time(pid), started_at) {
@@ -100,12 +100,12 @@ pub(super) fn epoch() -> String {
 
 /// A process of this machine that can be told something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Process {
+pub struct GatewayProcess {
     pub pid: u32,
     pub start_time: Option<i64>,
 }
 
-impl Process {
+impl GatewayProcess {
     /// Sends a signal. `Ok(false)`: it is gone, or its number belongs to another by now.
     pub fn signal(self, signal: Signal) -> std::io::Result<bool> {
         if !self.alive() {
@@ -149,13 +149,13 @@ mod tests {
     #[test]
     fn a_process_is_known_by_its_start() {
         let me = this_process();
-        assert!(Machine.alive(me.pid, me.started_at));
-        assert!(Machine.alive(me.pid, None));
+        assert!(MachineProcesses.alive(me.pid, me.started_at));
+        assert!(MachineProcesses.alive(me.pid, None));
         if let Some(start) = me.started_at {
-            assert!(!Machine.alive(me.pid, Some(start + 1)));
+            assert!(!MachineProcesses.alive(me.pid, Some(start + 1)));
         }
-        assert!(!Machine.alive(4_000_001, Some(1)));
-        assert!(!Machine.alive(0, None));
+        assert!(!MachineProcesses.alive(4_000_001, Some(1)));
+        assert!(!MachineProcesses.alive(0, None));
         assert_ne!(this_process().instance, me.instance);
     }
 }

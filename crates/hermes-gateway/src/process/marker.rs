@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use hermes_config::fs::write_atomic;
 use serde_json::{Value, json};
 
-use super::machine::{self, Process, start_time};
+use super::machine::{self, GatewayProcess, start_time};
 
 /// A word that is older than this means nothing.
 const VALID: i64 = 60;
@@ -29,7 +29,12 @@ impl Marker {
     }
 
     /// Leaves word for `target`.
-    pub fn leave(self, root: &Path, target: Process, now: DateTime<Utc>) -> std::io::Result<()> {
+    pub fn leave(
+        self,
+        root: &Path,
+        target: GatewayProcess,
+        now: DateTime<Utc>,
+    ) -> std::io::Result<()> {
         let mut word = json!({
             "target_pid": target.pid,
             "target_start_time": target.start_time.or_else(|| start_time(target.pid)),

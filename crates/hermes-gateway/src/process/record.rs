@@ -10,13 +10,13 @@ pub(super) const KIND: &str = "hermes-gateway";
 
 /// A process as a file names it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
+pub struct ProcessRecord {
     pub pid: u32,
     pub start_time: Option<i64>,
     pub argv: Vec<String>,
 }
 
-impl Record {
+impl ProcessRecord {
     /// This process.
     pub fn own() -> Self {
         let pid = std::process::id();
@@ -124,10 +124,10 @@ mod tests {
     #[test]
     fn who_wrote_the_record_is_known_whatever_the_program_is_called() {
         // The program of this test is not called hermes.
-        let own = Record::own();
+        let own = ProcessRecord::own();
         assert!(!is_gateway_command(&own.argv));
         assert!(own.lives());
         let argv = vec!["another".to_owned()];
-        assert!(!Record { argv, ..own }.lives());
+        assert!(!ProcessRecord { argv, ..own }.lives());
     }
 }

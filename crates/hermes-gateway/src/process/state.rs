@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use chrono::{DateTime, Utc};
 use hermes_config::Home;
 use hermes_config::fs::{create_private_dir, write_atomic};
-use hermes_platforms::LinkState;
+use hermes_platforms::PlatformState;
 use serde_json::{Map, Value, json};
 
 use super::machine::since_boot;
-use super::record::Record;
+use super::record::ProcessRecord;
 
 const STATE: &str = "gateway_state.json";
 const HEARTBEAT: &str = "state/gateway.heartbeat";
@@ -39,19 +39,19 @@ impl GatewayState {
 
 /// What is told about the gateway.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Snapshot {
+pub struct GatewaySnapshot {
     pub state: GatewayState,
     pub exit_reason: Option<String>,
     pub restart_requested: bool,
     pub active: usize,
     pub queued: usize,
-    pub platforms: BTreeMap<String, PlatformRow>,
+    pub platforms: BTreeMap<String, PlatformSnapshot>,
 }
 
 /// One platform in it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PlatformRow {
-    pub state: LinkState,
+pub struct PlatformSnapshot {
+    pub state: PlatformState,
     pub error: Option<String>,
     /// Seconds since the epoch.
     pub received_at: Option<f64>,
@@ -59,22 +59,22 @@ pub struct PlatformRow {
 
 /// Writes the files of one gateway.
 #[derive(Debug)]
-pub struct StateFile {
+pub struct GatewayStateFile {
     path: PathBuf,
     heartbeat: PathBuf,
-    own: Record,
+    own: ProcessRecord,
     started_at: f64,
-    last: Option<Snapshot>,
+    last: Option<GatewaySnapshot>,
     /// When each platform last changed.
     changed: BTreeMap<String, String>,
 }
 
-impl StateFile {
+impl GatewayStateFile {
     pub fn new(home: &Home, now: DateTime<Utc>) -> Self {
         Self {
             path: home.join(STATE),
             heartbeat: home.join(HEARTBEAT),
-            own: Record::own(),
+            own: ProcessRecord::own(),
             started_at: seconds(now),
             last: None,
             changed: BTreeMap::new(),
@@ -82,7 +82,7 @@ impl StateFile {
     }
 
     /// Writes what is told, if it is something new.
-    pub fn tell(&mut self, snapshot: Snapshot, now: DateTime<Utc>) {
+    pub fn tell(&mut self, snapshot: GatewaySnapshot, now: DateTime<Utc>) {
         if self.last.as_ref() == Some(&snapshot) {
             return;
         }
@@ -121,13 +121,13 @@ impl StateFile {
         self.last = Some(snapshot);
     }
 
-    fn row(&self, name: &str, row: &PlatformRow) -> Value {
+    fn row(&self, name: &str, row: &PlatformSnapshot) -> Value {
         let state = match row.state {
-            LinkState::Connecting => "connecting",
-            LinkState::Connected => "connected",
-            LinkState::Retrying => "retrying",
-            LinkState::Fatal => "fatal",
-            LinkState::Paused => "paused",
+            PlatformState::Connecting => "connecting",
+            PlatformState::Connected => "connected",
+            PlatformState::Retrying => "retrying",
+            PlatformState::Fatal => "fatal",
+            PlatformState::Paused => "paused",
         };
         json!({
             "state": state,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::machine::start_time;
-use super::record::Record;
+use super::record::ProcessRecord;
 
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
@@ -61,7 +61,7 @@ impl TokenLocks {
             source,
         };
         create_private_dir(&self.dir).map_err(io)?;
-        let mut record = Value::Object(Record::own().json());
+        let mut record = Value::Object(ProcessRecord::own().json());
         record["scope"] = scope.into();
         record["identity_hash"] = hash.into();
         record["metadata"] = json!({});
@@ -82,7 +82,7 @@ impl TokenLocks {
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(io(error)),
             }
-            match Record::read(&path) {
+            match ProcessRecord::read(&path) {
                 Some(holder) if is_own(&holder) => {
                     write_atomic(&path, text.as_bytes(), 0o600).map_err(io)?;
                     return Ok(TokenLock { path });
@@ -96,7 +96,7 @@ impl TokenLocks {
     }
 }
 
-fn is_own(record: &Record) -> bool {
+fn is_own(record: &ProcessRecord) -> bool {
     let pid = std::process::id();
     record.pid == pid && record.start_time == start_time(pid)
 }
@@ -113,7 +113,7 @@ pub struct TokenLock {
 
 impl Drop for TokenLock {
     fn drop(&mut self) {
-        let ours = Record::read(&self.path).is_some_and(|record| is_own(&record));
+        let ours = ProcessRecord::read(&self.path).is_some_and(|record| is_own(&record));
         if ours && let Err(error) = std::fs::remove_file(&self.path) {
             tracing::warn!("{}: {error}", self.path.display());
         }

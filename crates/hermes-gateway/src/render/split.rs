@@ -11,7 +11,7 @@ use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag};
 
 /// A piece of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct TextChunk {
     pub text: String,
     /// Bytes added in front.
     opened: usize,
@@ -19,7 +19,7 @@ pub struct Piece {
     closed: usize,
 }
 
-impl Piece {
+impl TextChunk {
     /// The part of the text that this piece is, without added fence lines.
     pub fn source(&self) -> &str {
         &self.text[self.opened..self.text.len() - self.closed]
@@ -28,12 +28,12 @@ impl Piece {
 
 /// Cuts `text` so that `measure` of each piece is at most `limit`. Only a single character that
 /// is too long by itself exceeds it.
-pub fn split(text: &str, limit: usize, measure: impl Fn(&str) -> usize) -> Vec<Piece> {
+pub fn split(text: &str, limit: usize, measure: impl Fn(&str) -> usize) -> Vec<TextChunk> {
     if text.is_empty() {
         return Vec::new();
     }
     if measure(text) <= limit {
-        return vec![Piece {
+        return vec![TextChunk {
             text: text.to_owned(),
             opened: 0,
             closed: 0,
@@ -43,7 +43,7 @@ pub fn split(text: &str, limit: usize, measure: impl Fn(&str) -> usize) -> Vec<P
         text,
         limit,
         measure,
-        shape: Shape::of(text),
+        shape: CutPoints::of(text),
     };
     let (mut pieces, mut at) = (Vec::new(), 0);
     while at < text.len() {
@@ -55,7 +55,7 @@ pub fn split(text: &str, limit: usize, measure: impl Fn(&str) -> usize) -> Vec<P
 }
 
 /// A fenced block that may be cut: strictly inside `body`.
-struct Fence {
+struct FencedBlock {
     body: Range<usize>,
     open: String,
     close: String,
@@ -63,15 +63,15 @@ struct Fence {
 
 /// Where a text may be cut.
 #[derive(Default)]
-struct Shape {
-    fences: Vec<Fence>,
+struct CutPoints {
+    fences: Vec<FencedBlock>,
     /// No cut at these places. In order, without overlaps.
     whole: Vec<Range<usize>>,
 }
 
 const LONGEST_LANGUAGE: usize = 24;
 
-impl Shape {
+impl CutPoints {
     fn of(text: &str) -> Self {
         let mut shape = Self::default();
         let options = Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TABLES;
@@ -128,7 +128,7 @@ impl Shape {
             .next()
             .filter(|word| word.chars().count() <= LONGEST_LANGUAGE)
             .unwrap_or_default();
-        self.fences.push(Fence {
+        self.fences.push(FencedBlock {
             body: body_start..body_end,
             open: format!("{mark}{language}\n"),
             close: mark,
@@ -140,7 +140,7 @@ impl Shape {
         self.whole.get(next).is_none_or(|range| at < range.start)
     }
 
-    fn fence_at(&self, at: usize) -> Option<&Fence> {
+    fn fence_at(&self, at: usize) -> Option<&FencedBlock> {
         let next = self.fences.partition_point(|fence| fence.body.end <= at);
         self.fences.get(next).filter(|fence| fence.body.start < at)
     }
@@ -164,20 +164,20 @@ struct Cutter<'a, M> {
     text: &'a str,
     limit: usize,
     measure: M,
-    shape: Shape,
+    shape: CutPoints,
 }
 
 impl<M: Fn(&str) -> usize> Cutter<'_, M> {
     /// The fence to close or open at a cut. Under a limit that leaves no room for it, blocks are
     /// cut bare.
-    fn fence_at(&self, at: usize) -> Option<&Fence> {
+    fn fence_at(&self, at: usize) -> Option<&FencedBlock> {
         self.shape.fence_at(at).filter(|fence| {
             let added = format!("{}\n{}", fence.open, fence.close);
             (self.measure)(&added).max(added.len()) <= self.limit / 2
         })
     }
 
-    fn piece(&self, from: usize, to: usize) -> Piece {
+    fn piece(&self, from: usize, to: usize) -> TextChunk {
         let mut text = String::new();
         if let Some(fence) = self.fence_at(from) {
             text.push_str(&fence.open);
@@ -192,7 +192,7 @@ impl<M: Fn(&str) -> usize> Cutter<'_, M> {
             text.push_str(&fence.close);
         }
         let closed = text.len() - before;
-        Piece {
+        TextChunk {
             text,
             opened,
             closed,
@@ -274,10 +274,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use hermes_platforms::Unit;
+    use hermes_platforms::TextUnit;
 
     fn texts(text: &str, limit: usize) -> Vec<String> {
-        split(text, limit, |text| Unit::Chars.len(text))
+        split(text, limit, |text| TextUnit::Chars.len(text))
             .into_iter()
             .map(|piece| piece.text)
             .collect()
@@ -348,9 +348,9 @@ mod tests {
 
         #[test]
         fn nothing_is_lost_and_everything_fits(text in markdown(), limit in 8_usize..120, bytes: bool) {
-            let unit = if bytes { Unit::Bytes } else { Unit::Utf16 };
+            let unit = if bytes { TextUnit::Bytes } else { TextUnit::Utf16 };
             let pieces = split(&text, limit, |text| unit.len(text));
-            let whole: String = pieces.iter().map(Piece::source).collect();
+            let whole: String = pieces.iter().map(TextChunk::source).collect();
             prop_assert_eq!(whole, text);
             for piece in &pieces {
                 prop_assert!(unit.len(&piece.text) <= limit, "{:?}", piece);

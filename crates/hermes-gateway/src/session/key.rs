@@ -2,19 +2,19 @@
 
 use std::fmt;
 
-use hermes_platforms::Source;
+use hermes_platforms::MessageSource;
 use serde::{Deserialize, Serialize};
 
 /// Who shares a conversation in groups and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sharing {
+pub struct SessionSharing {
     /// `group_sessions_per_user`: each person in a group talks alone.
     pub group_per_user: bool,
     /// `thread_sessions_per_user`: each person in a thread talks alone.
     pub thread_per_user: bool,
 }
 
-impl Default for Sharing {
+impl Default for SessionSharing {
     fn default() -> Self {
         Self {
             group_per_user: true,
@@ -23,9 +23,9 @@ impl Default for Sharing {
     }
 }
 
-impl Sharing {
+impl SessionSharing {
     /// Whether several people talk in this conversation.
-    pub fn shares(self, source: &Source) -> bool {
+    pub fn shares(self, source: &MessageSource) -> bool {
         if source.chat_type == "dm" {
             return false;
         }
@@ -44,7 +44,7 @@ pub struct SessionKey(String);
 
 /// What a key says about its place. Ids may hold colons, so that the rest stays one text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct KeyParts<'a> {
     /// `None`: the default profile.
     pub profile: Option<&'a str>,
     pub platform: &'a str,
@@ -60,14 +60,14 @@ impl SessionKey {
     /// The key of the conversation, for every platform whose ids mean what they say. WhatsApp ids
     /// go through [`canonical_whatsapp_id`](super::canonical_whatsapp_id) first
     /// ([`SessionKey::of_canonical`]).
-    pub fn of(source: &Source, sharing: Sharing) -> Self {
+    pub fn of(source: &MessageSource, sharing: SessionSharing) -> Self {
         Self::of_canonical(source, sharing, str::to_owned)
     }
 
     /// The same, with the ids of persons put into one form by `canonical`.
     pub fn of_canonical(
-        source: &Source,
-        sharing: Sharing,
+        source: &MessageSource,
+        sharing: SessionSharing,
         canonical: impl Fn(&str) -> String,
     ) -> Self {
         let whatsapp = source.platform == "whatsapp";
@@ -124,12 +124,12 @@ impl SessionKey {
     }
 
     /// `None`: not a key of a chat.
-    pub fn place(&self) -> Option<Place<'_>> {
+    pub fn place(&self) -> Option<KeyParts<'_>> {
         let mut parts = self.0.splitn(5, ':');
         if parts.next()? != "agent" {
             return None;
         }
-        Some(Place {
+        Some(KeyParts {
             profile: parts.next().filter(|name| *name != "main"),
             platform: parts.next()?,
             chat_type: parts.next()?,
@@ -163,34 +163,34 @@ mod tests {
 
     use super::*;
 
-    fn source(platform: &str, chat_type: &str, chat: &str) -> Source {
-        Source {
+    fn source(platform: &str, chat_type: &str, chat: &str) -> MessageSource {
+        MessageSource {
             platform: platform.to_owned(),
             chat_type: chat_type.to_owned(),
             chat_id: chat.to_owned(),
             user_id: Some("7".to_owned()),
-            ..Source::default()
+            ..MessageSource::default()
         }
     }
 
-    fn with(mut source: Source, change: impl Fn(&mut Source)) -> Source {
+    fn with(mut source: MessageSource, change: impl Fn(&mut MessageSource)) -> MessageSource {
         change(&mut source);
         source
     }
 
     #[test]
     fn keys_follow_the_kind_of_chat() {
-        let thread = |source: &mut Source| source.thread_id = Some("t".to_owned());
-        let alt = |source: &mut Source| source.user_id_alt = Some("alt".to_owned());
-        let alone = Sharing {
+        let thread = |source: &mut MessageSource| source.thread_id = Some("t".to_owned());
+        let alt = |source: &mut MessageSource| source.user_id_alt = Some("alt".to_owned());
+        let alone = SessionSharing {
             thread_per_user: true,
-            ..Sharing::default()
+            ..SessionSharing::default()
         };
-        let together = Sharing {
+        let together = SessionSharing {
             group_per_user: false,
-            ..Sharing::default()
+            ..SessionSharing::default()
         };
-        let default = Sharing::default();
+        let default = SessionSharing::default();
         let dm = source("telegram", "dm", "5");
         let group = source("discord", "group", "-9");
         let cases = [
@@ -243,7 +243,7 @@ mod tests {
         let key = SessionKey::new("agent:coder:matrix:group:!room:server:@me:server");
         assert_eq!(
             key.place(),
-            Some(Place {
+            Some(KeyParts {
                 profile: Some("coder"),
                 platform: "matrix",
                 chat_type: "group",

@@ -9,13 +9,13 @@ use hermes_platforms::{
 use serde_json::{Map, Value};
 
 /// config.yaml, merged and expanded and as it is, and the old file.
-pub(super) struct Sources<'a> {
+pub(super) struct ConfigSources<'a> {
     pub(super) tree: &'a Value,
     pub(super) file: &'a Value,
     pub(super) old: &'a Value,
 }
 
-impl Sources<'_> {
+impl ConfigSources<'_> {
     /// What is written about `name`, everything at one level: `extra:` is opened.
     fn block(&self, name: &str) -> Map<String, Value> {
         let mut all = Map::new();

@@ -3,11 +3,11 @@
 use hermes_platforms::{Writers, definition, is_on};
 
 use super::GatewaySettings;
-use crate::authorize::Policy;
+use crate::authorize::SenderPolicy;
 
 /// What is found at the door before anybody comes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Door {
+pub struct AccessSummary {
     /// Platforms that are open to everybody though nobody said that this is meant: the gateway
     /// does not start.
     pub open: Vec<String>,
@@ -18,10 +18,10 @@ pub struct Door {
 }
 
 impl GatewaySettings {
-    pub fn door(&self) -> Door {
-        let mut door = Door {
+    pub fn door(&self) -> AccessSummary {
+        let mut door = AccessSummary {
             nobody: true,
-            ..Door::default()
+            ..AccessSummary::default()
         };
         let on = |name: &str| self.var(name).is_some_and(is_on);
         let all = on("GATEWAY_ALLOW_ALL_USERS");
@@ -35,8 +35,13 @@ impl GatewaySettings {
             }
             people = true;
             let own = platform.flag("allow_all_users") == Some(true);
-            let policy = |key: &str| platform.text(key).and_then(|word| Policy::parse(&word));
-            let open = [policy("dm_policy"), policy("group_policy")].contains(&Some(Policy::Open));
+            let policy = |key: &str| {
+                platform
+                    .text(key)
+                    .and_then(|word| SenderPolicy::parse(&word))
+            };
+            let open =
+                [policy("dm_policy"), policy("group_policy")].contains(&Some(SenderPolicy::Open));
             if open && !own && !all {
                 door.open.push(platform.name.clone());
             }

@@ -9,10 +9,10 @@ use hermes_config::{Config, Env, Home, Loaded};
 use hermes_platforms::{PLATFORMS, PlatformSettings, Writers, setting_text};
 use serde_json::{Map, Value};
 
-use super::blocks::{Sources, open};
-use super::{FOREIGN, Quick, read_quick_commands};
-use crate::authorize::Stranger;
-use crate::session::{ResetMode, ResetPolicies, ResetPolicy, Sharing};
+use super::blocks::{ConfigSources, open};
+use super::{FOREIGN, QuickCommand, read_quick_commands};
+use crate::authorize::StrangerAction;
+use crate::session::{ResetMode, ResetPolicies, ResetPolicy, SessionSharing};
 
 /// Everything the gateway needs to know from the files of a home.
 #[derive(Clone, Debug)]
@@ -30,18 +30,18 @@ pub struct GatewaySettings {
     pub resets: ResetPolicies,
     /// Platforms on which nobody is told of a reset.
     pub quiet_resets: Vec<String>,
-    pub sharing: Sharing,
+    pub sharing: SessionSharing,
     pub busy: BusyMode,
-    pub streaming: Streaming,
+    pub streaming: StreamingSettings,
     /// What is done about strangers, where the platform does not say.
-    pub strangers: Option<Stranger>,
+    pub strangers: Option<StrangerAction>,
     /// Words of a model that say only that it says nothing are not sent.
     pub filter_silence: bool,
     /// Conversations that run at the same time.
     pub max_sessions: Option<usize>,
     pub reset_triggers: Vec<String>,
     /// `quick_commands`, by name.
-    pub quick: BTreeMap<String, Quick>,
+    pub quick: BTreeMap<String, QuickCommand>,
     /// How long turns may go on when the process stops.
     pub drain: Duration,
     /// How often systemd wants a sign of life.
@@ -65,9 +65,9 @@ pub enum BusyMode {
 
 /// `streaming`: answers are shown while they are written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Streaming {
+pub struct StreamingSettings {
     pub enabled: bool,
-    pub transport: Transport,
+    pub transport: StreamTransport,
     pub edit_interval: Duration,
     /// Characters that make an edit worth it before the interval is over.
     pub buffer: usize,
@@ -77,7 +77,7 @@ pub struct Streaming {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transport {
+pub enum StreamTransport {
     /// Drafts where the platform has them, else edits.
     #[default]
     Auto,
@@ -88,14 +88,14 @@ pub enum Transport {
 
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {why}", .path.display())]
-pub struct SettingsError {
+pub struct GatewaySettingsError {
     path: PathBuf,
     why: String,
 }
 
 impl GatewaySettings {
     /// From files that were read already, and the old gateway.json.
-    pub fn load(home: &Home, loaded: Loaded, env: &Env) -> Result<Self, SettingsError> {
+    pub fn load(home: &Home, loaded: Loaded, env: &Env) -> Result<Self, GatewaySettingsError> {
         let old = old_file(home)?;
         let env = env.iter();
         let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -105,12 +105,12 @@ impl GatewaySettings {
     fn from_parts(home: &Home, loaded: Loaded, env: HashMap<String, String>, old: &Value) -> Self {
         let mut problems = Vec::new();
         let tree = &loaded.tree;
-        let written = Written {
+        let written = WrittenSettings {
             file: &loaded.file_tree,
             tree,
             old,
         };
-        let sources = Sources {
+        let sources = ConfigSources {
             tree,
             file: &loaded.file_tree,
             old,
@@ -137,7 +137,7 @@ impl GatewaySettings {
             platforms,
             resets,
             quiet_resets,
-            sharing: Sharing {
+            sharing: SessionSharing {
                 group_per_user: written.flag("group_sessions_per_user").unwrap_or(true),
                 thread_per_user: written.flag("thread_sessions_per_user").unwrap_or(false),
             },
@@ -189,23 +189,23 @@ impl GatewaySettings {
 }
 
 /// gateway.json, which old homes have.
-fn old_file(home: &Home) -> Result<Value, SettingsError> {
+fn old_file(home: &Home) -> Result<Value, GatewaySettingsError> {
     let path = home.join("gateway.json");
     let bytes = match std::fs::read(&path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Value::Null),
         Err(error) => {
             let why = error.to_string();
-            return Err(SettingsError { path, why });
+            return Err(GatewaySettingsError { path, why });
         }
     };
     match serde_json::from_slice(&bytes) {
         Ok(value @ (Value::Object(_) | Value::Null)) => Ok(value),
-        Ok(_) => Err(SettingsError {
+        Ok(_) => Err(GatewaySettingsError {
             path,
             why: "not an object; repair it, or remove it and use config.yaml".to_owned(),
         }),
-        Err(error) => Err(SettingsError {
+        Err(error) => Err(GatewaySettingsError {
             path,
             why: format!("{error}; repair it, or remove it and use config.yaml"),
         }),
@@ -213,13 +213,13 @@ fn old_file(home: &Home) -> Result<Value, SettingsError> {
 }
 
 /// Settings by name, wherever they are written.
-struct Written<'a> {
+struct WrittenSettings<'a> {
     file: &'a Value,
     tree: &'a Value,
     old: &'a Value,
 }
 
-impl Written<'_> {
+impl WrittenSettings<'_> {
     /// Only what somebody wrote: defaults of the merged tree do not count, but its values do,
     /// because variables are expanded in them.
     fn get(&self, name: &str) -> Option<&Value> {
@@ -275,11 +275,11 @@ fn switch(value: &Value) -> Option<bool> {
     }
 }
 
-fn stranger(word: &str, problems: &mut Vec<String>) -> Option<Stranger> {
+fn stranger(word: &str, problems: &mut Vec<String>) -> Option<StrangerAction> {
     match word.trim().to_ascii_lowercase().as_str() {
         "" => None,
-        "pair" => Some(Stranger::Pair),
-        "ignore" => Some(Stranger::Ignore),
+        "pair" => Some(StrangerAction::Pair),
+        "ignore" => Some(StrangerAction::Ignore),
         other => {
             problems.push(format!(
                 "unauthorized_dm_behavior is {other:?}: pair or ignore"
@@ -290,7 +290,7 @@ fn stranger(word: &str, problems: &mut Vec<String>) -> Option<Stranger> {
 }
 
 fn busy(
-    written: &Written<'_>,
+    written: &WrittenSettings<'_>,
     env: &HashMap<String, String>,
     problems: &mut Vec<String>,
 ) -> BusyMode {
@@ -314,20 +314,20 @@ fn busy(
     }
 }
 
-fn streaming(written: &Written<'_>, problems: &mut Vec<String>) -> Streaming {
+fn streaming(written: &WrittenSettings<'_>, problems: &mut Vec<String>) -> StreamingSettings {
     let section = written.map("streaming");
     let value = |key: &str| section.get(key);
     let word = |key: &str| value(key).map(transport_word);
     let transport = match word("transport").or_else(|| word("mode")).as_deref() {
-        None | Some("" | "auto" | "on" | "true") => Transport::Auto,
-        Some("draft") => Transport::Draft,
-        Some("edit") => Transport::Edit,
-        Some("off" | "false") => Transport::Off,
+        None | Some("" | "auto" | "on" | "true") => StreamTransport::Auto,
+        Some("draft") => StreamTransport::Draft,
+        Some("edit") => StreamTransport::Edit,
+        Some("off" | "false") => StreamTransport::Off,
         Some(other) => {
             problems.push(format!(
                 "streaming.transport is {other:?}: auto, draft, edit or off"
             ));
-            Transport::Auto
+            StreamTransport::Auto
         }
     };
     let said = value("enabled").and_then(switch);
@@ -338,8 +338,8 @@ fn streaming(written: &Written<'_>, problems: &mut Vec<String>) -> Streaming {
         Duration::try_from_secs_f64(given.unwrap_or(usual)).unwrap_or_default()
     };
     let fresh = seconds("fresh_final_after_seconds", 0.0);
-    Streaming {
-        enabled: said.or(by_mode).unwrap_or(false) && transport != Transport::Off,
+    StreamingSettings {
+        enabled: said.or(by_mode).unwrap_or(false) && transport != StreamTransport::Off,
         transport,
         edit_interval: seconds("edit_interval", 0.8).max(Duration::from_millis(100)),
         buffer: value("buffer_threshold")
@@ -357,7 +357,10 @@ fn transport_word(value: &Value) -> String {
     setting_text(value).unwrap_or_default().to_ascii_lowercase()
 }
 
-fn resets(written: &Written<'_>, problems: &mut Vec<String>) -> (ResetPolicies, Vec<String>) {
+fn resets(
+    written: &WrittenSettings<'_>,
+    problems: &mut Vec<String>,
+) -> (ResetPolicies, Vec<String>) {
     let section = written
         .get("session_reset")
         .or_else(|| written.old.get("default_reset_policy"));
@@ -416,7 +419,7 @@ fn policy(value: &Value, problems: &mut Vec<String>) -> ResetPolicy {
 }
 
 /// Zero and nothing switch it off; systemd needs a few seconds between signs.
-fn watchdog(written: &Written<'_>, problems: &mut Vec<String>) -> Option<Duration> {
+fn watchdog(written: &WrittenSettings<'_>, problems: &mut Vec<String>) -> Option<Duration> {
     let text = written.text("systemd_watchdog_seconds")?;
     match text.parse::<u64>() {
         Ok(0) => None,

@@ -14,9 +14,11 @@ use std::time::Duration;
 use hermes_config::Config;
 
 pub(crate) use blocks::home_var;
-pub use door::Door;
-pub use gateway::{BusyMode, GatewaySettings, SettingsError, Streaming, Transport};
-pub use hermes_app::quick_commands::{Quick, QuickKind, read_quick_commands};
+pub use door::AccessSummary;
+pub use gateway::{
+    BusyMode, GatewaySettings, GatewaySettingsError, StreamTransport, StreamingSettings,
+};
+pub use hermes_app::quick_commands::{QuickCommand, QuickKind, read_quick_commands};
 
 /// Platforms of the original that this program cannot run.
 pub(crate) const FOREIGN: [&str; 22] = [

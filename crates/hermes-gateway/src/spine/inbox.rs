@@ -1,21 +1,21 @@
 //! From the platforms into the store.
 
 use hermes_core::store::StoreError;
-use hermes_platforms::{Arrival, Incoming};
+use hermes_platforms::{Arrival, IncomingMessage};
 use hermes_store::db::delivery::{Accepted, Delivery, Inbound as Stored};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::session::{SessionKey, Sharing};
+use crate::session::{SessionKey, SessionSharing};
 
 /// Takes messages in. Whoever runs turns reads them from the database, not from memory.
-pub struct Inbox {
+pub struct MessageInbox {
     delivery: Delivery,
-    sharing: Sharing,
+    sharing: SessionSharing,
 }
 
-impl Inbox {
-    pub fn new(delivery: Delivery, sharing: Sharing) -> Self {
+impl MessageInbox {
+    pub fn new(delivery: Delivery, sharing: SessionSharing) -> Self {
         Self { delivery, sharing }
     }
 
@@ -53,7 +53,7 @@ impl Inbox {
     }
 
     /// Stores one message.
-    pub async fn store(&self, message: &Incoming) -> Result<Accepted, StoreError> {
+    pub async fn store(&self, message: &IncomingMessage) -> Result<Accepted, StoreError> {
         let payload = serde_json::to_value(message)
             .map_err(|error| StoreError::Invalid(format!("a message cannot be stored: {error}")))?;
         self.delivery

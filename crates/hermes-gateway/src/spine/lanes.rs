@@ -13,11 +13,11 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::outbox::{Outbox, Place};
+use super::outbox::{AccountKey, Outbox};
 
 /// What a round did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Pumped {
+pub struct LaneRound {
     /// Chunks that were due. After a round with some there may be more.
     pub due: usize,
     /// When the first of the others is due (seconds since the epoch).
@@ -25,7 +25,7 @@ pub struct Pumped {
 }
 
 /// What an account has on its way.
-struct Lane {
+struct AccountLane {
     busy: HashSet<i64>,
     /// When the store is asked for more. `None`: when something changes.
     ask_at: Option<Instant>,
@@ -35,14 +35,14 @@ impl Outbox {
     /// Sends until cancelled. `wake` is for whoever stores chunks or connects a platform. `Err`:
     /// another process delivers now; other failures of the store pass, and are tried again.
     pub async fn run(&self, wake: &Notify, cancel: &CancellationToken) -> Result<(), StoreError> {
-        let mut lanes: HashMap<Place, Lane> = HashMap::new();
+        let mut lanes: HashMap<AccountKey, AccountLane> = HashMap::new();
         let mut steps = FuturesUnordered::new();
         loop {
-            let places: HashSet<Place> = self.places().into_iter().collect();
+            let places: HashSet<AccountKey> = self.places().into_iter().collect();
             lanes.retain(|place, lane| places.contains(place) || !lane.busy.is_empty());
             for place in places {
                 let now = Instant::now();
-                let lane = lanes.entry(place.clone()).or_insert_with(|| Lane {
+                let lane = lanes.entry(place.clone()).or_insert_with(|| AccountLane {
                     busy: HashSet::new(),
                     ask_at: Some(now),
                 });
@@ -80,7 +80,11 @@ impl Outbox {
     }
 
     /// What a lane can begin now.
-    async fn ask(&self, place: &Place, lane: &mut Lane) -> Result<Vec<Chunk>, StoreError> {
+    async fn ask(
+        &self,
+        place: &AccountKey,
+        lane: &mut AccountLane,
+    ) -> Result<Vec<Chunk>, StoreError> {
         let parallel = self.policy.parallel.max(1);
         if lane.busy.len() >= parallel {
             // The end of one of them asks again.
@@ -126,11 +130,11 @@ impl Outbox {
 
     /// One round: the next chunk of every chat that has one. Errors of a platform are recorded
     /// with the chunk; an error of the store ends the round.
-    pub async fn pump(&self) -> Result<Pumped, StoreError> {
+    pub async fn pump(&self) -> Result<LaneRound, StoreError> {
         const ROUND: usize = 256;
         let rounds = join_all(self.places().into_iter().map(|place| async {
             let due = self.delivery.due(vec![place], ROUND).await?;
-            let mut pumped = Pumped {
+            let mut pumped = LaneRound {
                 due: 0,
                 next_at: due.next_at,
             };
@@ -144,9 +148,9 @@ impl Outbox {
             }
             result.map(|()| pumped)
         }));
-        let mut all = Pumped::default();
+        let mut all = LaneRound::default();
         for round in rounds.await {
-            let round: Pumped = round?;
+            let round: LaneRound = round?;
             all.due += round.due;
             all.next_at = match (all.next_at, round.next_at) {
                 (Some(one), Some(other)) => Some(one.min(other)),

@@ -11,6 +11,6 @@ mod lanes;
 mod outbox;
 
 pub use heart::beat;
-pub use inbox::Inbox;
-pub use lanes::Pumped;
-pub use outbox::{Extra, MARK, Outbox, Policy};
+pub use inbox::MessageInbox;
+pub use lanes::LaneRound;
+pub use outbox::{ChunkExtras, MARK, Outbox, OutboxPolicy};

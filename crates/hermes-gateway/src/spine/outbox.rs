@@ -7,7 +7,8 @@ use std::time::Duration;
 use hermes_core::clock::{Clock, Rng};
 use hermes_core::store::StoreError;
 use hermes_platforms::{
-    Button, Found, Markup, OutMedia, Outbound, Outgoing, Recourse, SendError, render,
+    Button, DeliveryLookup, Markup, OutMedia, OutboundAdapter, OutgoingMessage, Recourse,
+    SendError, render,
 };
 use hermes_store::db::delivery::{Chunk, Delivery, Final, NewChunk, Phase, Reply, Settled};
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,7 @@ const NOTICE: &str = "undelivered-";
 
 /// What a chunk carries besides its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Extra {
+pub struct ChunkExtras {
     /// The message of ours that this chunk completes: a streamed preview.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edits: Option<String>,
@@ -33,7 +34,7 @@ pub struct Extra {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Policy {
+pub struct OutboxPolicy {
     /// Chats of one account that are sent to at the same time.
     pub parallel: usize,
     /// After this long a send has no answer.
@@ -50,7 +51,7 @@ pub struct Policy {
     pub unclear: u32,
 }
 
-impl Default for Policy {
+impl Default for OutboxPolicy {
     fn default() -> Self {
         Self {
             parallel: 16,
@@ -65,16 +66,16 @@ impl Default for Policy {
 }
 
 /// A platform and one of its accounts.
-pub(super) type Place = (String, String);
+pub(super) type AccountKey = (String, String);
 
 /// Sends what is owed.
 pub struct Outbox {
     pub(super) delivery: Delivery,
     /// Those that are not connected are not in it.
-    platforms: Mutex<HashMap<Place, Arc<dyn Outbound>>>,
+    platforms: Mutex<HashMap<AccountKey, Arc<dyn OutboundAdapter>>>,
     pub(super) clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
-    pub(super) policy: Policy,
+    pub(super) policy: OutboxPolicy,
 }
 
 impl Outbox {
@@ -82,7 +83,7 @@ impl Outbox {
         delivery: Delivery,
         clock: Arc<dyn Clock>,
         rng: Arc<dyn Rng>,
-        policy: Policy,
+        policy: OutboxPolicy,
     ) -> Self {
         Self {
             delivery,
@@ -94,7 +95,7 @@ impl Outbox {
     }
 
     /// From now on chunks for this account can be sent.
-    pub fn connect(&self, platform: &str, account: &str, outbound: Arc<dyn Outbound>) {
+    pub fn connect(&self, platform: &str, account: &str, outbound: Arc<dyn OutboundAdapter>) {
         self.platforms()
             .insert((platform.to_owned(), account.to_owned()), outbound);
     }
@@ -106,16 +107,16 @@ impl Outbox {
     }
 
     /// The account's way to send, while it is connected.
-    pub fn platform(&self, platform: &str, account: &str) -> Option<Arc<dyn Outbound>> {
+    pub fn platform(&self, platform: &str, account: &str) -> Option<Arc<dyn OutboundAdapter>> {
         let place = (platform.to_owned(), account.to_owned());
         self.platforms().get(&place).cloned()
     }
 
-    pub(super) fn places(&self) -> Vec<Place> {
+    pub(super) fn places(&self) -> Vec<AccountKey> {
         self.platforms().keys().cloned().collect()
     }
 
-    fn platforms(&self) -> MutexGuard<'_, HashMap<Place, Arc<dyn Outbound>>> {
+    fn platforms(&self) -> MutexGuard<'_, HashMap<AccountKey, Arc<dyn OutboundAdapter>>> {
         // A panic while holding this lock cannot leave the map half changed.
         self.platforms
             .lock()
@@ -129,8 +130,8 @@ impl Outbox {
             return Ok(());
         };
         let extra = match &chunk.extra {
-            None => Ok(Extra::default()),
-            Some(value) => Extra::deserialize(value),
+            None => Ok(ChunkExtras::default()),
+            Some(value) => ChunkExtras::deserialize(value),
         };
         let settled = match (chunk.phase, &extra) {
             (Phase::Ambiguous, Ok(extra)) => self.look_into(platform.as_ref(), &chunk, extra).await,
@@ -175,7 +176,7 @@ impl Outbox {
 
     /// Owes the person a word about a chunk that is given up, once for each turn. It is stored
     /// first: after a crash in between the chunk is given up again, and the word is there already.
-    async fn tell(&self, chunk: &Chunk, extra: &Extra) -> Result<(), StoreError> {
+    async fn tell(&self, chunk: &Chunk, extra: &ChunkExtras) -> Result<(), StoreError> {
         if chunk.turn.starts_with(NOTICE) {
             return Ok(());
         }
@@ -199,9 +200,9 @@ impl Outbox {
 
     async fn send(
         &self,
-        platform: &dyn Outbound,
+        platform: &dyn OutboundAdapter,
         chunk: &Chunk,
-        extra: &Extra,
+        extra: &ChunkExtras,
         marked: bool,
     ) -> Settled {
         // A file cannot become part of a message that is there.
@@ -238,7 +239,12 @@ impl Outbox {
 
     /// Whether an earlier attempt at a chunk whose edit is refused may be there: as the edit, or
     /// as a message of its own.
-    async fn may_be_new(&self, platform: &dyn Outbound, chunk: &Chunk, extra: &Extra) -> Settled {
+    async fn may_be_new(
+        &self,
+        platform: &dyn OutboundAdapter,
+        chunk: &Chunk,
+        extra: &ChunkExtras,
+    ) -> Settled {
         if chunk.unclear == 0 {
             return Settled::Resend { marked: false };
         }
@@ -248,9 +254,9 @@ impl Outbox {
     /// One attempt, in the platform's markup or else plain.
     async fn deliver(
         &self,
-        platform: &dyn Outbound,
+        platform: &dyn OutboundAdapter,
         chunk: &Chunk,
-        extra: &Extra,
+        extra: &ChunkExtras,
         edits: Option<&str>,
         marked: bool,
     ) -> Result<Option<String>, SendError> {
@@ -267,8 +273,8 @@ impl Outbox {
 
     async fn attempt(
         &self,
-        platform: &dyn Outbound,
-        message: &Outgoing,
+        platform: &dyn OutboundAdapter,
+        message: &OutgoingMessage,
         edits: Option<&str>,
     ) -> Result<Option<String>, SendError> {
         let call = async {
@@ -285,7 +291,12 @@ impl Outbox {
     }
 
     /// Decides about a chunk of which nobody knows whether it arrived.
-    async fn look_into(&self, platform: &dyn Outbound, chunk: &Chunk, extra: &Extra) -> Settled {
+    async fn look_into(
+        &self,
+        platform: &dyn OutboundAdapter,
+        chunk: &Chunk,
+        extra: &ChunkExtras,
+    ) -> Settled {
         let settled = if extra.edits.is_some() && extra.media.is_none() {
             // The same text in the same message, twice, is once.
             Settled::Resend { marked: false }
@@ -306,7 +317,12 @@ impl Outbox {
     }
 
     /// Looks for what may have arrived as a message of its own.
-    async fn look_for(&self, platform: &dyn Outbound, chunk: &Chunk, extra: &Extra) -> Settled {
+    async fn look_for(
+        &self,
+        platform: &dyn OutboundAdapter,
+        chunk: &Chunk,
+        extra: &ChunkExtras,
+    ) -> Settled {
         let grace = match platform.capabilities().recourse {
             Recourse::Idempotent { window } => {
                 return Settled::Resend {
@@ -326,9 +342,9 @@ impl Outbox {
         }
         let message = outgoing(chunk, extra, platform.capabilities().markup, false);
         match within(self.policy.deadline, platform.look_up(&message)).await {
-            Ok(Found::Yes(id)) => Settled::Sent { id },
-            Ok(Found::No) => Settled::Resend { marked: false },
-            Ok(Found::Unknown) => Settled::Resend { marked: true },
+            Ok(DeliveryLookup::Yes(id)) => Settled::Sent { id },
+            Ok(DeliveryLookup::No) => Settled::Resend { marked: false },
+            Ok(DeliveryLookup::Unknown) => Settled::Resend { marked: true },
             Err(_) if age > grace + self.policy.patience => Settled::Resend { marked: true },
             Err(error) => Settled::Ambiguous {
                 error: error.to_string(),
@@ -362,7 +378,7 @@ async fn within<T>(
 }
 
 /// Says what is missing, and not why: the reason may be about this machine.
-fn notice(chunk: &Chunk, extra: &Extra) -> String {
+fn notice(chunk: &Chunk, extra: &ChunkExtras) -> String {
     let file = extra
         .media
         .as_ref()
@@ -388,10 +404,10 @@ fn unreadable(chunk: &Chunk, error: &serde_json::Error) -> Settled {
     }
 }
 
-fn outgoing(chunk: &Chunk, extra: &Extra, markup: Markup, marked: bool) -> Outgoing {
+fn outgoing(chunk: &Chunk, extra: &ChunkExtras, markup: Markup, marked: bool) -> OutgoingMessage {
     let mark = if marked { MARK } else { "" };
     let text = render(markup, &format!("{mark}{}", chunk.text));
-    Outgoing {
+    OutgoingMessage {
         key: chunk.key.clone(),
         target: chunk.target.clone(),
         text,

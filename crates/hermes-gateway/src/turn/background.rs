@@ -3,33 +3,33 @@
 
 use std::sync::Arc;
 
-use hermes_app::front::{News, Wish};
+use hermes_app::front::{ConversationRequest, ConversationUpdate};
 use hermes_core::event::{AgentCommand, AgentEvent, UserInput};
 use hermes_core::task;
 use hermes_store::db::delivery::{Final, NewChunk, Reply, Target};
 use tokio_util::sync::CancellationToken;
 
-use super::beside::UnderWay;
+use super::beside::SideWorkGuard;
 use super::hub::Hub;
-use super::message::Msg;
+use super::message::InboxMessage;
 use super::words;
-use crate::program::Opening;
+use crate::program::OpeningRequest;
 
 /// What is asked, by which message, in which chat.
-pub(super) struct Asked {
+pub(super) struct BackgroundRequest {
     pub(super) key: String,
-    pub(super) msg: Msg,
+    pub(super) msg: InboxMessage,
     pub(super) text: String,
-    pub(super) opening: Opening,
+    pub(super) opening: OpeningRequest,
 }
 
 pub(super) async fn begin(
     hub: &Arc<Hub>,
-    asked: Asked,
-    under_way: UnderWay,
+    asked: BackgroundRequest,
+    under_way: SideWorkGuard,
     cancel: CancellationToken,
 ) {
-    let Asked {
+    let BackgroundRequest {
         key,
         msg,
         text,
@@ -49,7 +49,7 @@ pub(super) async fn begin(
         ..Final::default()
     };
     hub.settle(ack, &cancel).await;
-    let opening = Opening {
+    let opening = OpeningRequest {
         id: id.clone(),
         unattended: true,
         single: true,
@@ -89,7 +89,7 @@ fn reply(key: &str, target: &Target, chunks: Vec<NewChunk>) -> Vec<Reply> {
 }
 
 /// Runs one question to its end. `None`: it has nothing to say.
-async fn run(hub: &Hub, opening: Opening, text: String) -> Option<String> {
+async fn run(hub: &Hub, opening: OpeningRequest, text: String) -> Option<String> {
     let Ok(_permit) = Arc::clone(&hub.turns).acquire_owned().await else {
         return Some(words::BROKE.to_owned());
     };
@@ -101,30 +101,30 @@ async fn run(hub: &Hub, opening: Opening, text: String) -> Option<String> {
         text,
         ..UserInput::default()
     };
-    if !seat.wish(Wish::Say(input)).await {
+    if !seat.wish(ConversationRequest::Say(input)).await {
         return Some(words::BROKE.to_owned());
     }
     while let Some(news) = seat.news().await {
         match news {
-            News::Event(AgentEvent::TurnFinished { summary }) => {
+            ConversationUpdate::Event(AgentEvent::TurnFinished { summary }) => {
                 seat.close().await;
                 return words::of(&summary, false);
             }
-            News::Event(AgentEvent::QuestionAsked { question }) => {
+            ConversationUpdate::Event(AgentEvent::QuestionAsked { question }) => {
                 let why = "this runs in the background: nobody is asked".to_owned();
                 let answer = hermes_core::ask::Answer::Unanswered { why };
                 let question = question.id;
                 let reply = AgentCommand::Reply { question, answer };
-                seat.wish(Wish::Order(reply)).await;
+                seat.wish(ConversationRequest::Order(reply)).await;
             }
-            News::Event(AgentEvent::ApprovalNeeded { request }) => {
+            ConversationUpdate::Event(AgentEvent::ApprovalNeeded { request }) => {
                 let why = Some("this runs in the background: nobody is asked".to_owned());
                 let verdict = hermes_core::approval::Verdict::Deny { why };
                 let request = request.id;
                 let answer = AgentCommand::Answer { request, verdict };
-                seat.wish(Wish::Order(answer)).await;
+                seat.wish(ConversationRequest::Order(answer)).await;
             }
-            News::Unsaid(refusal) => return Some(format!("⚠️ {refusal}")),
+            ConversationUpdate::Unsaid(refusal) => return Some(format!("⚠️ {refusal}")),
             _ => {}
         }
     }

@@ -9,18 +9,18 @@ const MOST: usize = 256;
 
 /// The messages that something works for.
 #[derive(Clone, Default)]
-pub(super) struct Beside(Arc<Mutex<HashSet<i64>>>);
+pub(super) struct SideWork(Arc<Mutex<HashSet<i64>>>);
 
-impl Beside {
+impl SideWork {
     /// Something begins to work for a message, as long as the answer lives. `None`: too much does.
-    pub(super) fn begin(&self, message: i64) -> Option<UnderWay> {
+    pub(super) fn begin(&self, message: i64) -> Option<SideWorkGuard> {
         let mut messages = self.messages();
         if messages.len() >= MOST {
             return None;
         }
         messages.insert(message);
         let all = self.clone();
-        Some(UnderWay { all, message })
+        Some(SideWorkGuard { all, message })
     }
 
     /// Those that something works for now.
@@ -35,12 +35,12 @@ impl Beside {
 }
 
 /// Something works for a message. However that ends, it is over when this is dropped.
-pub(super) struct UnderWay {
-    all: Beside,
+pub(super) struct SideWorkGuard {
+    all: SideWork,
     message: i64,
 }
 
-impl Drop for UnderWay {
+impl Drop for SideWorkGuard {
     fn drop(&mut self) {
         self.all.messages().remove(&self.message);
     }
@@ -52,8 +52,8 @@ mod tests {
 
     #[test]
     fn it_is_bounded_and_forgets_what_has_ended() {
-        let beside = Beside::default();
-        let mut working: Vec<UnderWay> = (0..MOST as i64)
+        let beside = SideWork::default();
+        let mut working: Vec<SideWorkGuard> = (0..MOST as i64)
             .filter_map(|message| beside.begin(message))
             .collect();
         assert!(beside.begin(-1).is_none());

@@ -9,15 +9,15 @@ use hermes_config::env::ProcessEnv;
 use tokio::time::Instant;
 
 use super::hub::Hub;
-use super::message::Msg;
+use super::message::InboxMessage;
 use crate::authorize::admin::Tier;
-use crate::authorize::limits::{Limits, Pace};
-use crate::authorize::pairing::Asked;
-use crate::authorize::{self, Policy, Rights, Stranger, Visitor};
+use crate::authorize::limits::{MessageRateLimits, RateDecision};
+use crate::authorize::pairing::PairingReply;
+use crate::authorize::{self, AccessVariables, SenderIdentity, SenderPolicy, StrangerAction};
 use crate::settings::GatewaySettings;
 
 /// What is done about a message.
-pub(super) enum Door {
+pub(super) enum AdmissionDecision {
     In,
     /// Nothing, or this answer.
     Out(Option<String>),
@@ -25,15 +25,15 @@ pub(super) enum Door {
 
 /// The variables of the home, read again when `.env` changed: whoever is struck off a list is
 /// out at once.
-pub(crate) struct Keys {
-    read: Mutex<Read>,
-    pub(crate) limits: Mutex<Limits>,
+pub(crate) struct CurrentVariables {
+    read: Mutex<ReadVariables>,
+    pub(crate) limits: Mutex<MessageRateLimits>,
 }
 
 /// When the file was changed, and what it and the process say.
-type Read = (Option<SystemTime>, Arc<HashMap<String, String>>);
+type ReadVariables = (Option<SystemTime>, Arc<HashMap<String, String>>);
 
-impl Keys {
+impl CurrentVariables {
     pub(crate) fn new(settings: &GatewaySettings) -> Self {
         let stamp = changed_at(settings);
         Self {
@@ -65,7 +65,7 @@ fn changed_at(settings: &GatewaySettings) -> Option<SystemTime> {
 }
 
 /// What stops the agent or answers it is heard however much somebody writes.
-fn never_too_much(msg: &Msg) -> bool {
+fn never_too_much(msg: &InboxMessage) -> bool {
     let command = msg.command_line();
     let command = command.as_deref().and_then(|line| line.split(' ').next());
     msg.incoming.pressed.is_some() || matches!(command, Some("/stop" | "/approve" | "/deny"))
@@ -73,13 +73,13 @@ fn never_too_much(msg: &Msg) -> bool {
 
 impl Hub {
     /// Whether the sender may talk. Blocks for the reading of small files.
-    pub(super) fn door(&self, msg: &Msg) -> Door {
+    pub(super) fn door(&self, msg: &InboxMessage) -> AdmissionDecision {
         let source = msg.source();
         if !self.admits(msg) {
-            return Door::Out(self.stranger(msg));
+            return AdmissionDecision::Out(self.stranger(msg));
         }
         if never_too_much(msg) {
-            return Door::In;
+            return AdmissionDecision::In;
         }
         let limit = self.platform(&source.platform);
         let limit = limit.and_then(|platform| platform.number("rate_limit_per_minute"));
@@ -93,23 +93,23 @@ impl Hub {
                 .unwrap_or_else(PoisonError::into_inner);
             let limit = u32::try_from(limit).unwrap_or(u32::MAX);
             match limits.count(&person, limit, Instant::now()) {
-                Pace::Fine => {}
-                Pace::Tell => {
+                RateDecision::Fine => {}
+                RateDecision::Tell => {
                     let text = format!(
                         "That was too fast: {limit} messages a minute are taken. This one was not; send it again in a minute."
                     );
-                    return Door::Out(Some(text));
+                    return AdmissionDecision::Out(Some(text));
                 }
-                Pace::Quiet => return Door::Out(None),
+                RateDecision::Quiet => return AdmissionDecision::Out(None),
             }
         }
-        Door::In
+        AdmissionDecision::In
     }
 
-    pub(super) fn admits(&self, msg: &Msg) -> bool {
+    pub(super) fn admits(&self, msg: &InboxMessage) -> bool {
         let source = msg.source();
         let env = self.keys.vars(&self.settings);
-        let vars = Rights {
+        let vars = AccessVariables {
             env: &env,
             platform: self.platform(&source.platform),
         };
@@ -119,7 +119,7 @@ impl Hub {
                 .get(name)
                 .and_then(serde_json::Value::as_bool)
         };
-        let visitor = Visitor {
+        let visitor = SenderIdentity {
             source,
             is_bot: flag("is_bot").unwrap_or(false),
             has_role: flag("has_role").unwrap_or(false),
@@ -127,7 +127,7 @@ impl Hub {
             aliases: &[],
             paired: false,
         };
-        if visitor.policy == Policy::Disabled {
+        if visitor.policy == SenderPolicy::Disabled {
             return false;
         }
         if authorize::admit(&visitor, &vars).is_some() {
@@ -137,7 +137,7 @@ impl Hub {
             return false;
         };
         match self.pairing.is_approved(&source.platform, user) {
-            Ok(paired) => authorize::admit(&Visitor { paired, ..visitor }, &vars).is_some(),
+            Ok(paired) => authorize::admit(&SenderIdentity { paired, ..visitor }, &vars).is_some(),
             Err(error) => {
                 tracing::warn!("{error}");
                 false
@@ -145,7 +145,7 @@ impl Hub {
         }
     }
 
-    fn policy(&self, msg: &Msg) -> Policy {
+    fn policy(&self, msg: &InboxMessage) -> SenderPolicy {
         let name = if msg.source().chat_type == "dm" {
             "dm_policy"
         } else {
@@ -153,12 +153,12 @@ impl Hub {
         };
         let platform = self.platform(&msg.source().platform);
         let word = platform.and_then(|platform| platform.text(name));
-        word.and_then(|word| Policy::parse(&word))
+        word.and_then(|word| SenderPolicy::parse(&word))
             .unwrap_or_default()
     }
 
     /// What a stranger hears. Only in private: in a group silence is better.
-    fn stranger(&self, msg: &Msg) -> Option<String> {
+    fn stranger(&self, msg: &InboxMessage) -> Option<String> {
         let source = msg.source();
         if source.chat_type != "dm" || msg.incoming.pressed.is_some() {
             return None;
@@ -167,14 +167,14 @@ impl Hub {
         let platform = self.platform(&source.platform);
         let here = platform.and_then(|platform| platform.text("unauthorized_dm_behavior"));
         let here = here.and_then(|word| match word.to_ascii_lowercase().as_str() {
-            "pair" => Some(Stranger::Pair),
-            "ignore" => Some(Stranger::Ignore),
+            "pair" => Some(StrangerAction::Pair),
+            "ignore" => Some(StrangerAction::Ignore),
             _ => None,
         });
         let policy = platform.and_then(|platform| platform.text("dm_policy"));
-        let policy = policy.and_then(|word| Policy::parse(&word));
+        let policy = policy.and_then(|word| SenderPolicy::parse(&word));
         let env = self.keys.vars(&self.settings);
-        let vars = Rights {
+        let vars = AccessVariables {
             env: &env,
             platform: self.platform(&source.platform),
         };
@@ -185,20 +185,20 @@ impl Hub {
             policy,
             &vars,
         );
-        if done == Stranger::Ignore {
+        if done == StrangerAction::Ignore {
             return None;
         }
         let name = source.user_name.as_deref().unwrap_or_default();
         match self.pairing.ask(&source.platform, user, name) {
-            Ok(Asked::Code(code)) => Some(format!(
+            Ok(PairingReply::Code(code)) => Some(format!(
                 "I do not know you yet. Your code is `{code}`, valid for an hour. The owner lets you in with:\n`hermes pairing approve {} {code}`",
                 source.platform
             )),
-            Ok(Asked::Full) => Some(
+            Ok(PairingReply::Full) => Some(
                 "I do not know you yet, and too many other requests are pending. Try again in an hour."
                     .to_owned(),
             ),
-            Ok(Asked::TooSoon | Asked::Locked) => None,
+            Ok(PairingReply::TooSoon | PairingReply::Locked) => None,
             Err(error) => {
                 tracing::warn!("{error}");
                 None
@@ -206,7 +206,7 @@ impl Hub {
         }
     }
 
-    pub(super) fn tier(&self, msg: &Msg) -> Tier {
+    pub(super) fn tier(&self, msg: &InboxMessage) -> Tier {
         let source = msg.source();
         Tier::of(self.platform(&source.platform), source)
     }

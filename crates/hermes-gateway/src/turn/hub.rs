@@ -8,8 +8,8 @@ use std::time::Duration;
 use hermes_core::clock::{Clock, Rng};
 use hermes_core::store::StoreError;
 use hermes_platforms::{
-    Capabilities, Condition, Limits, Markup, Offer, Outbound, PlatformSettings, Recourse,
-    ReplyMode, Unit,
+    Capabilities, Markup, Offer, OutboundAdapter, PlatformCondition, PlatformLimits,
+    PlatformSettings, Recourse, ReplyMode, TextUnit,
 };
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Final, NewChunk, Processes, Target};
@@ -17,17 +17,17 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::beside::Beside;
-use super::door::Keys;
+use super::beside::SideWork;
+use super::door::CurrentVariables;
 use super::{media_in, media_out};
 use crate::authorize::pairing::Pairing;
-use crate::gateway::{Calls, Deps, GatewayStatus, PlatformStatus};
+use crate::gateway::{GatewayCallbacks, GatewayDeps, GatewayStatus, PlatformStatus};
 use crate::render::pieces;
-use crate::seats::Seats;
-use crate::session::Index;
+use crate::seats::ConversationPool;
+use crate::session::SessionIndex;
 use crate::settings::GatewaySettings;
-use crate::spine::{Extra, Outbox, Policy};
-use crate::voice::{Speaker, Transcriber};
+use crate::spine::{ChunkExtras, Outbox, OutboxPolicy};
+use crate::voice::{SpeechSynthesizer, Transcriber};
 
 /// Turns that run at the same time where the configuration does not say.
 const TURNS: usize = 64;
@@ -40,9 +40,9 @@ const NOWHERE: Capabilities = Capabilities {
     reactions: false,
     drafts: false,
     markup: Markup::Plain,
-    limits: Limits {
+    limits: PlatformLimits {
         text: 2000,
-        unit: Unit::Utf16,
+        unit: TextUnit::Utf16,
         file_bytes: 8 << 20,
     },
     recourse: Recourse::Mark,
@@ -55,14 +55,14 @@ pub(crate) struct Hub {
     pub(crate) settings: Arc<GatewaySettings>,
     pub(crate) store: Store,
     pub(crate) delivery: Delivery,
-    pub(crate) index: Index,
-    pub(crate) seats: Seats,
+    pub(crate) index: SessionIndex,
+    pub(crate) seats: ConversationPool,
     pub(crate) pairing: Pairing,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) rng: Arc<dyn Rng>,
     pub(crate) transcriber: Option<Arc<dyn Transcriber>>,
-    pub(crate) speaker: Option<Arc<dyn Speaker>>,
-    pub(crate) calls: Calls,
+    pub(crate) speaker: Option<Arc<dyn SpeechSynthesizer>>,
+    pub(crate) calls: GatewayCallbacks,
     pub(crate) outbox: Outbox,
     /// Wakes the outbox.
     pub(crate) wake: Notify,
@@ -78,22 +78,22 @@ pub(crate) struct Hub {
     /// Told when a turn ends.
     pub(crate) ended: Notify,
     /// What works for messages beside their chats.
-    pub(super) beside: Beside,
+    pub(super) beside: SideWork,
     draining: AtomicBool,
     /// The runner looks at everything again.
     pub(super) again: AtomicBool,
     /// Conversations that are kept open here after their last turn.
     pub(crate) lingering: Arc<Semaphore>,
-    pub(super) keys: Keys,
+    pub(super) keys: CurrentVariables,
     /// Open questions, and what is rung when one is answered.
     questions: Mutex<HashMap<String, Arc<Notify>>>,
     /// Home channels that were set since the start.
     pub(super) homes: Mutex<HashMap<String, (String, Option<String>)>>,
-    platforms: Mutex<BTreeMap<(String, String), Registered>>,
+    platforms: Mutex<BTreeMap<(String, String), RegisteredPlatform>>,
 }
 
-struct Registered {
-    condition: watch::Receiver<Condition>,
+struct RegisteredPlatform {
+    condition: watch::Receiver<PlatformCondition>,
     paused: watch::Sender<bool>,
 }
 
@@ -107,14 +107,14 @@ pub(crate) struct ChatHandle {
 }
 
 impl Hub {
-    pub(crate) fn new(deps: Deps, index: Index) -> Self {
+    pub(crate) fn new(deps: GatewayDeps, index: SessionIndex) -> Self {
         let turns = deps.settings.max_sessions.unwrap_or(TURNS).max(1);
-        let keys = Keys::new(&deps.settings);
+        let keys = CurrentVariables::new(&deps.settings);
         let outbox = Outbox::new(
             deps.delivery.clone(),
             Arc::clone(&deps.clock),
             Arc::clone(&deps.rng),
-            Policy::default(),
+            OutboxPolicy::default(),
         );
         Self {
             settings: deps.settings,
@@ -136,7 +136,7 @@ impl Hub {
             active: AtomicUsize::new(0),
             working: Mutex::default(),
             ended: Notify::new(),
-            beside: Beside::default(),
+            beside: SideWork::default(),
             draining: AtomicBool::new(false),
             again: AtomicBool::new(false),
             lingering: Arc::new(Semaphore::new(LINGERING)),
@@ -185,9 +185,9 @@ impl Hub {
         let parted = media_out::part(text, &self.media_guard(target));
         let mut chunks = self.chunks(target, &parted.text);
         chunks.extend(parted.media.into_iter().map(|media| {
-            let extra = Extra {
+            let extra = ChunkExtras {
                 media: Some(media),
-                ..Extra::default()
+                ..ChunkExtras::default()
             };
             NewChunk {
                 text: String::new(),
@@ -251,16 +251,16 @@ impl Hub {
     }
 
     /// What files may be sent to a place.
-    pub(super) fn media_guard(&self, target: &Target) -> media_out::Guard {
+    pub(super) fn media_guard(&self, target: &Target) -> media_out::MediaGuard {
         let gateway = &self.settings.config.gateway;
         let recent = Duration::from_secs(gateway.trust_recent_files_seconds);
         let dirs = gateway.media_delivery_allow_dirs.iter();
-        media_out::Guard {
+        media_out::MediaGuard {
             home: self.settings.home.root().to_owned(),
             profiles: self.settings.home.profiles_root().to_owned(),
             user_home: self.settings.var("HOME").map(Into::into),
             max_bytes: self.capabilities(target).limits.file_bytes,
-            strict: gateway.strict.then(|| media_out::Strict {
+            strict: gateway.strict.then(|| media_out::StrictMediaRules {
                 dirs: dirs
                     .map(|dir| self.settings.home.expand_user(dir))
                     .collect(),
@@ -299,7 +299,7 @@ impl Hub {
         self.chats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn platforms(&self) -> MutexGuard<'_, BTreeMap<(String, String), Registered>> {
+    fn platforms(&self) -> MutexGuard<'_, BTreeMap<(String, String), RegisteredPlatform>> {
         self.platforms
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -310,10 +310,10 @@ impl Hub {
         &self,
         name: &str,
         account: &str,
-        condition: watch::Receiver<Condition>,
+        condition: watch::Receiver<PlatformCondition>,
     ) -> watch::Receiver<bool> {
         let (paused, switch) = watch::channel(false);
-        let row = Registered { condition, paused };
+        let row = RegisteredPlatform { condition, paused };
         let place = (name.to_owned(), account.to_owned());
         self.platforms().insert(place, row);
         switch
@@ -459,7 +459,7 @@ impl Hub {
 }
 
 impl Hub {
-    pub(crate) fn outbound(&self, target: &Target) -> Option<Arc<dyn Outbound>> {
+    pub(crate) fn outbound(&self, target: &Target) -> Option<Arc<dyn OutboundAdapter>> {
         self.outbox.platform(&target.platform, &target.account)
     }
 
@@ -470,16 +470,16 @@ impl Hub {
 }
 
 /// A sign on its way.
-pub(super) type Signing = JoinHandle<Result<(), hermes_core::task::Panicked>>;
+pub(super) type ReactionTask = JoinHandle<Result<(), hermes_core::task::Panicked>>;
 
 /// Puts a sign on a message, beside everything else, once the one `before` it stands there.
 pub(super) fn react(
-    outbound: Arc<dyn Outbound>,
+    outbound: Arc<dyn OutboundAdapter>,
     target: Target,
     message: String,
     emoji: Option<&'static str>,
-    before: Option<Signing>,
-) -> Signing {
+    before: Option<ReactionTask>,
+) -> ReactionTask {
     let work = async move {
         if let Some(before) = before {
             let _ = before.await;

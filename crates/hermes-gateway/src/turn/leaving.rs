@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use hermes_platforms::LinkState;
+use hermes_platforms::PlatformState;
 use hermes_store::db::delivery::{Final, Reply, Target};
 
 use super::hub::Hub;
-use crate::gateway::Leaving;
+use crate::gateway::ShutdownNotice;
 
 /// How long the words may take to leave; nobody waits longer for the end.
 const SENDING: Duration = Duration::from_secs(3);
@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Tells the chats in which turns run, and the homes of the platforms, each once. Only where that
 /// arrives now: the next life has other news.
-pub(crate) async fn tell(hub: &Hub, leaving: &Leaving) {
+pub(crate) async fn tell(hub: &Hub, leaving: &ShutdownNotice) {
     let mut told: HashSet<Target> = leaving.asked.iter().cloned().collect();
     let mut ids = Vec::new();
     let homes = if leaving.asked.is_none() && leaving.homes {
@@ -63,7 +63,7 @@ fn is_wanted(hub: &Hub, target: &Target) -> bool {
     let connected = hub.status().platforms.into_iter().any(|one| {
         one.name == target.platform
             && one.account == target.account
-            && one.condition.state == LinkState::Connected
+            && one.condition.state == PlatformState::Connected
     });
     // Nobody reads along with a webhook.
     !off && connected && target.platform != "webhook"

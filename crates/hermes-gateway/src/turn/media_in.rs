@@ -8,11 +8,11 @@ use std::time::Duration;
 use hermes_core::event::UserInput;
 use hermes_core::message::Part;
 use hermes_core::{fence, image};
-use hermes_platforms::{MediaKind, MediaRef, Outbound};
+use hermes_platforms::{MediaKind, MediaRef, OutboundAdapter};
 use serde_json::Value;
 
 use super::hub::Hub;
-use super::message::Msg;
+use super::message::InboxMessage;
 
 const FETCH: Duration = Duration::from_mins(3);
 const HEAR: Duration = Duration::from_mins(5);
@@ -24,7 +24,7 @@ const KEPT: Duration = Duration::from_hours(24);
 
 /// What a message came to.
 #[derive(Default)]
-pub(super) struct Taken {
+pub(super) struct ReceivedInput {
     pub(super) input: UserInput,
     /// For the person: what was heard, what did not work.
     pub(super) remarks: Vec<String>,
@@ -33,8 +33,8 @@ pub(super) struct Taken {
 }
 
 /// Puts messages together into what a turn begins with.
-pub(super) async fn take(hub: &Arc<Hub>, msgs: &[Msg]) -> Taken {
-    let mut taken = Taken::default();
+pub(super) async fn take(hub: &Arc<Hub>, msgs: &[InboxMessage]) -> ReceivedInput {
+    let mut taken = ReceivedInput::default();
     let (mut texts, mut context) = (Vec::new(), Vec::new());
     for msg in msgs {
         let words = msg.words(hub.settings.sharing);
@@ -72,7 +72,11 @@ pub(super) async fn take(hub: &Arc<Hub>, msgs: &[Msg]) -> Taken {
     taken
 }
 
-async fn fetch(hub: &Hub, outbound: &dyn Outbound, media: &MediaRef) -> Result<PathBuf, String> {
+async fn fetch(
+    hub: &Hub,
+    outbound: &dyn OutboundAdapter,
+    media: &MediaRef,
+) -> Result<PathBuf, String> {
     // What a platform lets us send says nothing about what it brings; it knows that by itself.
     let most = hub.settings.config.gateway.max_inbound_media_bytes;
     if let Some(bytes) = media.bytes.filter(|bytes| *bytes > most) {
@@ -102,7 +106,7 @@ async fn present(
     hub: &Hub,
     media: &MediaRef,
     path: &Path,
-    taken: &mut Taken,
+    taken: &mut ReceivedInput,
     texts: &mut Vec<String>,
 ) -> Option<String> {
     match media.kind {

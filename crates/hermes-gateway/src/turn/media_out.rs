@@ -10,14 +10,14 @@ use hermes_platforms::{MediaKind, OutMedia};
 
 /// An answer without its files, and the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Parted {
+pub(super) struct AnswerWithFiles {
     pub(super) text: String,
     pub(super) media: Vec<OutMedia>,
 }
 
 /// What may be sent.
 #[derive(Clone, Debug)]
-pub(super) struct Guard {
+pub(super) struct MediaGuard {
     /// The home of this program: only what it keeps for sending leaves it.
     pub(super) home: PathBuf,
     /// Where homes of other profiles are: nothing leaves those.
@@ -25,11 +25,11 @@ pub(super) struct Guard {
     pub(super) user_home: Option<PathBuf>,
     pub(super) max_bytes: u64,
     /// Only from here, or made a short while ago.
-    pub(super) strict: Option<Strict>,
+    pub(super) strict: Option<StrictMediaRules>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Strict {
+pub(super) struct StrictMediaRules {
     pub(super) dirs: Vec<PathBuf>,
     pub(super) recent: Option<Duration>,
 }
@@ -39,7 +39,7 @@ const AS_VOICE: &str = "[[audio_as_voice]]";
 const TAG: &str = "MEDIA:";
 
 /// Takes the files out of an answer. One that may not or cannot be sent is named in the text.
-pub(super) fn part(text: &str, guard: &Guard) -> Parted {
+pub(super) fn part(text: &str, guard: &MediaGuard) -> AnswerWithFiles {
     let as_document = text.contains(AS_DOCUMENT);
     let as_voice = text.contains(AS_VOICE);
     let (mut lines, mut media, mut fenced) = (Vec::new(), Vec::new(), false);
@@ -74,7 +74,7 @@ pub(super) fn part(text: &str, guard: &Guard) -> Parted {
         }
     }
     media.dedup();
-    Parted {
+    AnswerWithFiles {
         text: lines.join("\n").trim().to_owned(),
         media,
     }
@@ -163,7 +163,7 @@ fn kind(path: &Path, as_document: bool, as_voice: bool) -> MediaKind {
     }
 }
 
-impl Guard {
+impl MediaGuard {
     /// The file that a path means, or why it is not sent.
     fn check(&self, path: &str) -> Result<PathBuf, String> {
         let path = match (path.strip_prefix("~/"), &self.user_home) {
@@ -271,7 +271,7 @@ mod tests {
     use super::*;
     use pretty_assertions::assert_eq;
 
-    fn scene() -> (tempfile::TempDir, Guard) {
+    fn scene() -> (tempfile::TempDir, MediaGuard) {
         let dir = tempfile::TempDir::new().unwrap();
         for path in [
             "home/cache/images",
@@ -303,7 +303,7 @@ mod tests {
         ] {
             std::fs::write(dir.path().join(path), "x").unwrap();
         }
-        let guard = Guard {
+        let guard = MediaGuard {
             home: dir.path().join("home"),
             profiles: dir.path().join("homes"),
             user_home: Some(dir.path().join("user")),
@@ -382,17 +382,17 @@ mod tests {
     fn strictly_only_what_is_listed_or_new() {
         let (dir, mut guard) = scene();
         let root = dir.path().canonicalize().unwrap();
-        guard.strict = Some(Strict {
+        guard.strict = Some(StrictMediaRules {
             dirs: vec![root.join("user/work")],
             recent: None,
         });
         assert_eq!(part("MEDIA:~/work/report.pdf", &guard).media.len(), 1);
-        guard.strict = Some(Strict {
+        guard.strict = Some(StrictMediaRules {
             dirs: Vec::new(),
             recent: None,
         });
         assert_eq!(part("MEDIA:~/work/report.pdf", &guard).media, []);
-        guard.strict = Some(Strict {
+        guard.strict = Some(StrictMediaRules {
             dirs: Vec::new(),
             recent: Some(Duration::from_mins(10)),
         });

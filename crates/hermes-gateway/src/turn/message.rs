@@ -1,23 +1,23 @@
 //! A message as the database gives it.
 
 use hermes_core::slash::{self, Parsed, Verb};
-use hermes_platforms::{Incoming, Source, definition, webhook};
+use hermes_platforms::{IncomingMessage, MessageSource, definition, webhook};
 use hermes_store::db::delivery::{Target, Waiting};
 
-use crate::session::Sharing;
+use crate::session::SessionSharing;
 
 #[derive(Clone, Debug)]
-pub(super) struct Msg {
+pub(super) struct InboxMessage {
     pub(super) id: i64,
     /// The turn that took it.
     pub(super) turn: Option<String>,
     /// How often it was taken.
     pub(super) claims: u32,
     pub(super) received_at: f64,
-    pub(super) incoming: Incoming,
+    pub(super) incoming: IncomingMessage,
 }
 
-impl Msg {
+impl InboxMessage {
     /// `Err`: it cannot be read.
     pub(super) fn read(waiting: Waiting) -> Result<Self, (i64, u32, serde_json::Error)> {
         let (id, claims) = (waiting.id, waiting.claims);
@@ -48,7 +48,7 @@ impl Msg {
         self
     }
 
-    pub(super) fn source(&self) -> &Source {
+    pub(super) fn source(&self) -> &MessageSource {
         &self.incoming.source
     }
 
@@ -72,7 +72,7 @@ impl Msg {
     }
 
     /// What the model reads: in a conversation of several people with the name of this one.
-    pub(super) fn words(&self, sharing: Sharing) -> String {
+    pub(super) fn words(&self, sharing: SessionSharing) -> String {
         let text = self.incoming.text.trim();
         let source = self.source();
         let mut words = match &self.incoming.reply_to {
@@ -136,13 +136,13 @@ fn has_bang_commands(platform: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn msg(platform: &str, text: &str) -> Msg {
+    fn msg(platform: &str, text: &str) -> InboxMessage {
         let incoming = serde_json::json!({
             "message_id": "1", "text": text, "sent_at": 0.0,
             "source": {"platform": platform, "chat_id": "c", "chat_type": "group",
                 "user_id": "7", "user_name": "Ann\n"},
         });
-        Msg {
+        InboxMessage {
             id: 5,
             turn: None,
             claims: 1,
@@ -174,12 +174,12 @@ mod tests {
     #[test]
     fn names_stand_before_words_where_several_talk() {
         let msg = msg("slack", "hi");
-        let together = Sharing {
+        let together = SessionSharing {
             group_per_user: false,
-            ..Sharing::default()
+            ..SessionSharing::default()
         };
         assert_eq!(msg.words(together), "[Ann] hi");
-        assert_eq!(msg.words(Sharing::default()), "hi");
+        assert_eq!(msg.words(SessionSharing::default()), "hi");
         assert_eq!(msg.attempt("turn"), "turn-5-2");
     }
 }

@@ -27,4 +27,4 @@ mod words;
 
 pub(crate) use hub::Hub;
 pub use operator::{DecisionError, OpenPermission, OwnerDecision};
-pub use post::{Known, Post};
+pub use post::{KnownChat, MessagePoster};

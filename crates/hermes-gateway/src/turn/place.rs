@@ -4,17 +4,17 @@
 use std::fmt::Write as _;
 
 use hermes_core::bytes::hex;
-use hermes_platforms::{Source, definition};
+use hermes_platforms::{MessageSource, definition};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::session::Sharing;
+use crate::session::SessionSharing;
 use crate::settings::GatewaySettings;
 
 const LONGEST: usize = 240;
 
 /// The block for a conversation that begins here.
-pub(super) fn block(settings: &GatewaySettings, source: &Source) -> String {
+pub(super) fn block(settings: &GatewaySettings, source: &MessageSource) -> String {
     let hide = settings
         .tree
         .pointer("/privacy/redact_pii")
@@ -78,7 +78,12 @@ fn has_private_ids(platform: &str) -> bool {
 }
 
 /// In a conversation of several people nobody's name is part of the prompt.
-fn person(text: &mut String, sharing: Sharing, source: &Source, id: &dyn Fn(&str) -> String) {
+fn person(
+    text: &mut String,
+    sharing: SessionSharing,
+    source: &MessageSource,
+    id: &dyn Fn(&str) -> String,
+) {
     if sharing.shares(source) {
         text.push_str(
             "- Several people talk here; each message begins with its sender's name in brackets.\n",

@@ -8,7 +8,7 @@ use std::time::Duration;
 use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
 use hermes_core::store::NewItem;
-use hermes_platforms::{PostError, Posting, Voice};
+use hermes_platforms::{MirrorRole, PostError, Posting};
 use hermes_store::db::delivery::{Final, Reply, Target};
 
 use super::hub::Hub;
@@ -20,11 +20,11 @@ const TURN: Duration = Duration::from_mins(2);
 /// Whoever may say something to a chat. What it takes is stored when it returns, and delivered
 /// whatever happens.
 #[derive(Clone)]
-pub struct Post {
+pub struct MessagePoster {
     hub: Arc<Hub>,
 }
 
-impl Post {
+impl MessagePoster {
     pub(crate) fn new(hub: Arc<Hub>) -> Self {
         Self { hub }
     }
@@ -54,8 +54,8 @@ impl Post {
         let mirror = mirror.filter(|_| still.is_some());
         let transcript = mirror.map(|(voice, entry)| {
             let message = match voice {
-                Voice::Assistant => Message::assistant(posting.text.clone()),
-                Voice::User => Message::user(posting.text.clone()),
+                MirrorRole::Assistant => Message::assistant(posting.text.clone()),
+                MirrorRole::User => Message::user(posting.text.clone()),
             };
             let item = NewItem {
                 message,
@@ -136,8 +136,8 @@ impl Post {
     }
 
     /// Chats that are known, by platform and name.
-    pub fn known(&self) -> Vec<Known> {
-        let mut known: Vec<Known> = self
+    pub fn known(&self) -> Vec<KnownChat> {
+        let mut known: Vec<KnownChat> = self
             .hub
             .index
             .entries()
@@ -146,7 +146,7 @@ impl Post {
                 let target = target_of(&entry)?;
                 let source = entry.origin?;
                 let name = source.chat_name.or(source.user_name);
-                Some(Known {
+                Some(KnownChat {
                     name: name.unwrap_or_else(|| source.chat_id.clone()),
                     kind: source.chat_type,
                     target,
@@ -154,7 +154,7 @@ impl Post {
             })
             .collect();
         known.sort_by(|a, b| {
-            let key = |one: &Known| {
+            let key = |one: &KnownChat| {
                 let target = &one.target;
                 (
                     target.platform.clone(),
@@ -181,7 +181,7 @@ impl Post {
     }
 
     /// The conversation of a place, where everybody there has the same one.
-    fn entry(&self, target: &Target) -> Option<crate::session::Entry> {
+    fn entry(&self, target: &Target) -> Option<crate::session::SessionEntry> {
         let sharing = self.hub.settings.sharing;
         let chat = self.hub.index.entries_of(&target.platform, &target.chat_id);
         let mut here = chat.into_iter().filter(|entry| {
@@ -198,7 +198,7 @@ impl Post {
 
 /// A chat that can be written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownChat {
     pub name: String,
     /// `dm`, `group`, …
     pub kind: String,

@@ -8,7 +8,7 @@ use hermes_core::task;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::chat::Chat;
+use super::chat::ChatTask;
 use super::hub::Hub;
 
 const PAGE: usize = 256;
@@ -63,7 +63,7 @@ fn wake(hub: &Arc<Hub>, running: &TaskTracker, key: String, cancel: &Cancellatio
     let work = async move {
         // A bug of ours ends the turn of one chat; its messages are tried a few times.
         loop {
-            let chat = Chat::new(
+            let chat = ChatTask::new(
                 Arc::clone(&hub),
                 key.clone(),
                 Arc::clone(&handle),

@@ -2,14 +2,14 @@
 
 use chrono::{Local, NaiveDateTime};
 use hermes_config::env::writer;
-use hermes_platforms::Source;
+use hermes_platforms::MessageSource;
 use hermes_store::db::delivery::Target;
 use serde_json::{Value, json};
 use std::sync::PoisonError;
 
 use super::hub::Hub;
-use super::message::Msg;
-use crate::session::{Entry, IndexError, ResetReason, SessionKey};
+use super::message::InboxMessage;
+use crate::session::{ResetReason, SessionEntry, SessionIndexError, SessionKey};
 use crate::settings::home_var;
 
 /// How old the stored time of use may become before it is written again.
@@ -17,7 +17,7 @@ const STALE: i64 = 60;
 
 /// What is said about one channel.
 #[derive(Default)]
-pub(super) struct Override {
+pub(super) struct ChannelOverride {
     pub(super) model: Option<String>,
     pub(super) provider: Option<String>,
     pub(super) prompt: Option<String>,
@@ -28,8 +28,8 @@ impl Hub {
     pub(super) async fn entry(
         &self,
         key: &str,
-        msg: &Msg,
-    ) -> Result<(Entry, Option<ResetReason>), IndexError> {
+        msg: &InboxMessage,
+    ) -> Result<(SessionEntry, Option<ResetReason>), SessionIndexError> {
         let (now, source) = (self.local_now(), msg.source());
         let known = self.index.get(key);
         let policy = self.settings.resets.of(&source.platform, &source.chat_type);
@@ -51,7 +51,7 @@ impl Hub {
             return Ok((entry, None));
         }
         let id = self.new_session_id();
-        let mut entry = Entry::new(SessionKey::new(key), id, source.clone(), now);
+        let mut entry = SessionEntry::new(SessionKey::new(key), id, source.clone(), now);
         entry.was_auto_reset = over.is_some();
         entry.auto_reset_reason = over.map(|reason| reason.as_str().to_owned());
         note_account(&mut entry, &msg.incoming.account);
@@ -68,7 +68,7 @@ impl Hub {
     }
 
     /// A chat has left a conversation.
-    pub(super) fn left(&self, key: &str, session: &str, source: &Source) {
+    pub(super) fn left(&self, key: &str, session: &str, source: &MessageSource) {
         (self.calls.happened)(
             "session:end",
             json!({
@@ -114,9 +114,9 @@ impl Hub {
     }
 
     /// Model and prompt of a channel: that of the thread comes before that of the chat.
-    pub(super) fn channel_override(&self, source: &Source) -> Override {
+    pub(super) fn channel_override(&self, source: &MessageSource) -> ChannelOverride {
         let Some(platform) = self.platform(&source.platform) else {
-            return Override::default();
+            return ChannelOverride::default();
         };
         let ids = [
             source.thread_id.as_ref(),
@@ -130,7 +130,7 @@ impl Hub {
         let over = find("channel_overrides");
         let text = |name: &str| over?.get(name)?.as_str().map(str::to_owned);
         let prompt = find("channel_prompts").and_then(Value::as_str);
-        Override {
+        ChannelOverride {
             model: text("model"),
             provider: text("provider"),
             prompt: text("system_prompt").or_else(|| prompt.map(str::to_owned)),
@@ -148,7 +148,7 @@ impl Hub {
     }
 
     /// Makes a chat the home of its platform, for this life and the next.
-    pub(super) fn set_home(&self, source: &Source) -> Result<(), String> {
+    pub(super) fn set_home(&self, source: &MessageSource) -> Result<(), String> {
         let name = home_var(&source.platform);
         let path = self.settings.home.env_path();
         let thread = format!("{name}_THREAD_ID");
@@ -169,7 +169,7 @@ impl Hub {
 }
 
 /// Which account the chat is on, where there are several.
-pub(super) fn note_account(entry: &mut Entry, account: &str) {
+pub(super) fn note_account(entry: &mut SessionEntry, account: &str) {
     if !account.is_empty() {
         let value = Value::from(account);
         entry.other.insert("account".to_owned(), value);
@@ -177,7 +177,7 @@ pub(super) fn note_account(entry: &mut Entry, account: &str) {
 }
 
 /// Where the chat of an entry is.
-pub(super) fn target_of(entry: &Entry) -> Option<Target> {
+pub(super) fn target_of(entry: &SessionEntry) -> Option<Target> {
     let source = entry.origin.as_ref()?;
     let account = entry.other.get("account").and_then(Value::as_str);
     Some(Target {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hermes_core::clock::Rng;
 use hermes_core::{BoxFuture, task};
-use hermes_platforms::{Outbound, Outgoing, SendError, render};
+use hermes_platforms::{OutboundAdapter, OutgoingMessage, SendError, render};
 use hermes_store::db::delivery::Target;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::render::pieces;
-use crate::settings::{Streaming, Transport};
+use crate::settings::{StreamTransport, StreamingSettings};
 
 const TYPING: Duration = Duration::from_secs(4);
 const CALL: Duration = Duration::from_secs(10);
@@ -23,17 +23,17 @@ const STRIKES: u32 = 3;
 
 /// What the person should see now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct View {
+pub(super) struct PreviewContent {
     pub(super) text: String,
     /// A question is open: nobody is typing.
     pub(super) quiet: bool,
 }
 
-pub(super) struct Stage {
-    pub(super) outbound: Arc<dyn Outbound>,
+pub(super) struct PreviewDeps {
+    pub(super) outbound: Arc<dyn OutboundAdapter>,
     pub(super) target: Target,
     pub(super) reply_to: Option<String>,
-    pub(super) streaming: Streaming,
+    pub(super) streaming: StreamingSettings,
     pub(super) typing: bool,
     pub(super) rng: Arc<dyn Rng>,
     /// The message that an earlier life showed.
@@ -46,7 +46,7 @@ pub(super) struct Stage {
 
 /// What became of the show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Shown {
+pub(super) struct PreviewResult {
     /// The message that the final completes.
     pub(super) message: Option<String>,
     /// When it was sent.
@@ -54,16 +54,16 @@ pub(super) struct Shown {
 }
 
 /// Shows until it is stopped.
-pub(super) struct Show {
-    view: watch::Sender<View>,
+pub(super) struct Preview {
+    view: watch::Sender<PreviewContent>,
     stop: CancellationToken,
-    running: Option<JoinHandle<Result<Shown, task::Panicked>>>,
+    running: Option<JoinHandle<Result<PreviewResult, task::Panicked>>>,
     earlier: Option<String>,
 }
 
-impl Show {
-    pub(super) fn begin(stage: Stage) -> Self {
-        let (view, seen) = watch::channel(View::default());
+impl Preview {
+    pub(super) fn begin(stage: PreviewDeps) -> Self {
+        let (view, seen) = watch::channel(PreviewContent::default());
         let stop = CancellationToken::new();
         let earlier = stage.earlier.clone();
         let running = task::spawn("preview", run(stage, seen, stop.clone()));
@@ -75,7 +75,7 @@ impl Show {
         }
     }
 
-    pub(super) fn set(&self, change: impl FnOnce(&mut View)) {
+    pub(super) fn set(&self, change: impl FnOnce(&mut PreviewContent)) {
         self.view.send_if_modified(|view| {
             let before = view.clone();
             change(view);
@@ -84,9 +84,9 @@ impl Show {
     }
 
     /// Ends it, after the call that is on its way.
-    pub(super) async fn end(mut self) -> Shown {
+    pub(super) async fn end(mut self) -> PreviewResult {
         self.stop.cancel();
-        let earlier = Shown {
+        let earlier = PreviewResult {
             message: self.earlier.take(),
             at: None,
         };
@@ -100,14 +100,14 @@ impl Show {
     }
 }
 
-impl Drop for Show {
+impl Drop for Preview {
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
-struct Player {
-    stage: Stage,
+struct PreviewTask {
+    stage: PreviewDeps,
     interval: Duration,
     strikes: u32,
     draft: Option<u64>,
@@ -117,16 +117,20 @@ struct Player {
     dead: bool,
 }
 
-async fn run(stage: Stage, mut seen: watch::Receiver<View>, stop: CancellationToken) -> Shown {
+async fn run(
+    stage: PreviewDeps,
+    mut seen: watch::Receiver<PreviewContent>,
+    stop: CancellationToken,
+) -> PreviewResult {
     let capabilities = stage.outbound.capabilities();
     let drafts = capabilities.drafts
         && stage.target.thread_id.is_none()
         && matches!(
             stage.streaming.transport,
-            Transport::Auto | Transport::Draft
+            StreamTransport::Auto | StreamTransport::Draft
         );
-    let edits = capabilities.edit && stage.streaming.transport != Transport::Draft;
-    let mut player = Player {
+    let edits = capabilities.edit && stage.streaming.transport != StreamTransport::Draft;
+    let mut player = PreviewTask {
         interval: stage.streaming.edit_interval,
         strikes: 0,
         draft: drafts.then(|| stage.rng.next_u64() >> 33 | 1),
@@ -170,14 +174,14 @@ async fn run(stage: Stage, mut seen: watch::Receiver<View>, stop: CancellationTo
             }
         }
     }
-    Shown {
+    PreviewResult {
         message: player.message,
         at: player.at,
     }
 }
 
-impl Player {
-    fn wants(&self, view: &View) -> bool {
+impl PreviewTask {
+    fn wants(&self, view: &PreviewContent) -> bool {
         let text = view.text.trim();
         let enough = self.message.is_some()
             || self.draft.is_some()
@@ -214,7 +218,7 @@ impl Player {
     }
 
     async fn call(&mut self, text: &str) -> Result<(), SendError> {
-        let Stage {
+        let PreviewDeps {
             outbound, target, ..
         } = &self.stage;
         if let Some(draft) = self.draft {
@@ -235,13 +239,13 @@ impl Player {
     }
 
     /// As much of the text as one message takes; the sign at its end says that more comes.
-    fn outgoing(&self, text: &str) -> Outgoing {
+    fn outgoing(&self, text: &str) -> OutgoingMessage {
         let capabilities = self.stage.outbound.capabilities();
         let cursor = &self.stage.streaming.cursor;
         let mut pieces = pieces(text, capabilities).into_iter();
         let first = pieces.next().unwrap_or_default();
         let text = format!("{}{cursor}", first.trim_end());
-        Outgoing {
+        OutgoingMessage {
             key: key(&*self.stage.rng),
             target: self.stage.target.clone(),
             text: render(capabilities.markup, &text),

@@ -5,11 +5,11 @@ use std::time::Duration;
 use hermes_platforms::{Batching, definition};
 use serde_json::Value;
 
-use crate::settings::{BusyMode, GatewaySettings, Streaming, Transport};
+use crate::settings::{BusyMode, GatewaySettings, StreamTransport, StreamingSettings};
 
 /// Which tool calls are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum ToolProgress {
     Off,
     /// Each tool once in a row.
     New,
@@ -17,23 +17,23 @@ pub(super) enum Progress {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Style {
+pub(super) struct ChatStyle {
     /// Text of the answer is shown while it is written.
     pub(super) stream: bool,
-    pub(super) progress: Progress,
+    pub(super) progress: ToolProgress,
     pub(super) typing: bool,
     pub(super) reactions: bool,
     /// A turn that takes long says so this often.
     pub(super) notice_every: Option<Duration>,
     /// Waits for more of a message that may be the first part of several.
-    pub(super) batch: Batch,
+    pub(super) batch: BatchWindows,
     /// A sign for a message that joins or waits, where the platform knows no reactions.
     pub(super) ack: bool,
 }
 
 /// How long to wait for more.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Batch {
+pub(super) struct BatchWindows {
     pub(super) short: Duration,
     /// After a text as long as clients send at most.
     pub(super) split: Duration,
@@ -42,7 +42,7 @@ pub(super) struct Batch {
     only_parts: bool,
 }
 
-impl Style {
+impl ChatStyle {
     pub(super) fn of(settings: &GatewaySettings, platform: &str) -> Self {
         let block = settings.platform(platform);
         let display = |name: &str| {
@@ -54,39 +54,39 @@ impl Style {
             .or_else(|| settings.tree.pointer("/display/tool_progress"))
             .and_then(Value::as_str);
         let progress = match word.map(str::trim) {
-            Some("off" | "log") => Progress::Off,
-            Some("new") => Progress::New,
-            Some("all" | "verbose") => Progress::All,
-            _ if definition(platform).is_some_and(|one| one.shows_tools) => Progress::All,
+            Some("off" | "log") => ToolProgress::Off,
+            Some("new") => ToolProgress::New,
+            Some("all" | "verbose") => ToolProgress::All,
+            _ if definition(platform).is_some_and(|one| one.shows_tools) => ToolProgress::All,
             _ => match platform {
-                "mattermost" | "matrix" | "feishu" | "whatsapp" => Progress::New,
-                _ => Progress::Off,
+                "mattermost" | "matrix" | "feishu" | "whatsapp" => ToolProgress::New,
+                _ => ToolProgress::Off,
             },
         };
-        let streaming: &Streaming = &settings.streaming;
+        let streaming: &StreamingSettings = &settings.streaming;
         let notice = settings.config.agent.gateway_notify_interval;
         let ack = settings.config.display.busy_steer_ack_enabled;
         Self {
             stream: streaming.enabled
-                && streaming.transport != Transport::Off
+                && streaming.transport != StreamTransport::Off
                 && flag("streaming").unwrap_or(true),
             progress,
             typing: block.and_then(|block| block.flag("typing_indicator")) != Some(false),
             // Without a block, the platform's own word that it can is all there is.
             reactions: block.is_none_or(|block| block.flag("reactions") == Some(true)),
             notice_every: (notice > 0).then(|| Duration::from_secs(notice)),
-            batch: Batch::of(platform).in_mode(settings.busy),
+            batch: BatchWindows::of(platform).in_mode(settings.busy),
             ack,
         }
     }
 
     /// Whether there is anything to show but typing.
     pub(super) fn shows(&self) -> bool {
-        self.stream || self.progress != Progress::Off || self.notice_every.is_some()
+        self.stream || self.progress != ToolProgress::Off || self.notice_every.is_some()
     }
 }
 
-impl Batch {
+impl BatchWindows {
     fn of(platform: &str) -> Self {
         let batching = definition(platform).map_or(Batching::USUAL, |one| one.batching);
         Self {
@@ -141,8 +141,8 @@ mod tests {
 
     #[test]
     fn in_a_queue_only_the_parts_of_one_message_go_together() {
-        let queue = Batch::of("telegram").in_mode(BusyMode::Queue);
-        let steer = Batch::of("telegram").in_mode(BusyMode::Steer);
+        let queue = BatchWindows::of("telegram").in_mode(BusyMode::Queue);
+        let steer = BatchWindows::of("telegram").in_mode(BusyMode::Steer);
         for (chars, files, together) in [
             (5, (false, false), false),
             (300, (false, false), false),

@@ -8,16 +8,16 @@ use hermes_core::BoxFuture;
 use hermes_core::tool::{
     Effects, Tool, ToolArgs, ToolContext, ToolErrorKind, ToolOutcome, ToolSpec,
 };
-use hermes_platforms::{Posting, Voice};
+use hermes_platforms::{MirrorRole, Posting};
 use hermes_store::db::delivery::Target;
 use serde_json::{Value, json};
 
 use super::hub::Hub;
-use super::post::Post;
+use super::post::MessagePoster;
 
-struct SendMessage {
+struct SendMessageTool {
     spec: ToolSpec,
-    post: Post,
+    post: MessagePoster,
     hub: Arc<Hub>,
     /// The chat that it is called from.
     origin: Target,
@@ -25,9 +25,9 @@ struct SendMessage {
 }
 
 pub(super) fn send_message(hub: &Arc<Hub>, origin: Target, key: String) -> Arc<dyn Tool> {
-    Arc::new(SendMessage {
+    Arc::new(SendMessageTool {
         spec: spec(),
-        post: Post::new(Arc::clone(hub)),
+        post: MessagePoster::new(Arc::clone(hub)),
         hub: Arc::clone(hub),
         origin,
         key,
@@ -73,7 +73,7 @@ fn spec() -> ToolSpec {
     }
 }
 
-impl Tool for SendMessage {
+impl Tool for SendMessageTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -101,7 +101,7 @@ fn bad(text: impl Into<String>) -> ToolOutcome {
     ToolOutcome::error(ToolErrorKind::BadArguments, text)
 }
 
-impl SendMessage {
+impl SendMessageTool {
     fn list(&self) -> String {
         let mut text = String::new();
         for platform in self.hub.settings.enabled() {
@@ -147,7 +147,7 @@ impl SendMessage {
         let shown = format!("{}:{}", target.platform, target.chat_id);
         // The same call, run again after a crash, is the same message.
         let id = format!("send-{}-{}-{}", self.key, cx.session, cx.call_id);
-        let mirror = (target != self.origin).then_some(Voice::Assistant);
+        let mirror = (target != self.origin).then_some(MirrorRole::Assistant);
         let posting = Posting {
             id,
             target,

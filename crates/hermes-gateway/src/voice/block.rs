@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Block {
+pub(super) struct VoiceSettings {
     value: Value,
     env: HashMap<String, String>,
 }
 
-impl Block {
+impl VoiceSettings {
     pub(super) fn new(value: Option<&Value>, env: &HashMap<String, String>) -> Self {
         Self {
             value: value.cloned().unwrap_or_default(),

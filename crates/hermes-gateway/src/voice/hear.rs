@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use hermes_core::BoxFuture;
-use hermes_platforms::{Form, Http};
+use hermes_platforms::{MultipartForm, PlatformHttp};
 use serde_json::Value;
 
-use super::block::Block;
+use super::block::VoiceSettings;
 use super::{Transcriber, template};
 use hermes_app::child;
 
@@ -18,7 +18,7 @@ const SERVICE: Duration = Duration::from_mins(2);
 const COMMAND: u64 = 300;
 
 /// A service that takes OpenAI's form.
-struct Service {
+struct TranscriptionService {
     name: &'static str,
     url: &'static str,
     url_var: &'static str,
@@ -26,29 +26,29 @@ struct Service {
     model: &'static str,
 }
 
-const SERVICES: [Service; 4] = [
-    Service {
+const SERVICES: [TranscriptionService; 4] = [
+    TranscriptionService {
         name: "groq",
         url: "https://api.groq.com/openai/v1",
         url_var: "GROQ_BASE_URL",
         keys: &["GROQ_API_KEY"],
         model: "whisper-large-v3-turbo",
     },
-    Service {
+    TranscriptionService {
         name: "openai",
         url: "https://api.openai.com/v1",
         url_var: "STT_OPENAI_BASE_URL",
         keys: &["VOICE_TOOLS_OPENAI_KEY", "OPENAI_API_KEY"],
         model: "whisper-1",
     },
-    Service {
+    TranscriptionService {
         name: "mistral",
         url: "https://api.mistral.ai/v1",
         url_var: "MISTRAL_STT_BASE_URL",
         keys: &["MISTRAL_API_KEY"],
         model: "voxtral-mini-latest",
     },
-    Service {
+    TranscriptionService {
         name: "deepinfra",
         url: "https://api.deepinfra.com/v1/openai",
         url_var: "DEEPINFRA_BASE_URL",
@@ -58,14 +58,14 @@ const SERVICES: [Service; 4] = [
 ];
 
 /// Who listens, as the home says.
-pub struct Ears {
-    block: Block,
+pub struct HomeTranscriber {
+    block: VoiceSettings,
     /// Named in config.yaml; a default is nobody's wish.
     named: Option<String>,
-    http: Http,
+    http: PlatformHttp,
 }
 
-enum Way {
+enum TranscriptionMethod {
     Service {
         url: String,
         key: Option<String>,
@@ -80,22 +80,22 @@ enum Way {
     },
 }
 
-impl Ears {
+impl HomeTranscriber {
     /// `stt` with defaults, `named`: `stt.provider` where config.yaml itself says it.
     pub fn new(
         stt: Option<&Value>,
         named: Option<&str>,
         env: &HashMap<String, String>,
-        http: Http,
+        http: PlatformHttp,
     ) -> Self {
         Self {
-            block: Block::new(stt, env),
+            block: VoiceSettings::new(stt, env),
             named: named.map(|name| name.trim().to_lowercase()),
             http,
         }
     }
 
-    fn way(&self) -> Result<Way, String> {
+    fn way(&self) -> Result<TranscriptionMethod, String> {
         if self.block.flag("enabled") == Some(false) {
             return Err("listening is switched off (stt.enabled)".to_owned());
         }
@@ -121,7 +121,7 @@ impl Ears {
         self.own(name)
     }
 
-    fn whatever_is_there(&self) -> Result<Way, String> {
+    fn whatever_is_there(&self) -> Result<TranscriptionMethod, String> {
         let service = || {
             SERVICES[..2]
                 .iter()
@@ -134,7 +134,7 @@ impl Ears {
         })
     }
 
-    fn local(&self) -> Option<Way> {
+    fn local(&self) -> Option<TranscriptionMethod> {
         let template = self.block.var(&["HERMES_LOCAL_STT_COMMAND"]).or_else(|| {
             let whisper = self.block.program(&["whisper"])?;
             Some(format!(
@@ -143,7 +143,7 @@ impl Ears {
             ))
         })?;
         let language = self.block.var(&["HERMES_LOCAL_STT_LANGUAGE"]);
-        Some(Way::Command {
+        Some(TranscriptionMethod::Command {
             template,
             model: self
                 .block
@@ -156,10 +156,10 @@ impl Ears {
         })
     }
 
-    fn service(&self, service: &Service) -> Option<Way> {
+    fn service(&self, service: &TranscriptionService) -> Option<TranscriptionMethod> {
         let key = self.block.var(service.keys)?;
         let of = |name: &str| self.block.text(&format!("{}/{name}", service.name));
-        Some(Way::Service {
+        Some(TranscriptionMethod::Service {
             url: of("base_url")
                 .or_else(|| self.block.var(&[service.url_var]))
                 .unwrap_or_else(|| service.url.to_owned()),
@@ -170,12 +170,12 @@ impl Ears {
     }
 
     /// `stt.providers.<name>`: a command, or the address of a service.
-    fn own(&self, name: &str) -> Result<Way, String> {
+    fn own(&self, name: &str) -> Result<TranscriptionMethod, String> {
         let of = |key: &str| self.block.text(&format!("providers/{name}/{key}"));
         let model = of("model").unwrap_or_default();
         if let Some(template) = of("command") {
             let deadline = self.block.seconds(&format!("providers/{name}/timeout"));
-            return Ok(Way::Command {
+            return Ok(TranscriptionMethod::Command {
                 template,
                 model,
                 language: of("language").unwrap_or_default(),
@@ -184,7 +184,7 @@ impl Ears {
         }
         if let Some(url) = of("base_url") {
             let key = of("api_key").or_else(|| self.block.var(&[&of("key_env")?]));
-            return Ok(Way::Service {
+            return Ok(TranscriptionMethod::Service {
                 url,
                 key,
                 model,
@@ -208,13 +208,13 @@ impl Ears {
             return Err(format!("the recording is larger than {limit} MB"));
         }
         let text = match way {
-            Way::Service {
+            TranscriptionMethod::Service {
                 url,
                 key,
                 model,
                 language,
             } => {
-                let form = Form::new(rand::random())
+                let form = MultipartForm::new(rand::random())
                     .text("model", model)
                     .text("response_format", "json");
                 let form = match language {
@@ -223,7 +223,7 @@ impl Ears {
                 };
                 self.ask(&url, key, form, recording).await?
             }
-            Way::Command {
+            TranscriptionMethod::Command {
                 template,
                 model,
                 language,
@@ -241,7 +241,7 @@ impl Ears {
         &self,
         url: &str,
         key: Option<String>,
-        form: Form,
+        form: MultipartForm,
         recording: &Path,
     ) -> Result<String, String> {
         let client = self.http.client().map_err(|error| error.to_string())?;
@@ -327,7 +327,7 @@ fn mime(path: &Path) -> &'static str {
     }
 }
 
-impl Transcriber for Ears {
+impl Transcriber for HomeTranscriber {
     fn transcribe<'a>(&'a self, recording: &'a Path) -> BoxFuture<'a, Result<String, String>> {
         Box::pin(self.words(recording))
     }

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use hermes_core::BoxFuture;
 
-pub use hear::Ears;
-pub use speak::Mouth;
+pub use hear::HomeTranscriber;
+pub use speak::HomeSynthesizer;
 pub use tool::SpeakTool;
 
 /// Turns a recording into words.
@@ -30,7 +30,7 @@ pub trait Transcriber: Send + Sync {
 }
 
 /// Turns words into a recording.
-pub trait Speaker: Send + Sync {
+pub trait SpeechSynthesizer: Send + Sync {
     /// Whether somebody could speak at all.
     fn can_speak(&self) -> bool {
         true

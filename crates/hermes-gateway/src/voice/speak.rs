@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hermes_core::BoxFuture;
-use hermes_platforms::{Http, Markup, render};
+use hermes_platforms::{Markup, PlatformHttp, render};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
-use super::block::Block;
+use super::block::VoiceSettings;
 use super::hear::scratch;
-use super::{Speaker, template};
+use super::{SpeechSynthesizer, template};
 use hermes_app::child;
 
 /// More than this is not read out.
@@ -22,14 +22,14 @@ const COMMAND: u64 = 120;
 const LARGEST: usize = 25 * 1024 * 1024;
 
 /// Who speaks, as the home says.
-pub struct Mouth {
-    block: Block,
+pub struct HomeSynthesizer {
+    block: VoiceSettings,
     /// Named in config.yaml; a default is nobody's wish.
     named: Option<String>,
-    http: Http,
+    http: PlatformHttp,
 }
 
-enum Way {
+enum SpeechMethod {
     OpenAi,
     ElevenLabs,
     Command {
@@ -41,40 +41,40 @@ enum Way {
     },
 }
 
-impl Mouth {
+impl HomeSynthesizer {
     /// `tts` with defaults, `named`: `tts.provider` where config.yaml itself says it.
     pub fn new(
         tts: Option<&Value>,
         named: Option<&str>,
         env: &HashMap<String, String>,
-        http: Http,
+        http: PlatformHttp,
     ) -> Self {
         Self {
-            block: Block::new(tts, env),
+            block: VoiceSettings::new(tts, env),
             named: named.map(|name| name.trim().to_lowercase()),
             http,
         }
     }
 
-    fn way(&self) -> Result<Way, String> {
+    fn way(&self) -> Result<SpeechMethod, String> {
         let named = self.named.as_deref().filter(|name| *name != "auto");
         match named {
             None => self
                 .local()
-                .or_else(|| self.openai_key().map(|_| Way::OpenAi))
+                .or_else(|| self.openai_key().map(|_| SpeechMethod::OpenAi))
                 .ok_or_else(|| {
                     "no speech output is set up: install espeak-ng, or set VOICE_TOOLS_OPENAI_KEY, or name a \
                      tts.provider"
                         .to_owned()
                 }),
             Some("openai") => match self.openai_key() {
-                Some(_) => Ok(Way::OpenAi),
+                Some(_) => Ok(SpeechMethod::OpenAi),
                 None => {
                     Err("tts.provider is openai, which needs VOICE_TOOLS_OPENAI_KEY".to_owned())
                 }
             },
             Some("elevenlabs") => match self.block.var(&["ELEVENLABS_API_KEY"]) {
-                Some(_) => Ok(Way::ElevenLabs),
+                Some(_) => Ok(SpeechMethod::ElevenLabs),
                 None => {
                     Err("tts.provider is elevenlabs, which needs ELEVENLABS_API_KEY".to_owned())
                 }
@@ -97,13 +97,13 @@ impl Mouth {
             .var(&["VOICE_TOOLS_OPENAI_KEY", "OPENAI_API_KEY"])
     }
 
-    fn local(&self) -> Option<Way> {
+    fn local(&self) -> Option<SpeechMethod> {
         ["espeak-ng", "espeak", "flite"]
             .into_iter()
             .find_map(|name| self.program(name))
     }
 
-    fn program(&self, name: &str) -> Option<Way> {
+    fn program(&self, name: &str) -> Option<SpeechMethod> {
         let program = self.block.program(&[name])?;
         let program = template::fill("{p}", &[("p", &program.to_string_lossy())]);
         let of = |key: &str| self.block.text(&format!("{name}/{key}"));
@@ -114,7 +114,7 @@ impl Mouth {
                 None => format!("{program} -f {{input_path}} -w {{output_path}}"),
             },
         };
-        Some(Way::Command {
+        Some(SpeechMethod::Command {
             template,
             format: "wav".to_owned(),
             voice: of("voice").unwrap_or_default(),
@@ -123,7 +123,7 @@ impl Mouth {
         })
     }
 
-    fn own(&self, name: &str) -> Result<Way, String> {
+    fn own(&self, name: &str) -> Result<SpeechMethod, String> {
         let of = |key: &str| self.block.text(&format!("providers/{name}/{key}"));
         let Some(template) = of("command") else {
             return Err(format!(
@@ -132,7 +132,7 @@ impl Mouth {
             ));
         };
         let deadline = self.block.seconds(&format!("providers/{name}/timeout"));
-        Ok(Way::Command {
+        Ok(SpeechMethod::Command {
             template,
             format: of("output_format").unwrap_or_else(|| "mp3".to_owned()),
             voice: of("voice").unwrap_or_default(),
@@ -152,9 +152,9 @@ impl Mouth {
             .map_err(|error| format!("{}: {error}", into.display()))?;
         let name = format!("speech-{:016x}", rand::random::<u64>());
         match way {
-            Way::OpenAi => self.by_openai(&text, &into.join(name + ".ogg")).await,
-            Way::ElevenLabs => self.by_elevenlabs(&text, &into.join(name + ".ogg")).await,
-            Way::Command { ref format, .. } => {
+            SpeechMethod::OpenAi => self.by_openai(&text, &into.join(name + ".ogg")).await,
+            SpeechMethod::ElevenLabs => self.by_elevenlabs(&text, &into.join(name + ".ogg")).await,
+            SpeechMethod::Command { ref format, .. } => {
                 let output = into.join(format!("{name}.{format}"));
                 by_command(way, &text, output).await
             }
@@ -244,8 +244,8 @@ async fn download(request: reqwest::RequestBuilder, output: &Path) -> Result<Pat
     Ok(output.to_owned())
 }
 
-async fn by_command(way: Way, text: &str, output: PathBuf) -> Result<PathBuf, String> {
-    let Way::Command {
+async fn by_command(way: SpeechMethod, text: &str, output: PathBuf) -> Result<PathBuf, String> {
+    let SpeechMethod::Command {
         template,
         format,
         voice,
@@ -281,7 +281,7 @@ async fn by_command(way: Way, text: &str, output: PathBuf) -> Result<PathBuf, St
     Ok(output)
 }
 
-impl Speaker for Mouth {
+impl SpeechSynthesizer for HomeSynthesizer {
     fn can_speak(&self) -> bool {
         self.way().is_ok()
     }

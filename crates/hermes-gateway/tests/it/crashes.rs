@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_core::store::StoreError;
-use hermes_gateway::session::Sharing;
-use hermes_gateway::spine::{Inbox, MARK, Outbox, Policy, beat};
-use hermes_platforms::{Arrival, Incoming, Recourse, Source};
+use hermes_gateway::session::SessionSharing;
+use hermes_gateway::spine::{MARK, MessageInbox, Outbox, OutboxPolicy, beat};
+use hermes_platforms::{Arrival, IncomingMessage, MessageSource, Recourse};
 use hermes_store::Store;
 use hermes_store::db::delivery::{
     Delivery, Final, NewChunk, Owner, Processes, Reply, Target, Waiting,
@@ -100,13 +100,13 @@ impl Scene {
 
     /// What a gateway does, one thing after the other.
     async fn work(&self, delivery: &Delivery, fuse: &Fuse) -> Result<(), StoreError> {
-        let inbox = Inbox::new(delivery.clone(), Sharing::default());
+        let inbox = MessageInbox::new(delivery.clone(), SessionSharing::default());
         let platform = FakePlatform::new(self.world.clone(), fuse.clone(), self.recourse);
-        let policy = Policy {
+        let policy = OutboxPolicy {
             parallel: self.parallel,
             // Nothing is given up, however bad it gets.
             unclear: u32::MAX,
-            ..Policy::default()
+            ..OutboxPolicy::default()
         };
         let outbox = Outbox::new(
             delivery.clone(),
@@ -184,15 +184,15 @@ fn open(path: &Path, clock: &Arc<ManualClock>) -> Store {
     Store::open(path, clock.clone()).unwrap()
 }
 
-fn incoming(chat: &str, id: &str) -> Incoming {
-    Incoming {
+fn incoming(chat: &str, id: &str) -> IncomingMessage {
+    IncomingMessage {
         account: String::new(),
         message_id: id.to_owned(),
-        source: Source {
+        source: MessageSource {
             platform: "fake".to_owned(),
             chat_id: chat.to_owned(),
             chat_type: "dm".to_owned(),
-            ..Source::default()
+            ..MessageSource::default()
         },
         text: "hello".to_owned(),
         media: Vec::new(),
@@ -316,13 +316,18 @@ async fn the_outbox_runs_when_woken_and_when_a_pause_is_over() {
     let fuse = Fuse::new(1_000_000);
     let platform = FakePlatform::new(scene.world.clone(), fuse, Recourse::Mark);
     let (clock, rng) = (scene.clock.clone(), Arc::new(FixedRng(0)));
-    let outbox = Arc::new(Outbox::new(delivery.clone(), clock, rng, Policy::default()));
+    let outbox = Arc::new(Outbox::new(
+        delivery.clone(),
+        clock,
+        rng,
+        OutboxPolicy::default(),
+    ));
     let (wake, cancel) = (Arc::new(Notify::new()), CancellationToken::new());
     let running = {
         let (outbox, wake, cancel) = (outbox.clone(), wake.clone(), cancel.clone());
         hermes_core::task::spawn("outbox", async move { outbox.run(&wake, &cancel).await })
     };
-    let inbox = Inbox::new(delivery.clone(), Sharing::default());
+    let inbox = MessageInbox::new(delivery.clone(), SessionSharing::default());
     inbox.store(&incoming("c0", "m0")).await.unwrap();
     let message = delivery.waiting(1).await.unwrap().remove(0);
     delivery.claim(&[message.id], "t").await.unwrap();
@@ -378,7 +383,7 @@ async fn a_platform_hears_only_of_what_is_stored() {
     };
     let own = |pid| store.own_delivery(owner(pid), Duration::from_mins(1), Arc::new(NobodyLives));
     let (first, _) = own(1).await.unwrap();
-    let inbox = Inbox::new(first.clone(), Sharing::default());
+    let inbox = MessageInbox::new(first.clone(), SessionSharing::default());
     let (arrivals, queue) = mpsc::channel(1);
     let (new, cancel) = (Mutex::new(0), CancellationToken::new());
     let platform = async {

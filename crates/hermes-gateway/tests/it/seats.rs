@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hermes_agent::weight::Weight;
-use hermes_app::front::{NEWS, News, OpenedConversation, Refusal, RefusalKind, WISHES};
+use hermes_app::front::{
+    ConversationUpdate, HostError, HostErrorKind, NEWS, OpenedConversation, WISHES,
+};
 use hermes_app::wiring::unattended::CommandOutput;
 use hermes_core::{BoxFuture, task};
-use hermes_gateway::program::{ConversationHost, Opening, Script};
-use hermes_gateway::seats::{Bounds, Next, Seat, Seats};
+use hermes_gateway::program::{ConversationHost, HomeScript, OpeningRequest};
+use hermes_gateway::seats::{ConversationPool, HolderEvent, PoolLimits, PooledConversation};
 use hermes_platforms::Offer;
 use pretty_assertions::assert_eq;
 use tokio::sync::{Notify, mpsc};
@@ -33,13 +35,16 @@ struct Heavy {
 }
 
 impl ConversationHost for Heavy {
-    fn ready(&self) -> Result<(), Refusal> {
+    fn ready(&self) -> Result<(), HostError> {
         Ok(())
     }
 
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
+    fn open(
+        &self,
+        opening: OpeningRequest,
+    ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
         let (wishes, mut orders) = mpsc::channel(WISHES);
-        let (news, heard) = mpsc::channel::<News>(NEWS);
+        let (news, heard) = mpsc::channel::<ConversationUpdate>(NEWS);
         let (id, closed) = (opening.id.clone(), Arc::clone(&self.closed));
         let stuck = self.stuck.lock().unwrap().contains(&opening.id);
         let door = Arc::clone(&self.door);
@@ -71,8 +76,8 @@ impl ConversationHost for Heavy {
         })))
     }
 
-    fn script(&self, _: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
-        let refusal = Refusal::new(RefusalKind::Invalid, "no scripts here");
+    fn script(&self, _: HomeScript) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
+        let refusal = HostError::new(HostErrorKind::Invalid, "no scripts here");
         Box::pin(std::future::ready(Err(refusal)))
     }
 
@@ -81,16 +86,16 @@ impl ConversationHost for Heavy {
     }
 }
 
-fn opening(id: &str) -> Opening {
-    Opening {
+fn opening(id: &str) -> OpeningRequest {
+    OpeningRequest {
         id: id.to_owned(),
-        ..Opening::default()
+        ..OpeningRequest::default()
     }
 }
 
 struct Room {
     program: Arc<Heavy>,
-    seats: Seats,
+    seats: ConversationPool,
 }
 
 impl Room {
@@ -100,17 +105,17 @@ impl Room {
 
     fn with(idle: usize, bytes: usize) -> Self {
         let program = Arc::<Heavy>::default();
-        let bounds = Bounds {
+        let bounds = PoolLimits {
             idle,
             bytes,
             age: Duration::from_hours(1),
         };
         let shared = Arc::clone(&program) as Arc<dyn ConversationHost>;
-        let seats = Seats::new(shared, bounds, CancellationToken::new());
+        let seats = ConversationPool::new(shared, bounds, CancellationToken::new());
         Self { program, seats }
     }
 
-    async fn sit(&self, id: &str, bytes: usize) -> Seat {
+    async fn sit(&self, id: &str, bytes: usize) -> PooledConversation {
         {
             let mut weights = self.program.weights.lock().unwrap();
             weights.insert(id.to_owned(), bytes);
@@ -155,7 +160,7 @@ async fn one_that_is_held_stays_and_whoever_holds_it_is_asked() {
     let mut held = room.sit("held", 3 * MB).await;
     drop(room.sit("idle", MB / 2).await);
     assert_eq!(room.closed().await, ["idle"]);
-    assert!(matches!(held.next().await, Next::Wanted));
+    assert!(matches!(held.next().await, HolderEvent::Wanted));
     drop(held);
     assert_eq!(room.closed().await, ["idle", "held"]);
     assert_eq!((room.seats.open(), room.seats.bytes()), (0, 0));
@@ -184,10 +189,10 @@ async fn a_session_is_never_open_twice() {
     let room = Room::new(10 * MB);
     room.program.stuck.lock().unwrap().insert("s".to_owned());
     drop(room.sit("s", MB).await);
-    let unattended = Opening {
+    let unattended = OpeningRequest {
         id: "s".to_owned(),
         unattended: true,
-        ..Opening::default()
+        ..OpeningRequest::default()
     };
     for _ in 0..3 {
         let sitting = room.seats.sit(unattended.clone());

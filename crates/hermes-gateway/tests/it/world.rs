@@ -9,7 +9,8 @@ use std::time::Duration;
 use hermes_core::BoxFuture;
 use hermes_core::store::StoreError;
 use hermes_platforms::{
-    Capabilities, Found, Limits, Markup, MediaRef, Outbound, Outgoing, Recourse, SendError, Unit,
+    Capabilities, DeliveryLookup, Markup, MediaRef, OutboundAdapter, OutgoingMessage,
+    PlatformLimits, Recourse, SendError, TextUnit,
 };
 use hermes_store::db::delivery::{DeliveryAccess, DeliveryHook, Target};
 use tokio_util::sync::CancellationToken;
@@ -116,9 +117,9 @@ impl FakePlatform {
             reactions: false,
             drafts: false,
             markup: Markup::Plain,
-            limits: Limits {
+            limits: PlatformLimits {
                 text: 4096,
-                unit: Unit::Chars,
+                unit: TextUnit::Chars,
                 file_bytes: 0,
             },
             recourse,
@@ -130,7 +131,7 @@ impl FakePlatform {
         }
     }
 
-    fn land(&self, message: &Outgoing) {
+    fn land(&self, message: &OutgoingMessage) {
         let mut seen = self.world.seen.lock().unwrap();
         let idempotent = matches!(self.capabilities.recourse, Recourse::Idempotent { .. });
         if idempotent && seen.iter().any(|one| one.key == message.key) {
@@ -144,14 +145,14 @@ impl FakePlatform {
     }
 }
 
-impl Outbound for FakePlatform {
+impl OutboundAdapter for FakePlatform {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
     fn send<'a>(
         &'a self,
-        message: &'a Outgoing,
+        message: &'a OutgoingMessage,
     ) -> BoxFuture<'a, Result<Option<String>, SendError>> {
         Box::pin(async move {
             self.fuse.tick().await;
@@ -176,7 +177,11 @@ impl Outbound for FakePlatform {
         })
     }
 
-    fn edit<'a>(&'a self, _: &'a str, _: &'a Outgoing) -> BoxFuture<'a, Result<(), SendError>> {
+    fn edit<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a OutgoingMessage,
+    ) -> BoxFuture<'a, Result<(), SendError>> {
         Box::pin(std::future::ready(Err(SendError::Refused(
             "no edits".to_owned(),
         ))))
@@ -197,15 +202,18 @@ impl Outbound for FakePlatform {
         ))))
     }
 
-    fn look_up<'a>(&'a self, message: &'a Outgoing) -> BoxFuture<'a, Result<Found, SendError>> {
+    fn look_up<'a>(
+        &'a self,
+        message: &'a OutgoingMessage,
+    ) -> BoxFuture<'a, Result<DeliveryLookup, SendError>> {
         Box::pin(async move {
             self.fuse.tick().await;
             let seen = self.world.seen.lock().unwrap();
             let found = seen.iter().any(|one| one.key == message.key);
             Ok(if found {
-                Found::Yes(Some(format!("id-{}", message.key)))
+                DeliveryLookup::Yes(Some(format!("id-{}", message.key)))
             } else {
-                Found::No
+                DeliveryLookup::No
             })
         })
     }

@@ -10,9 +10,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::limits::{Limits, Route};
-use crate::form::Form;
-use crate::http::{Http, HttpError};
+use super::limits::{DiscordRateLimits, RateLimitRoute};
+use crate::form::MultipartForm;
+use crate::http::{HttpError, PlatformHttp};
 use crate::platform::SendError;
 
 /// Answers larger than this are not Discord's.
@@ -22,7 +22,7 @@ const AGENT: &str = concat!("DiscordBot (hermes, ", env!("CARGO_PKG_VERSION"), "
 
 /// A call failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub(super) enum CallError {
+pub(super) enum DiscordCallError {
     /// It certainly was not done, and may be later.
     #[error("{error}")]
     NotDone {
@@ -45,7 +45,7 @@ pub(super) enum CallError {
     Unauthorized,
 }
 
-impl CallError {
+impl DiscordCallError {
     pub(super) fn code(&self) -> u64 {
         match self {
             Self::Refused { code, .. } => *code,
@@ -68,21 +68,21 @@ impl CallError {
     }
 }
 
-pub(super) struct Api {
+pub(super) struct DiscordApi {
     base: String,
     token: String,
     deadline: Duration,
     transfer: Duration,
-    http: Http,
+    http: PlatformHttp,
     client: Mutex<reqwest::Client>,
-    limits: Limits,
+    limits: DiscordRateLimits,
 }
 
-impl Api {
+impl DiscordApi {
     pub(super) fn new(
         base: &str,
         token: &str,
-        http: Http,
+        http: PlatformHttp,
         deadline: Duration,
         transfer: Duration,
     ) -> Result<Self, HttpError> {
@@ -93,7 +93,7 @@ impl Api {
             transfer,
             client: Mutex::new(http.client()?),
             http,
-            limits: Limits::default(),
+            limits: DiscordRateLimits::default(),
         })
     }
 
@@ -101,7 +101,7 @@ impl Api {
         &self.base
     }
 
-    pub(super) fn http(&self) -> &Http {
+    pub(super) fn http(&self) -> &PlatformHttp {
         &self.http
     }
 
@@ -124,8 +124,8 @@ impl Api {
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Value, CallError> {
-        let route = Route::of(method.as_str(), path);
+    ) -> Result<Value, DiscordCallError> {
+        let route = RateLimitRoute::of(method.as_str(), path);
         let mut request = self.request(method, path).timeout(self.deadline);
         if let Some(body) = body {
             request = request
@@ -135,10 +135,10 @@ impl Api {
         self.send(&route, request).await
     }
 
-    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
+    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, DiscordCallError> {
         let value = self.call(Method::GET, path, None).await?;
         serde_json::from_value(value)
-            .map_err(|error| CallError::Unclear(format!("{path}: not understood: {error}")))
+            .map_err(|error| DiscordCallError::Unclear(format!("{path}: not understood: {error}")))
     }
 
     /// The same, but waits for limits and tries again until the time is over. Only for what can
@@ -149,7 +149,7 @@ impl Api {
         path: &str,
         body: Option<&Value>,
         within: Duration,
-    ) -> Result<Value, CallError> {
+    ) -> Result<Value, DiscordCallError> {
         let end = Instant::now() + within;
         let mut pause = Duration::from_millis(500);
         loop {
@@ -158,9 +158,11 @@ impl Api {
                 Err(error) => error,
             };
             let wait = match &error {
-                CallError::NotDone { retry_after, .. } => retry_after.unwrap_or(pause),
-                CallError::Unclear(_) => pause,
-                CallError::Refused { .. } | CallError::Unauthorized => return Err(error),
+                DiscordCallError::NotDone { retry_after, .. } => retry_after.unwrap_or(pause),
+                DiscordCallError::Unclear(_) => pause,
+                DiscordCallError::Refused { .. } | DiscordCallError::Unauthorized => {
+                    return Err(error);
+                }
             };
             if Instant::now() + wait >= end {
                 return Err(error);
@@ -177,18 +179,18 @@ impl Api {
         body: &Value,
         file: &Path,
         mime: &str,
-    ) -> Result<Value, CallError> {
-        let form = Form::new(rand::random())
+    ) -> Result<Value, DiscordCallError> {
+        let form = MultipartForm::new(rand::random())
             .text("payload_json", body.to_string())
             .file("files[0]", file, mime)
             .await
-            .map_err(|error| CallError::Refused {
+            .map_err(|error| DiscordCallError::Refused {
                 status: 0,
                 code: 0,
                 message: format!("{}: {error}", file.display()),
                 errors: Value::Null,
             })?;
-        let route = Route::of("POST", path);
+        let route = RateLimitRoute::of("POST", path);
         let request = self.request(Method::POST, path).timeout(self.transfer);
         self.send(&route, form.into_request(request)).await
     }
@@ -205,9 +207,13 @@ impl Api {
         request.header(AUTHORIZATION, format!("Bot {}", self.token))
     }
 
-    async fn send(&self, route: &Route, request: RequestBuilder) -> Result<Value, CallError> {
+    async fn send(
+        &self,
+        route: &RateLimitRoute,
+        request: RequestBuilder,
+    ) -> Result<Value, DiscordCallError> {
         if let Err(pause) = self.limits.take(route) {
-            return Err(CallError::NotDone {
+            return Err(DiscordCallError::NotDone {
                 error: "waiting for Discord's rate limit".to_owned(),
                 retry_after: Some(pause),
             });
@@ -216,7 +222,7 @@ impl Api {
             Ok(answer) => answer,
             Err(error) => {
                 let failed = failure(&error);
-                if matches!(failed, CallError::Unclear(_)) {
+                if matches!(failed, DiscordCallError::Unclear(_)) {
                     self.renew();
                 }
                 return Err(failed);
@@ -226,7 +232,11 @@ impl Api {
         self.read(route, answer).await
     }
 
-    async fn read(&self, route: &Route, mut answer: reqwest::Response) -> Result<Value, CallError> {
+    async fn read(
+        &self,
+        route: &RateLimitRoute,
+        mut answer: reqwest::Response,
+    ) -> Result<Value, DiscordCallError> {
         let status = answer.status();
         let header = answer.headers().get("retry-after");
         let header = header.and_then(|value| value.to_str().ok()?.parse::<f64>().ok());
@@ -236,11 +246,13 @@ impl Api {
                 Ok(Some(piece)) if bytes.len() + piece.len() <= MAX_ANSWER => {
                     bytes.extend_from_slice(&piece);
                 }
-                Ok(Some(_)) => return Err(CallError::Unclear("an endless answer".to_owned())),
+                Ok(Some(_)) => {
+                    return Err(DiscordCallError::Unclear("an endless answer".to_owned()));
+                }
                 Ok(None) => break,
                 Err(error) => {
                     self.renew();
-                    return Err(CallError::Unclear(plain(&error)));
+                    return Err(DiscordCallError::Unclear(plain(&error)));
                 }
             }
         }
@@ -251,15 +263,17 @@ impl Api {
                 let pause = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::from_secs(1));
                 self.limits
                     .refused(route, pause, body["global"] == Value::Bool(true));
-                Err(CallError::NotDone {
+                Err(DiscordCallError::NotDone {
                     error: "too many requests".to_owned(),
                     retry_after: Some(pause),
                 })
             }
-            StatusCode::UNAUTHORIZED => Err(CallError::Unauthorized),
+            StatusCode::UNAUTHORIZED => Err(DiscordCallError::Unauthorized),
             status if status.is_success() => Ok(body),
-            status if status.is_server_error() => Err(CallError::Unclear(status.to_string())),
-            status => Err(CallError::Refused {
+            status if status.is_server_error() => {
+                Err(DiscordCallError::Unclear(status.to_string()))
+            }
+            status => Err(DiscordCallError::Refused {
                 status: status.as_u16(),
                 code: body["code"].as_u64().unwrap_or(0),
                 message: body["message"].as_str().unwrap_or("no").to_owned(),
@@ -269,14 +283,14 @@ impl Api {
     }
 }
 
-fn failure(error: &reqwest::Error) -> CallError {
+fn failure(error: &reqwest::Error) -> DiscordCallError {
     if error.is_connect() || error.is_builder() {
-        return CallError::NotDone {
+        return DiscordCallError::NotDone {
             error: plain(error),
             retry_after: None,
         };
     }
-    CallError::Unclear(plain(error))
+    DiscordCallError::Unclear(plain(error))
 }
 
 /// The reason at the bottom; the address would tell nothing new, or a secret.

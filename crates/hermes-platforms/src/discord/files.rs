@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tokio::io::AsyncWriteExt as _;
 use url::Url;
 
-use super::Shared;
+use super::DiscordShared;
 use super::api::plain;
 use crate::platform::{MediaRef, SendError};
 
@@ -14,7 +14,7 @@ const HOSTS: [&str; 2] = ["cdn.discordapp.com", "media.discordapp.net"];
 
 /// Fetches a file into a directory.
 pub(super) async fn fetch(
-    shared: &Shared,
+    shared: &DiscordShared,
     media: &MediaRef,
     into: &Path,
     max_bytes: u64,

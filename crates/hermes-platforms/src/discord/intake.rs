@@ -11,15 +11,17 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::missed::{Later, Missed};
-use super::progress::{Progress, Ticket};
-use super::read::{self, Place};
-use super::rules::{Case, Verdict};
-use super::settings::Bots;
-use super::wire::{Channel, Id, Interaction, Member, Message, User};
-use super::{Shared, missed, places};
-use crate::platform::{Applicant, Incoming, Link};
-use crate::source::Source;
+use super::missed::{DeferredReads, MissedMessages};
+use super::progress::{EventProgress, EventTicket};
+use super::read::{self, MessageLocation};
+use super::rules::{MessageCase, MessageDecision};
+use super::settings::DiscordBots;
+use super::wire::{
+    DiscordChannel, DiscordInteraction, DiscordMessage, DiscordUser, GuildMember, Snowflake,
+};
+use super::{DiscordShared, missed, places};
+use crate::platform::{AdapterLink, Applicant, IncomingMessage};
+use crate::source::MessageSource;
 
 /// Lanes for messages, and behind them lanes for commands and presses.
 const MESSAGES: u64 = 8;
@@ -29,13 +31,13 @@ const WAITING: usize = 256;
 /// Discord's patience with an interaction.
 const ANSWER: Duration = Duration::from_secs(3);
 
-pub(super) enum Work {
-    Message(Ticket, Box<Message>),
-    Interaction(Ticket, Box<Interaction>),
-    Missed(Missed),
+pub(super) enum DiscordWork {
+    Message(EventTicket, Box<DiscordMessage>),
+    Interaction(EventTicket, Box<DiscordInteraction>),
+    Missed(MissedMessages),
 }
 
-impl Work {
+impl DiscordWork {
     fn lane(&self) -> usize {
         let lane = match self {
             Self::Message(_, message) => message.channel_id.0 % MESSAGES,
@@ -49,21 +51,21 @@ impl Work {
 }
 
 /// The entrances of the lanes.
-pub(super) struct Lanes(Vec<mpsc::Sender<Work>>);
+pub(super) struct DiscordLanes(Vec<mpsc::Sender<DiscordWork>>);
 
-impl Lanes {
-    pub(super) fn new() -> (Self, Vec<mpsc::Receiver<Work>>) {
+impl DiscordLanes {
+    pub(super) fn new() -> (Self, Vec<mpsc::Receiver<DiscordWork>>) {
         let lanes = (0..MESSAGES + INTERACTIONS).map(|_| mpsc::channel(WAITING));
         let (entrances, ends) = lanes.unzip();
         (Self(entrances), ends)
     }
 
     /// Waits while the lane is full. The other end lives as long as this one.
-    pub(super) async fn push(&self, work: Work) {
+    pub(super) async fn push(&self, work: DiscordWork) {
         let _ = self.0[work.lane()].send(work).await;
     }
 
-    pub(super) fn try_push(&self, work: Work) -> Result<(), Work> {
+    pub(super) fn try_push(&self, work: DiscordWork) -> Result<(), DiscordWork> {
         let full = self.0[work.lane()].try_send(work);
         full.map_err(mpsc::error::TrySendError::into_inner)
     }
@@ -71,7 +73,7 @@ impl Lanes {
 
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Taken {
+pub(super) enum IntakeResult {
     Stored,
     /// It was stored before.
     Known,
@@ -80,37 +82,37 @@ pub(super) enum Taken {
     Stopped,
 }
 
-pub(super) struct Intake<'a> {
-    pub shared: &'a Shared,
-    pub link: &'a Link,
-    pub progress: &'a Progress,
+pub(super) struct DiscordIntake<'a> {
+    pub shared: &'a DiscordShared,
+    pub link: &'a AdapterLink,
+    pub progress: &'a EventProgress,
     /// Our own id, once Discord told it.
     pub me: &'a AtomicU64,
 }
 
-impl Intake<'_> {
-    pub(super) async fn lane(&self, mut works: mpsc::Receiver<Work>) {
-        let mut later = Later::default();
+impl DiscordIntake<'_> {
+    pub(super) async fn lane(&self, mut works: mpsc::Receiver<DiscordWork>) {
+        let mut later = DeferredReads::default();
         loop {
             let work = tokio::select! {
                 work = works.recv() => match work {
                     Some(work) => work,
                     None => return,
                 },
-                missed = later.due() => Work::Missed(missed),
+                missed = later.due() => DiscordWork::Missed(missed),
             };
             match work {
-                Work::Message(ticket, message) => {
-                    if self.message(&message).await != Taken::Stopped {
+                DiscordWork::Message(ticket, message) => {
+                    if self.message(&message).await != IntakeResult::Stopped {
                         self.progress.done(ticket);
                     }
                 }
-                Work::Interaction(ticket, used) => {
-                    if self.interaction(&used).await != Taken::Stopped {
+                DiscordWork::Interaction(ticket, used) => {
+                    if self.interaction(&used).await != IntakeResult::Stopped {
                         self.progress.done(ticket);
                     }
                 }
-                Work::Missed(missed) => {
+                DiscordWork::Missed(missed) => {
                     later.forget(missed.channel);
                     if !missed::read(self, &missed).await {
                         later.add(missed, &self.shared.timing);
@@ -120,39 +122,39 @@ impl Intake<'_> {
         }
     }
 
-    pub(super) fn me(&self) -> Id {
-        Id(self.me.load(Ordering::Relaxed))
+    pub(super) fn me(&self) -> Snowflake {
+        Snowflake(self.me.load(Ordering::Relaxed))
     }
 
     /// A message, live or missed.
-    pub(super) async fn message(&self, message: &Message) -> Taken {
+    pub(super) async fn message(&self, message: &DiscordMessage) -> IntakeResult {
         let channel = self.channel(message.channel_id, message.guild_id).await;
         if channel.is_direct() {
             self.shared.memory.meet(channel.id, message.id).await;
         }
         let taken = self.judge(message, &channel).await;
-        if taken != Taken::Stopped {
+        if taken != IntakeResult::Stopped {
             let memory = &self.shared.memory;
             memory.saw(message.channel_id, message.id, channel.is_direct());
         }
         taken
     }
 
-    async fn channel(&self, id: Id, guild: Option<Id>) -> Channel {
+    async fn channel(&self, id: Snowflake, guild: Option<Snowflake>) -> DiscordChannel {
         let (api, within) = (&self.shared.api, self.shared.timing.details);
         self.shared.places.channel(api, id, guild, within).await
     }
 
-    async fn parent(&self, channel: &Channel) -> Option<Channel> {
+    async fn parent(&self, channel: &DiscordChannel) -> Option<DiscordChannel> {
         let parent = channel.parent_id.filter(|_| channel.is_thread())?;
         Some(self.channel(parent, channel.guild_id).await)
     }
 
-    async fn judge(&self, message: &Message, channel: &Channel) -> Taken {
+    async fn judge(&self, message: &DiscordMessage, channel: &DiscordChannel) -> IntakeResult {
         let (shared, me) = (self.shared, self.me());
         let parent = self.parent(channel).await;
         let rules = &shared.settings.rules;
-        let verdict = rules.judge(&Case {
+        let verdict = rules.judge(&MessageCase {
             message,
             me,
             channel,
@@ -160,11 +162,11 @@ impl Intake<'_> {
             our_thread: channel.is_thread() && shared.memory.is_our_thread(&channel.id.to_string()),
         });
         let (thread, gap) = match verdict {
-            Verdict::Ignore(why) => {
+            MessageDecision::Ignore(why) => {
                 tracing::trace!(message = %message.id, "discord: left alone: {why}");
-                return Taken::Ignored;
+                return IntakeResult::Ignored;
             }
-            Verdict::Take { thread, gap } => (thread, gap),
+            MessageDecision::Take { thread, gap } => (thread, gap),
         };
         let place = self.place(channel, parent.as_ref(), message.guild_id);
         let mut source = place.source(&message.author, message.member.as_ref(), message.id);
@@ -184,7 +186,7 @@ impl Intake<'_> {
             None
         };
         if text.is_empty() && media.is_empty() && context.is_none() {
-            return Taken::Ignored;
+            return IntakeResult::Ignored;
         }
         if thread && admitted && self.make_thread(message, &text).await {
             in_thread(&mut source, message.id, &text);
@@ -192,7 +194,7 @@ impl Intake<'_> {
         if let Some(thread) = source.thread_id.as_ref().filter(|_| admitted) {
             shared.memory.join(thread).await;
         }
-        let incoming = Incoming {
+        let incoming = IncomingMessage {
             account: String::new(),
             message_id: message.id.to_string(),
             source,
@@ -213,12 +215,12 @@ impl Intake<'_> {
 
     fn place<'b>(
         &self,
-        channel: &'b Channel,
-        parent: Option<&'b Channel>,
-        guild: Option<Id>,
-    ) -> Place<'b> {
+        channel: &'b DiscordChannel,
+        parent: Option<&'b DiscordChannel>,
+        guild: Option<Snowflake>,
+    ) -> MessageLocation<'b> {
         let guild = guild.or(channel.guild_id);
-        Place {
+        MessageLocation {
             channel,
             parent,
             guild,
@@ -227,7 +229,12 @@ impl Intake<'_> {
     }
 
     /// Whether roles, a name on the list or the channel let this person in.
-    async fn has_right(&self, user: &User, member: Option<&Member>, place: &Place<'_>) -> bool {
+    async fn has_right(
+        &self,
+        user: &DiscordUser,
+        member: Option<&GuildMember>,
+        place: &MessageLocation<'_>,
+    ) -> bool {
         let rules = &self.shared.settings.rules;
         // Names are unique since they have no number behind them.
         if user.discriminator == "0" && rules.names.contains(&user.username.to_lowercase()) {
@@ -255,7 +262,7 @@ impl Intake<'_> {
     }
 
     /// What was said before, since we last spoke.
-    async fn context(&self, message: &Message) -> Option<String> {
+    async fn context(&self, message: &DiscordMessage) -> Option<String> {
         let shared = self.shared;
         let limit = shared.settings.history;
         if limit == 0 {
@@ -265,20 +272,20 @@ impl Intake<'_> {
         let path = format!("/channels/{channel}/messages?before={before}&limit={limit}");
         let within = shared.timing.details;
         let asked = shared.api.patiently(Method::GET, &path, None, within).await;
-        let earlier: Vec<Message> = match asked {
+        let earlier: Vec<DiscordMessage> = match asked {
             Ok(value) => serde_json::from_value(value).unwrap_or_default(),
             Err(error) => {
                 tracing::debug!("discord: what was said before: {error}");
                 return None;
             }
         };
-        let bots = shared.settings.rules.bots != Bots::Ignored;
+        let bots = shared.settings.rules.bots != DiscordBots::Ignored;
         read::context(&earlier, self.me(), bots)
     }
 
     /// Makes the thread for the answer. `false`: it cannot be made, and the answer goes into the
     /// channel: a message must not be lost for want of a thread.
-    async fn make_thread(&self, message: &Message, text: &str) -> bool {
+    async fn make_thread(&self, message: &DiscordMessage, text: &str) -> bool {
         let path = format!(
             "/channels/{}/messages/{}/threads",
             message.channel_id, message.id
@@ -303,16 +310,16 @@ impl Intake<'_> {
     }
 
     /// Hands a message over until it is stored.
-    async fn store(&self, incoming: Incoming) -> Taken {
+    async fn store(&self, incoming: IncomingMessage) -> IntakeResult {
         let mut pause = Duration::from_millis(200);
         loop {
             match self.link.hand_over(incoming.clone()).await {
-                Some(true) => return Taken::Stored,
-                Some(false) => return Taken::Known,
+                Some(true) => return IntakeResult::Stored,
+                Some(false) => return IntakeResult::Known,
                 None => {}
             }
             tokio::select! {
-                () = self.link.cancel.cancelled() => return Taken::Stopped,
+                () = self.link.cancel.cancelled() => return IntakeResult::Stopped,
                 () = tokio::time::sleep(pause) => {}
             }
             pause = (pause * 2).min(Duration::from_secs(10));
@@ -320,17 +327,17 @@ impl Intake<'_> {
     }
 
     /// A command or a press.
-    async fn interaction(&self, used: &Interaction) -> Taken {
+    async fn interaction(&self, used: &DiscordInteraction) -> IntakeResult {
         let member = used.member.as_ref();
         let user = used.user.as_ref();
         let Some(user) = user.or_else(|| member?.user.as_ref()) else {
-            return Taken::Ignored;
+            return IntakeResult::Ignored;
         };
         let Some(id) = used.channel_id.or(used.channel.as_ref().map(|one| one.id)) else {
-            return Taken::Ignored;
+            return IntakeResult::Ignored;
         };
         if let Some(channel) = used.channel.clone().filter(|one| one.name.is_some()) {
-            self.shared.places.learn(Channel {
+            self.shared.places.learn(DiscordChannel {
                 guild_id: used.guild_id,
                 ..channel
             });
@@ -341,21 +348,21 @@ impl Intake<'_> {
         if used.guild_id.is_some() && rules.refuses(&channel, parent.as_ref()).is_some() {
             self.answer(used, &note("I do not answer in this channel."))
                 .await;
-            return Taken::Ignored;
+            return IntakeResult::Ignored;
         }
         let place = self.place(&channel, parent.as_ref(), used.guild_id);
         let source = place.source(user, member, used.id);
         let has_role = self.has_right(user, member, &place).await;
         let native = json!({"is_bot": user.bot, "has_role": has_role});
         let Some(incoming) = read::interaction(used, source, &native) else {
-            return Taken::Ignored;
+            return IntakeResult::Ignored;
         };
         let answer = match &incoming.pressed {
             Some(_) => json!({"type": 6}),
             None => note(&format!("`{}`", incoming.text.replace('`', "'"))),
         };
         let taken = self.store(incoming).await;
-        if taken == Taken::Stored {
+        if taken == IntakeResult::Stored {
             self.answer(used, &answer).await;
         }
         taken
@@ -363,7 +370,7 @@ impl Intake<'_> {
 
     /// Tells Discord that an interaction was seen. One that is stored is answered in the chat
     /// whether Discord hears this or not.
-    async fn answer(&self, used: &Interaction, answer: &Value) {
+    async fn answer(&self, used: &DiscordInteraction, answer: &Value) {
         let path = format!("/interactions/{}/{}/callback", used.id, used.token);
         let call = self.shared.api.call(Method::POST, &path, Some(answer));
         match tokio::time::timeout(ANSWER, call).await {
@@ -384,7 +391,7 @@ fn note(text: &str) -> Value {
 }
 
 /// A thread made for a message has the message's id.
-fn in_thread(source: &mut Source, message: Id, text: &str) {
+fn in_thread(source: &mut MessageSource, message: Snowflake, text: &str) {
     let thread = message.to_string();
     let name = read::thread_name(text);
     source.parent_chat_id = Some(std::mem::replace(&mut source.chat_id, thread.clone()));

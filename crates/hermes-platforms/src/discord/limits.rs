@@ -15,13 +15,13 @@ const MOST: usize = 2048;
 
 /// A route and what it is about: requests that share both share a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Route {
+pub(super) struct RateLimitRoute {
     shape: String,
     /// Of the channel, server or webhook.
     major: String,
 }
 
-impl Route {
+impl RateLimitRoute {
     pub(super) fn of(method: &str, path: &str) -> Self {
         let path = path.split('?').next().unwrap_or(path);
         let mut shape = method.to_owned();
@@ -46,31 +46,31 @@ impl Route {
 }
 
 #[derive(Default)]
-struct State {
+struct RateLimitState {
     /// The bucket of a shape, once an answer told it.
     buckets: HashMap<String, String>,
     /// By bucket and what it is about.
-    left: HashMap<(String, String), Left>,
+    left: HashMap<(String, String), RemainingRequests>,
     everything: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Left {
+struct RemainingRequests {
     requests: u32,
     until: Instant,
 }
 
 #[derive(Default)]
-pub(super) struct Limits(Mutex<State>);
+pub(super) struct DiscordRateLimits(Mutex<RateLimitState>);
 
-impl Limits {
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+impl DiscordRateLimits {
+    fn state(&self) -> std::sync::MutexGuard<'_, RateLimitState> {
         // A panic while holding this lock cannot leave it half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes one request out of its bucket. `Err`: so long there is none.
-    pub(super) fn take(&self, route: &Route) -> Result<(), Duration> {
+    pub(super) fn take(&self, route: &RateLimitRoute) -> Result<(), Duration> {
         let now = Instant::now();
         let mut state = self.state();
         if let Some(until) = state.everything.filter(|until| *until > now) {
@@ -92,7 +92,7 @@ impl Limits {
     }
 
     /// What an answer says.
-    pub(super) fn told(&self, route: &Route, headers: &HeaderMap) {
+    pub(super) fn told(&self, route: &RateLimitRoute, headers: &HeaderMap) {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let mut state = self.state();
         if let Some(bucket) = text("x-ratelimit-bucket") {
@@ -109,7 +109,7 @@ impl Limits {
     }
 
     /// A request was one too many.
-    pub(super) fn refused(&self, route: &Route, pause: Duration, everything: bool) {
+    pub(super) fn refused(&self, route: &RateLimitRoute, pause: Duration, everything: bool) {
         let mut state = self.state();
         if everything {
             state.everything = Some(Instant::now() + pause);
@@ -119,13 +119,13 @@ impl Limits {
     }
 }
 
-impl State {
-    fn key(&self, route: &Route) -> (String, String) {
+impl RateLimitState {
+    fn key(&self, route: &RateLimitRoute) -> (String, String) {
         let bucket = self.buckets.get(&route.shape).unwrap_or(&route.shape);
         (bucket.clone(), route.major.clone())
     }
 
-    fn set(&mut self, route: &Route, requests: u32, after: f64) {
+    fn set(&mut self, route: &RateLimitRoute, requests: u32, after: f64) {
         let now = Instant::now();
         if self.left.len() >= MOST {
             self.left.retain(|_, left| left.until > now);
@@ -137,7 +137,7 @@ impl State {
         let after = Duration::try_from_secs_f64(after).unwrap_or_default();
         let until = now + after.min(Duration::from_hours(1));
         let key = self.key(route);
-        self.left.insert(key, Left { requests, until });
+        self.left.insert(key, RemainingRequests { requests, until });
     }
 }
 
@@ -159,9 +159,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_empty_bucket_says_when_it_is_full_again() {
-        let limits = Limits::default();
-        let here = Route::of("POST", "/channels/1/messages");
-        let there = Route::of("POST", "/channels/2/messages");
+        let limits = DiscordRateLimits::default();
+        let here = RateLimitRoute::of("POST", "/channels/1/messages");
+        let there = RateLimitRoute::of("POST", "/channels/2/messages");
         assert_eq!(limits.take(&here), Ok(()));
         limits.told(&here, &headers("1", "2.5", "abc"));
         assert_eq!(limits.take(&here), Ok(()));
@@ -173,20 +173,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn routes_share_the_bucket_that_discord_names() {
-        let limits = Limits::default();
-        let post = Route::of("POST", "/channels/1/messages");
-        let edit = Route::of("PATCH", "/channels/1/messages/9");
+        let limits = DiscordRateLimits::default();
+        let post = RateLimitRoute::of("POST", "/channels/1/messages");
+        let edit = RateLimitRoute::of("PATCH", "/channels/1/messages/9");
         limits.told(&edit, &headers("5", "1", "abc"));
         limits.told(&post, &headers("0", "1", "abc"));
         assert!(limits.take(&edit).is_err());
         limits.refused(&post, Duration::from_secs(9), true);
-        let other = Route::of("GET", "/users/@me");
+        let other = RateLimitRoute::of("GET", "/users/@me");
         assert_eq!(limits.take(&other), Err(Duration::from_secs(9)));
     }
 
     #[test]
     fn ids_are_not_part_of_a_route() {
-        let route = |path| Route::of("PUT", path);
+        let route = |path| RateLimitRoute::of("PUT", path);
         assert_eq!(
             route("/channels/1/messages/2/reactions/%F0%9F%91%80/@me"),
             route("/channels/1/messages/3/reactions/x/@me?a=b")

@@ -12,41 +12,41 @@ use hermes_config::fs::write_atomic;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::wire::Id;
+use super::wire::Snowflake;
 
 const MAX_CHANNELS: usize = 5000;
 /// As many as the original keeps, in its file.
 const MAX_THREADS: usize = 500;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Kept {
+struct StoredDiscordState {
     /// When the connection last lived: seconds since the epoch.
     #[serde(default)]
     alive_at: Option<f64>,
     /// By channel.
     #[serde(default)]
-    seen: HashMap<u64, Seen>,
+    seen: HashMap<u64, LastSeenMessage>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct Seen {
+struct LastSeenMessage {
     message: u64,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     direct: bool,
 }
 
-struct State {
-    kept: Kept,
+struct DiscordMemoryState {
+    kept: StoredDiscordState,
     /// Oldest first.
     threads: Vec<String>,
     /// Channels whose missed messages are not all read, and the last one that came meanwhile.
-    behind: HashMap<u64, Option<Seen>>,
+    behind: HashMap<u64, Option<LastSeenMessage>>,
     news: bool,
     written: Instant,
 }
 
-impl State {
-    fn saw(&mut self, channel: Id, seen: Seen) {
+impl DiscordMemoryState {
+    fn saw(&mut self, channel: Snowflake, seen: LastSeenMessage) {
         let known = self.kept.seen.entry(channel.0).or_insert(seen);
         known.message = known.message.max(seen.message);
         known.direct = seen.direct;
@@ -62,29 +62,29 @@ impl State {
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Memory(Arc<Inner>);
+pub(super) struct DiscordMemory(Arc<DiscordMemoryInner>);
 
-struct Inner {
+struct DiscordMemoryInner {
     path: PathBuf,
     threads: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<DiscordMemoryState>,
     /// Held while a file is written, so that an older state never replaces a newer one.
     writing: Mutex<()>,
 }
 
-impl Memory {
+impl DiscordMemory {
     /// What cannot be read begins anew: the worst of it is that an outage is not made good.
     pub(super) fn open(home: &Home) -> Self {
         let path = home.join("gateway/discord_seen.json");
         let threads = home.join("discord_threads.json");
-        let state = State {
+        let state = DiscordMemoryState {
             kept: read(&path).unwrap_or_default(),
             threads: read(&threads).unwrap_or_default(),
             behind: HashMap::new(),
             news: false,
             written: Instant::now(),
         };
-        Self(Arc::new(Inner {
+        Self(Arc::new(DiscordMemoryInner {
             path,
             threads,
             state: Mutex::new(state),
@@ -92,16 +92,16 @@ impl Memory {
         }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DiscordMemoryState> {
         // A panic while holding this lock cannot leave it half changed.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A message was taken or is not for us: it need not come again. What comes in a channel that
     /// is behind does not hide what was missed there.
-    pub(super) fn saw(&self, channel: Id, message: Id, direct: bool) {
+    pub(super) fn saw(&self, channel: Snowflake, message: Snowflake, direct: bool) {
         let mut state = self.state();
-        let seen = Seen {
+        let seen = LastSeenMessage {
             message: message.0,
             direct,
         };
@@ -116,25 +116,29 @@ impl Memory {
 
     /// A message comes in a direct channel. Discord does not list those: one that is not
     /// remembered is not looked into after an outage.
-    pub(super) async fn meet(&self, channel: Id, message: Id) {
+    pub(super) async fn meet(&self, channel: Snowflake, message: Snowflake) {
         if self.seen(channel).is_none() {
-            self.saw(channel, Id(message.0.saturating_sub(1)), true);
+            self.saw(channel, Snowflake(message.0.saturating_sub(1)), true);
             self.save().await;
         }
     }
 
     /// Where reading a channel goes on; `None` where nothing is known of it.
-    pub(super) fn seen(&self, channel: Id) -> Option<Id> {
+    pub(super) fn seen(&self, channel: Snowflake) -> Option<Snowflake> {
         let state = self.state();
-        state.kept.seen.get(&channel.0).map(|one| Id(one.message))
+        state
+            .kept
+            .seen
+            .get(&channel.0)
+            .map(|one| Snowflake(one.message))
     }
 
     /// Direct channels, the last ones used first.
-    pub(super) fn direct(&self, most: usize) -> Vec<(Id, Id)> {
+    pub(super) fn direct(&self, most: usize) -> Vec<(Snowflake, Snowflake)> {
         let state = self.state();
-        let mut direct: Vec<(Id, Id)> = (state.kept.seen.iter())
+        let mut direct: Vec<(Snowflake, Snowflake)> = (state.kept.seen.iter())
             .filter(|(_, seen)| seen.direct)
-            .map(|(channel, seen)| (Id(*channel), Id(seen.message)))
+            .map(|(channel, seen)| (Snowflake(*channel), Snowflake(seen.message)))
             .collect();
         direct.sort_unstable_by_key(|(_, message)| std::cmp::Reverse(*message));
         direct.truncate(most);
@@ -159,12 +163,12 @@ impl Memory {
         }
     }
 
-    pub(super) fn falls_behind(&self, channel: Id) {
+    pub(super) fn falls_behind(&self, channel: Snowflake) {
         self.state().behind.entry(channel.0).or_default();
     }
 
     /// All that was missed in a channel is taken. `true`: and in all others.
-    pub(super) fn caught_up(&self, channel: Id) -> bool {
+    pub(super) fn caught_up(&self, channel: Snowflake) -> bool {
         let mut state = self.state();
         if let Some(latest) = state.behind.remove(&channel.0).flatten() {
             state.saw(channel, latest);
@@ -266,27 +270,27 @@ mod tests {
     async fn a_restart_forgets_nothing_and_everything_is_bounded() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::at(dir.path());
-        let memory = Memory::open(&home);
+        let memory = DiscordMemory::open(&home);
         assert_eq!(memory.alive_at(), None);
         for channel in 0..6000 {
-            memory.saw(Id(channel), Id(channel + 10), channel == 5999);
+            memory.saw(Snowflake(channel), Snowflake(channel + 10), channel == 5999);
         }
-        memory.saw(Id(5999), Id(3), true);
+        memory.saw(Snowflake(5999), Snowflake(3), true);
         for thread in 0..600 {
             memory.join(&thread.to_string()).await;
         }
-        memory.falls_behind(Id(5998));
+        memory.falls_behind(Snowflake(5998));
         memory.alive(5.0);
         assert_eq!(memory.alive_at(), None);
-        memory.caught_up(Id(5998));
+        memory.caught_up(Snowflake(5998));
         memory.alive(7.0);
         memory.save().await;
 
-        let again = Memory::open(&home);
+        let again = DiscordMemory::open(&home);
         assert_eq!(again.alive_at(), Some(7.0));
-        assert_eq!(again.seen(Id(5999)), Some(Id(6009)));
-        assert_eq!(again.seen(Id(1)), None);
-        assert_eq!(again.direct(9), [(Id(5999), Id(6009))]);
+        assert_eq!(again.seen(Snowflake(5999)), Some(Snowflake(6009)));
+        assert_eq!(again.seen(Snowflake(1)), None);
+        assert_eq!(again.direct(9), [(Snowflake(5999), Snowflake(6009))]);
         assert!(again.is_our_thread("599") && !again.is_our_thread("99"));
         assert!(again.state().kept.seen.len() <= MAX_CHANNELS);
     }
@@ -295,20 +299,20 @@ mod tests {
     async fn what_comes_does_not_hide_what_was_missed() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::at(dir.path());
-        let memory = Memory::open(&home);
-        memory.saw(Id(1), Id(10), true);
-        memory.falls_behind(Id(1));
+        let memory = DiscordMemory::open(&home);
+        memory.saw(Snowflake(1), Snowflake(10), true);
+        memory.falls_behind(Snowflake(1));
         // 11 to 19 could not be read, and people go on.
-        memory.saw(Id(1), Id(20), true);
-        memory.saw(Id(2), Id(20), true);
+        memory.saw(Snowflake(1), Snowflake(20), true);
+        memory.saw(Snowflake(2), Snowflake(20), true);
         memory.save().await;
-        let next = Memory::open(&home);
+        let next = DiscordMemory::open(&home);
         assert_eq!(
-            (next.seen(Id(1)), next.seen(Id(2))),
-            (Some(Id(10)), Some(Id(20)))
+            (next.seen(Snowflake(1)), next.seen(Snowflake(2))),
+            (Some(Snowflake(10)), Some(Snowflake(20)))
         );
-        memory.caught_up(Id(1));
-        assert_eq!(memory.seen(Id(1)), Some(Id(20)));
+        memory.caught_up(Snowflake(1));
+        assert_eq!(memory.seen(Snowflake(1)), Some(Snowflake(20)));
     }
 
     #[test]
@@ -316,6 +320,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("gateway")).unwrap();
         std::fs::write(dir.path().join("gateway/discord_seen.json"), "{").unwrap();
-        assert_eq!(Memory::open(&Home::at(dir.path())).alive_at(), None);
+        assert_eq!(DiscordMemory::open(&Home::at(dir.path())).alive_at(), None);
     }
 }

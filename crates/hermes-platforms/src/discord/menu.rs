@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::Shared;
-use super::api::{Api, CallError};
+use super::DiscordShared;
+use super::api::{DiscordApi, DiscordCallError};
 use super::settings::CommandSync;
-use super::wire::Id;
+use super::wire::Snowflake;
 use crate::platform::Offer;
 
 /// Discord's bounds.
@@ -17,10 +17,10 @@ const COMMANDS: usize = 100;
 const ABOUT: usize = 100;
 
 /// The application that the bot belongs to.
-pub(super) async fn application(api: &Api) -> Result<Id, CallError> {
+pub(super) async fn application(api: &DiscordApi) -> Result<Snowflake, DiscordCallError> {
     #[derive(serde::Deserialize)]
     struct Application {
-        id: Id,
+        id: Snowflake,
     }
     let application: Application = api.get("/applications/@me").await?;
     Ok(application.id)
@@ -28,10 +28,10 @@ pub(super) async fn application(api: &Api) -> Result<Id, CallError> {
 
 /// Makes the menu what it should be.
 pub(super) async fn keep(
-    shared: &Shared,
-    application: Id,
+    shared: &DiscordShared,
+    application: Snowflake,
     commands: &[Offer],
-) -> Result<(), CallError> {
+) -> Result<(), DiscordCallError> {
     let policy = shared.settings.commands;
     if policy == CommandSync::Off {
         return Ok(());

@@ -44,20 +44,20 @@ use hermes_core::clock::{Clock, Rng};
 pub(crate) use definition::DEFINITION;
 pub use settings::DiscordSettings;
 
-use super::http::Http;
+use super::http::PlatformHttp;
 use crate::PlatformDeps;
-use crate::platform::{Admission, Hopeless, Inbound, Link, Platform};
+use crate::platform::{AdapterLink, Admission, FatalPlatformError, InboundAdapter, Platform};
 use crate::settings::PlatformSettings;
-use api::Api;
-use memory::Memory;
-use places::Places;
+use api::DiscordApi;
+use memory::DiscordMemory;
+use places::ChannelDirectory;
 
 /// The name in sessions, settings and files.
 pub const NAME: &str = "discord";
 
 /// How patient the adapter is.
 #[derive(Clone, Copy, Debug)]
-pub struct Timing {
+pub struct DiscordTiming {
     /// One call of REST.
     pub call: Duration,
     /// Sending or fetching a file.
@@ -81,7 +81,7 @@ pub struct Timing {
     pub remember_news: Duration,
 }
 
-impl Default for Timing {
+impl Default for DiscordTiming {
     fn default() -> Self {
         Self {
             call: Duration::from_secs(20),
@@ -100,18 +100,18 @@ impl Default for Timing {
 }
 
 /// What both directions share.
-struct Shared {
+struct DiscordShared {
     settings: DiscordSettings,
-    timing: Timing,
-    api: Api,
-    places: Places,
-    memory: Memory,
+    timing: DiscordTiming,
+    api: DiscordApi,
+    places: ChannelDirectory,
+    memory: DiscordMemory,
     admission: Arc<dyn Admission>,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
 }
 
-impl Shared {
+impl DiscordShared {
     fn now(&self) -> f64 {
         self.clock.epoch_seconds()
     }
@@ -123,25 +123,25 @@ pub fn platform(settings: &PlatformSettings, deps: &PlatformDeps) -> Result<Plat
     for problem in &settings.problems {
         tracing::warn!("discord: {problem}");
     }
-    platform_with(settings, deps, Timing::default())
+    platform_with(settings, deps, DiscordTiming::default())
 }
 
 /// The same with other patience.
 pub fn platform_with(
     settings: DiscordSettings,
     deps: &PlatformDeps,
-    timing: Timing,
+    timing: DiscordTiming,
 ) -> Result<Platform, String> {
-    let http = Http::new(&settings.written.env, settings.proxy.as_deref());
+    let http = PlatformHttp::new(&settings.written.env, settings.proxy.as_deref());
     let token = settings.token.clone();
-    let api = Api::new(&settings.base, &token, http, timing.call, timing.transfer)
+    let api = DiscordApi::new(&settings.base, &token, http, timing.call, timing.transfer)
         .map_err(|error| error.to_string())?;
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(DiscordShared {
         settings,
         timing,
         api,
-        places: Places::default(),
-        memory: Memory::open(&deps.home),
+        places: ChannelDirectory::default(),
+        memory: DiscordMemory::open(&deps.home),
         admission: Arc::clone(&deps.admission),
         clock: Arc::clone(&deps.clock),
         rng: Arc::clone(&deps.rng),
@@ -150,15 +150,18 @@ pub fn platform_with(
         name: NAME,
         account: String::new(),
         exclusive: Some(token),
-        inbound: Box::new(Receiver(Arc::clone(&shared))),
-        outbound: Arc::new(speak::Sender::new(shared)),
+        inbound: Box::new(DiscordReceiver(Arc::clone(&shared))),
+        outbound: Arc::new(speak::DiscordSender::new(shared)),
     })
 }
 
-struct Receiver(Arc<Shared>);
+struct DiscordReceiver(Arc<DiscordShared>);
 
-impl Inbound for Receiver {
-    fn run(self: Box<Self>, link: Link) -> BoxFuture<'static, Result<(), Hopeless>> {
+impl InboundAdapter for DiscordReceiver {
+    fn run(
+        self: Box<Self>,
+        link: AdapterLink,
+    ) -> BoxFuture<'static, Result<(), FatalPlatformError>> {
         Box::pin(async move { link::run(&self.0, &link).await })
     }
 }

@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use reqwest::Method;
 
-use super::api::Api;
-use super::wire::{Channel, Guild, Id, Member};
+use super::api::DiscordApi;
+use super::wire::{DiscordChannel, Guild, GuildMember, Snowflake};
 
 /// Beyond this everything is forgotten, and asked for again when it matters.
 const MOST: usize = 20_000;
 
 #[derive(Default)]
-pub(super) struct Places(Mutex<Known>);
+pub(super) struct ChannelDirectory(Mutex<KnownChannels>);
 
 #[derive(Default)]
-struct Known {
-    channels: HashMap<Id, Channel>,
-    guilds: HashMap<Id, String>,
+struct KnownChannels {
+    channels: HashMap<Snowflake, DiscordChannel>,
+    guilds: HashMap<Snowflake, String>,
 }
 
-impl Places {
-    fn known(&self) -> MutexGuard<'_, Known> {
+impl ChannelDirectory {
+    fn known(&self) -> MutexGuard<'_, KnownChannels> {
         // A panic while holding this lock cannot leave it half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn learn(&self, channel: Channel) {
+    pub(super) fn learn(&self, channel: DiscordChannel) {
         let mut known = self.known();
         if known.channels.len() >= MOST {
             known.channels.clear();
@@ -50,16 +50,16 @@ impl Places {
         }
     }
 
-    pub(super) fn forget(&self, channel: Id) {
+    pub(super) fn forget(&self, channel: Snowflake) {
         self.known().channels.remove(&channel);
     }
 
-    pub(super) fn guild_name(&self, guild: Id) -> Option<String> {
+    pub(super) fn guild_name(&self, guild: Snowflake) -> Option<String> {
         let name = self.known().guilds.get(&guild).cloned();
         name.filter(|name| !name.is_empty())
     }
 
-    pub(super) fn get(&self, channel: Id) -> Option<Channel> {
+    pub(super) fn get(&self, channel: Snowflake) -> Option<DiscordChannel> {
         self.known().channels.get(&channel).cloned()
     }
 
@@ -67,11 +67,11 @@ impl Places {
     /// plain one.
     pub(super) async fn channel(
         &self,
-        api: &Api,
-        id: Id,
-        guild: Option<Id>,
+        api: &DiscordApi,
+        id: Snowflake,
+        guild: Option<Snowflake>,
         within: Duration,
-    ) -> Channel {
+    ) -> DiscordChannel {
         if let Some(channel) = self.get(id) {
             return channel;
         }
@@ -80,7 +80,7 @@ impl Places {
             .await
             .map_err(|error| error.to_string())
             .and_then(|value| {
-                serde_json::from_value::<Channel>(value).map_err(|error| error.to_string())
+                serde_json::from_value::<DiscordChannel>(value).map_err(|error| error.to_string())
             });
         match asked {
             Ok(channel) => {
@@ -89,11 +89,11 @@ impl Places {
             }
             Err(error) => {
                 tracing::warn!("discord: channel {id}: {error}");
-                Channel {
+                DiscordChannel {
                     id,
                     kind: u64::from(guild.is_none()),
                     guild_id: guild,
-                    ..Channel::default()
+                    ..DiscordChannel::default()
                 }
             }
         }
@@ -101,10 +101,15 @@ impl Places {
 }
 
 /// The roles of a person in a server. Nobody has any where that cannot be found out.
-pub(super) async fn roles_of(api: &Api, guild: &str, user: Id, within: Duration) -> Vec<Id> {
+pub(super) async fn roles_of(
+    api: &DiscordApi,
+    guild: &str,
+    user: Snowflake,
+    within: Duration,
+) -> Vec<Snowflake> {
     let path = format!("/guilds/{guild}/members/{user}");
     match api.patiently(Method::GET, &path, None, within).await {
-        Ok(value) => serde_json::from_value::<Member>(value)
+        Ok(value) => serde_json::from_value::<GuildMember>(value)
             .map(|member| member.roles)
             .unwrap_or_default(),
         Err(error) => {

@@ -6,10 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Numbers of one session. Events are finished in any order; what counts is the first one that is
 /// not.
 #[derive(Debug, Default)]
-pub(super) struct Progress(Mutex<State>);
+pub(super) struct EventProgress(Mutex<EventProgressState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct EventProgressState {
     /// Which session the numbers belong to.
     session: u64,
     last: Option<u64>,
@@ -18,13 +18,13 @@ struct State {
 
 /// An event that is worked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ticket {
+pub(super) struct EventTicket {
     session: u64,
     seq: u64,
 }
 
-impl Progress {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl EventProgress {
+    fn state(&self) -> MutexGuard<'_, EventProgressState> {
         // A panic while holding this lock cannot leave it half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -32,24 +32,24 @@ impl Progress {
     /// A new session: its numbers begin anew.
     pub(super) fn begin(&self) {
         let mut state = self.state();
-        *state = State {
+        *state = EventProgressState {
             session: state.session + 1,
-            ..State::default()
+            ..EventProgressState::default()
         };
     }
 
-    /// An event came. It is not finished before [`Progress::done`].
-    pub(super) fn came(&self, seq: u64) -> Ticket {
+    /// An event came. It is not finished before [`EventProgress::done`].
+    pub(super) fn came(&self, seq: u64) -> EventTicket {
         let mut state = self.state();
         state.last = state.last.max(Some(seq));
         state.open.insert(seq);
-        Ticket {
+        EventTicket {
             session: state.session,
             seq,
         }
     }
 
-    pub(super) fn done(&self, ticket: Ticket) {
+    pub(super) fn done(&self, ticket: EventTicket) {
         let mut state = self.state();
         if state.session == ticket.session {
             state.open.remove(&ticket.seq);
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn the_first_open_event_decides() {
-        let progress = Progress::default();
+        let progress = EventProgress::default();
         assert_eq!(progress.stored(), None);
         progress.begin();
         let one = progress.came(1);

@@ -18,13 +18,13 @@ pub struct DiscordSettings {
     pub proxy: Option<String>,
     /// All that is written about it: who is let in.
     pub written: PlatformSettings,
-    pub rules: Rules,
-    pub missed: Missed,
+    pub rules: DiscordRules,
+    pub missed: CatchUpSettings,
     /// Messages before a mention that are told with it, at most; 0: none.
     pub history: usize,
     pub reactions: bool,
     pub reply_to: ReplyMode,
-    pub mentions: Mentions,
+    pub mentions: AllowedMentions,
     pub commands: CommandSync,
     /// The largest file that is taken in.
     pub max_attachment: u64,
@@ -34,7 +34,7 @@ pub struct DiscordSettings {
 
 /// Which messages are meant for us.
 #[derive(Clone, Debug, Default)]
-pub struct Rules {
+pub struct DiscordRules {
     pub require_mention: bool,
     /// Also in threads that we are in already.
     pub thread_require_mention: bool,
@@ -46,7 +46,7 @@ pub struct Rules {
     pub free_channels: HashSet<String>,
     pub no_thread_channels: HashSet<String>,
     pub auto_thread: bool,
-    pub bots: Bots,
+    pub bots: DiscordBots,
     /// A bot must write our name; answering a message of ours is not enough.
     pub bots_inline: bool,
     /// Roles whose members may talk to us.
@@ -61,7 +61,7 @@ pub struct Rules {
 
 /// Messages of other bots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Bots {
+pub enum DiscordBots {
     #[default]
     Ignored,
     Mentions,
@@ -70,7 +70,7 @@ pub enum Bots {
 
 /// What was said while we were not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missed {
+pub struct CatchUpSettings {
     pub on: bool,
     pub window: Duration,
     /// Messages that are read, per channel.
@@ -83,7 +83,7 @@ pub struct Missed {
 
 /// Whom our messages may call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mentions {
+pub struct AllowedMentions {
     pub everyone: bool,
     pub roles: bool,
     pub users: bool,
@@ -159,28 +159,28 @@ fn set(from: &PlatformSettings, name: &str) -> HashSet<String> {
         .collect()
 }
 
-fn rules(from: &PlatformSettings, problems: &mut Vec<String>) -> Rules {
+fn rules(from: &PlatformSettings, problems: &mut Vec<String>) -> DiscordRules {
     let bots = match from
         .text("allow_bots")
         .map(|word| word.to_ascii_lowercase())
     {
-        None => Bots::Ignored,
+        None => DiscordBots::Ignored,
         Some(word) => match word.as_str() {
-            "none" | "false" | "off" | "no" => Bots::Ignored,
-            "mentions" => Bots::Mentions,
-            "all" | "true" => Bots::All,
+            "none" | "false" | "off" | "no" => DiscordBots::Ignored,
+            "mentions" => DiscordBots::Mentions,
+            "all" | "true" => DiscordBots::All,
             other => {
                 problems.push(format!(
                     "DISCORD_ALLOW_BOTS is {other:?}: none, mentions or all; none is taken"
                 ));
-                Bots::Ignored
+                DiscordBots::Ignored
             }
         },
     };
     let users = from.list("allowed_users");
     let roles = set(from, "allowed_roles");
     let is_id = |text: &str| text == "*" || text.bytes().all(|byte| byte.is_ascii_digit());
-    Rules {
+    DiscordRules {
         require_mention: from.flag("require_mention").unwrap_or(true),
         thread_require_mention: from.flag("thread_require_mention").unwrap_or(false),
         ignore_no_mention: from.flag("ignore_no_mention").unwrap_or(true),
@@ -202,7 +202,7 @@ fn rules(from: &PlatformSettings, problems: &mut Vec<String>) -> Rules {
     }
 }
 
-fn missed(from: &PlatformSettings) -> Missed {
+fn missed(from: &PlatformSettings) -> CatchUpSettings {
     // A switch, or a block of its own.
     let block = from.extra.get("missed_message_backfill");
     let inner = |name: &str| block.and_then(|block| block.get(name)).cloned();
@@ -212,7 +212,7 @@ fn missed(from: &PlatformSettings) -> Missed {
     };
     let on = from.flag("missed_message_backfill");
     let on = on.or_else(|| inner("enabled")?.as_bool());
-    Missed {
+    CatchUpSettings {
         on: on.unwrap_or(true),
         window: Duration::from_secs(
             number("window_seconds", "window_seconds").unwrap_or(24 * 60 * 60),
@@ -232,14 +232,14 @@ fn history(from: &PlatformSettings) -> usize {
     limit.unwrap_or(50).min(100) as usize
 }
 
-fn mentions(from: &PlatformSettings) -> Mentions {
+fn mentions(from: &PlatformSettings) -> AllowedMentions {
     let block = from.extra.get("allow_mentions");
     let flag = |name: &str, default: bool| {
         let said = from.flag(&format!("allow_mention_{name}"));
         let inner = || block?.get(name)?.as_bool();
         said.or_else(inner).unwrap_or(default)
     };
-    Mentions {
+    AllowedMentions {
         everyone: flag("everyone", false),
         roles: flag("roles", false),
         users: flag("users", true),
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!((set.missed.limit, set.history), (7, 100));
         assert!(set.rules.free_channels.contains("123"));
         assert!(set.rules.ignored_channels.contains("noise"));
-        assert_eq!(set.rules.bots, Bots::Mentions);
+        assert_eq!(set.rules.bots, DiscordBots::Mentions);
         assert_eq!(set.rules.names, HashSet::from(["ann".to_owned()]));
     }
 

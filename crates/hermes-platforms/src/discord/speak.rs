@@ -11,12 +11,12 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use super::api::CallError;
-use super::wire::{Id, Message};
-use super::{Shared, files, menu};
+use super::api::DiscordCallError;
+use super::wire::{DiscordMessage, Snowflake};
+use super::{DiscordShared, files, menu};
 use crate::platform::{
-    Button, Capabilities, Incoming, Limits, Markup, MediaRef, Offer, Outbound, Outgoing, Recourse,
-    SendError, Tone, Unit,
+    Button, Capabilities, IncomingMessage, Markup, MediaRef, Offer, OutboundAdapter,
+    OutgoingMessage, PlatformLimits, Recourse, SendError, TextUnit, Tone,
 };
 use crate::settings::ReplyMode;
 
@@ -29,18 +29,18 @@ const COURTESY: Duration = Duration::from_secs(10);
 /// Messages that are remembered because they cannot be answered, and signs that we put up.
 const REMEMBERED: usize = 256;
 
-pub(super) struct Sender {
-    shared: Arc<Shared>,
+pub(super) struct DiscordSender {
+    shared: Arc<DiscordShared>,
     capabilities: Capabilities,
-    application: OnceCell<Id>,
+    application: OnceCell<Snowflake>,
     /// Messages that Discord does not let us refer to.
     unanswerable: Mutex<VecDeque<String>>,
     /// By message: the sign that is on it.
     signs: Mutex<VecDeque<(String, String)>>,
 }
 
-impl Sender {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+impl DiscordSender {
+    pub(super) fn new(shared: Arc<DiscordShared>) -> Self {
         let capabilities = Capabilities {
             edit: true,
             typing: true,
@@ -49,10 +49,10 @@ impl Sender {
             reactions: shared.settings.reactions,
             drafts: false,
             markup: Markup::Discord,
-            limits: Limits {
+            limits: PlatformLimits {
                 text: 2000,
                 // Never less than what Discord counts.
-                unit: Unit::Utf16,
+                unit: TextUnit::Utf16,
                 file_bytes: FILE,
             },
             recourse: Recourse::Idempotent { window: NONCE },
@@ -67,7 +67,7 @@ impl Sender {
     }
 
     /// What a message says, for a new one and for a change.
-    fn body(&self, message: &Outgoing) -> Value {
+    fn body(&self, message: &OutgoingMessage) -> Value {
         let mentions = self.shared.settings.mentions;
         let kinds = [
             ("everyone", mentions.everyone),
@@ -86,7 +86,7 @@ impl Sender {
         })
     }
 
-    fn new_body(&self, message: &Outgoing) -> Value {
+    fn new_body(&self, message: &OutgoingMessage) -> Value {
         let mut body = self.body(message);
         // At most 25 characters; keys have 24.
         body["nonce"] = json!(message.key.chars().take(25).collect::<String>());
@@ -108,7 +108,7 @@ impl Sender {
         known.iter().any(|one| one == message)
     }
 
-    async fn post(&self, message: &Outgoing) -> Result<Option<String>, SendError> {
+    async fn post(&self, message: &OutgoingMessage) -> Result<Option<String>, SendError> {
         let place = place(&message.target);
         let path = format!("/channels/{place}/messages");
         let body = self.new_body(message);
@@ -130,8 +130,8 @@ impl Sender {
     }
 
     /// What a failed message means. One that only cannot refer to another is sent without that.
-    fn refused(&self, message: &Outgoing, error: CallError) -> SendError {
-        let refers = matches!(&error, CallError::Refused { errors, .. }
+    fn refused(&self, message: &OutgoingMessage, error: DiscordCallError) -> SendError {
+        let refers = matches!(&error, DiscordCallError::Refused { errors, .. }
             if !errors["message_reference"].is_null());
         match &message.reply_to {
             Some(to) if refers && !self.cannot_answer(to) => {
@@ -148,7 +148,7 @@ impl Sender {
         }
     }
 
-    async fn patch(&self, id: &str, message: &Outgoing) -> Result<(), SendError> {
+    async fn patch(&self, id: &str, message: &OutgoingMessage) -> Result<(), SendError> {
         let path = message_path(&message.target, id);
         let body = self.body(message);
         let changed = self
@@ -156,7 +156,7 @@ impl Sender {
             .api
             .call(Method::PATCH, &path, Some(&body))
             .await;
-        changed.map(drop).map_err(CallError::into_send_error)
+        changed.map(drop).map_err(DiscordCallError::into_send_error)
     }
 
     async fn remove(&self, target: &Target, id: &str) -> Result<(), SendError> {
@@ -200,7 +200,7 @@ impl Sender {
 
     /// A sign that an earlier life put up.
     async fn find_sign(&self, target: &Target, id: &str) -> Option<String> {
-        let message: Message = self.shared.api.get(&message_path(target, id)).await.ok()?;
+        let message: DiscordMessage = self.shared.api.get(&message_path(target, id)).await.ok()?;
         let ours = message
             .reactions
             .into_iter()
@@ -220,7 +220,7 @@ impl Sender {
     }
 
     /// Tells whoever used a command or a button something that nobody else sees.
-    async fn whisper(&self, press: &Incoming, note: &str) {
+    async fn whisper(&self, press: &IncomingMessage, note: &str) {
         let used = &press.native["interaction"];
         let (Some(application), Some(token)) =
             (used["application_id"].as_str(), used["token"].as_str())
@@ -237,14 +237,14 @@ impl Sender {
     }
 }
 
-impl Outbound for Sender {
+impl OutboundAdapter for DiscordSender {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
     fn send<'a>(
         &'a self,
-        message: &'a Outgoing,
+        message: &'a OutgoingMessage,
     ) -> BoxFuture<'a, Result<Option<String>, SendError>> {
         Box::pin(self.post(message))
     }
@@ -252,7 +252,7 @@ impl Outbound for Sender {
     fn edit<'a>(
         &'a self,
         id: &'a str,
-        message: &'a Outgoing,
+        message: &'a OutgoingMessage,
     ) -> BoxFuture<'a, Result<(), SendError>> {
         Box::pin(self.patch(id, message))
     }
@@ -288,7 +288,11 @@ impl Outbound for Sender {
         })
     }
 
-    fn pressed<'a>(&'a self, press: &'a Incoming, note: Option<&'a str>) -> BoxFuture<'a, ()> {
+    fn pressed<'a>(
+        &'a self,
+        press: &'a IncomingMessage,
+        note: Option<&'a str>,
+    ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             // That it was seen Discord knows already.
             if let Some(note) = note {
@@ -303,10 +307,10 @@ impl Outbound for Sender {
                 .application
                 .get_or_try_init(|| menu::application(&self.shared.api))
                 .await
-                .map_err(CallError::into_send_error)?;
+                .map_err(DiscordCallError::into_send_error)?;
             menu::keep(&self.shared, *application, commands)
                 .await
-                .map_err(CallError::into_send_error)
+                .map_err(DiscordCallError::into_send_error)
         })
     }
 

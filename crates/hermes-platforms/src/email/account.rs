@@ -8,15 +8,15 @@ use crate::settings::PlatformSettings;
 
 /// An account that can be logged in to.
 #[derive(Clone)]
-pub struct Account {
+pub struct EmailAccount {
     /// Ours, in lower case.
     pub address: String,
     pub user: String,
     pub password: String,
     /// The name beside our address.
     pub display_name: Option<String>,
-    pub imap: Server,
-    pub smtp: Server,
+    pub imap: MailHost,
+    pub smtp: MailHost,
     /// Between looks into the mailbox where the server cannot tell of new mail.
     pub poll: Duration,
     /// How long the server may be silent while it is to tell of new mail.
@@ -25,7 +25,7 @@ pub struct Account {
     pub mark_seen: bool,
     pub attachments: bool,
     /// Whether a sender must be proven, and by whom.
-    pub proof: Option<Proof>,
+    pub proof: Option<SenderProof>,
     /// Larger mails are read up to here.
     pub max_bytes: u32,
     /// Roots to trust besides the system's.
@@ -34,21 +34,21 @@ pub struct Account {
 
 /// Senders must be proven by our own mail server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Proof {
+pub struct SenderProof {
     /// What our server calls itself in `Authentication-Results`, or the domain that it is in.
     /// `None`: nobody knows, so that nobody is proven. Whoever stands on top may be the sender's.
     pub authserv_id: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
+pub struct MailHost {
     pub host: String,
     pub port: u16,
-    pub security: Security,
+    pub security: MailSecurity,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Security {
+pub enum MailSecurity {
     /// TLS from the first byte.
     Implicit,
     StartTls,
@@ -57,7 +57,7 @@ pub enum Security {
 }
 
 /// The password stays out of logs.
-impl fmt::Debug for Account {
+impl fmt::Debug for EmailAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Account")
             .field("address", &self.address)
@@ -69,7 +69,7 @@ impl fmt::Debug for Account {
 
 const MAX_BYTES: u64 = 40 * 1024 * 1024;
 
-impl Account {
+impl EmailAccount {
     /// `Err`: what is missing or cannot be meant, and where to set it.
     pub fn new(settings: &PlatformSettings) -> Result<Self, String> {
         let names = ["address", "password", "imap_host", "smtp_host"];
@@ -119,7 +119,7 @@ impl Account {
             idle: Duration::from_secs(number(settings, "idle_seconds", 240, 1, 1_740)?),
             mark_seen: flag(settings, "mark_seen")?.unwrap_or(true),
             attachments: !flag(settings, "skip_attachments")?.unwrap_or(false),
-            proof: (!allow_all && !trust).then_some(Proof { authserv_id }),
+            proof: (!allow_all && !trust).then_some(SenderProof { authserv_id }),
             max_bytes: u32::try_from(number(
                 settings,
                 "max_message_bytes",
@@ -169,7 +169,7 @@ fn server(
     kind: &str,
     host: String,
     port: u16,
-) -> Result<Server, String> {
+) -> Result<MailHost, String> {
     let number = number(
         settings,
         &format!("{kind}_port"),
@@ -180,11 +180,11 @@ fn server(
     let port = u16::try_from(number).unwrap_or(port);
     let var = format!("EMAIL_{}_TLS", kind.to_uppercase());
     let security = match settings.text(&format!("{kind}_tls")).as_deref() {
-        None if matches!((kind, port), ("smtp", 465)) => Security::Implicit,
-        None if kind == "smtp" || port == 143 => Security::StartTls,
-        None | Some("implicit" | "ssl" | "tls") => Security::Implicit,
-        Some("starttls") => Security::StartTls,
-        Some("none" | "off") if is_loopback(&host) => Security::Off,
+        None if matches!((kind, port), ("smtp", 465)) => MailSecurity::Implicit,
+        None if kind == "smtp" || port == 143 => MailSecurity::StartTls,
+        None | Some("implicit" | "ssl" | "tls") => MailSecurity::Implicit,
+        Some("starttls") => MailSecurity::StartTls,
+        Some("none" | "off") if is_loopback(&host) => MailSecurity::Off,
         Some("none" | "off") => {
             return Err(format!(
                 "{var}: without TLS the password would cross the network to {host} for everybody to read; \
@@ -197,7 +197,7 @@ fn server(
             ));
         }
     };
-    Ok(Server {
+    Ok(MailHost {
         host,
         port,
         security,
@@ -294,31 +294,31 @@ mod tests {
 
     #[test]
     fn ports_decide_how_tls_begins() {
-        let account = Account::new(&settings(&[])).unwrap();
+        let account = EmailAccount::new(&settings(&[])).unwrap();
         assert_eq!(account.address, "hermes@example.test");
         assert_eq!(
             (account.imap.port, account.imap.security),
-            (993, Security::Implicit)
+            (993, MailSecurity::Implicit)
         );
         assert_eq!(
             (account.smtp.port, account.smtp.security),
-            (587, Security::StartTls)
+            (587, MailSecurity::StartTls)
         );
-        let proof = Proof {
+        let proof = SenderProof {
             authserv_id: Some("example.test".to_owned()),
         };
         assert_eq!(
             (account.proof.as_ref(), account.caution()),
             (Some(&proof), None)
         );
-        let other = Account::new(&settings(&[
+        let other = EmailAccount::new(&settings(&[
             ("EMAIL_SMTP_PORT", "465"),
             ("EMAIL_IMAP_PORT", "143"),
             ("EMAIL_TRUST_FROM_HEADER", "yes"),
         ]))
         .unwrap();
-        assert_eq!(other.smtp.security, Security::Implicit);
-        assert_eq!(other.imap.security, Security::StartTls);
+        assert_eq!(other.smtp.security, MailSecurity::Implicit);
+        assert_eq!(other.imap.security, MailSecurity::StartTls);
         assert_eq!(other.proof, None);
         assert!(other.caution().unwrap().contains("as written"));
         assert!(!format!("{other:?}").contains("pw"));
@@ -342,12 +342,12 @@ mod tests {
             assert_eq!(witness(host).as_deref(), domain, "{host}");
         }
         let bridge = [("EMAIL_IMAP_HOST", "127.0.0.1")];
-        let account = Account::new(&settings(&bridge)).unwrap();
-        assert_eq!(account.proof, Some(Proof { authserv_id: None }));
+        let account = EmailAccount::new(&settings(&bridge)).unwrap();
+        assert_eq!(account.proof, Some(SenderProof { authserv_id: None }));
         let caution = account.caution().unwrap();
         assert!(caution.contains("EMAIL_AUTHSERV_ID"), "{caution}");
         let named = [bridge[0], ("EMAIL_AUTHSERV_ID", "MX.example.org")];
-        let account = Account::new(&settings(&named)).unwrap();
+        let account = EmailAccount::new(&settings(&named)).unwrap();
         let id = account.proof.as_ref().unwrap().authserv_id.as_deref();
         assert_eq!((id, account.caution()), (Some("mx.example.org"), None));
     }
@@ -363,13 +363,13 @@ mod tests {
             ("EMAIL_ADDRESS", "hermes", "EMAIL_ADDRESS"),
             ("EMAIL_PASSWORD", "  ", "EMAIL_PASSWORD not set"),
         ] {
-            let error = Account::new(&settings(&[(name, value)])).unwrap_err();
+            let error = EmailAccount::new(&settings(&[(name, value)])).unwrap_err();
             assert!(error.contains(about), "{error}");
         }
         let loopback = settings(&[("EMAIL_SMTP_TLS", "none"), ("EMAIL_SMTP_HOST", "127.0.0.1")]);
         assert_eq!(
-            Account::new(&loopback).unwrap().smtp.security,
-            Security::Off
+            EmailAccount::new(&loopback).unwrap().smtp.security,
+            MailSecurity::Off
         );
     }
 }

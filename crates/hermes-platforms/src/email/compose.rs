@@ -8,25 +8,25 @@ use lettre::message::{Attachment, Mailbox, Message, MultiPart, SinglePart};
 use lettre::{Address, address::AddressError};
 use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html};
 
-use super::account::Account;
+use super::account::EmailAccount;
 use super::letter::is_answer;
-use super::state::Thread;
+use super::state::MailThread;
 use crate::markup::render;
-use crate::platform::{Markup, Outgoing};
+use crate::platform::{Markup, OutgoingMessage};
 
 /// Of a mail that answers none.
 const SUBJECT: &str = "Hermes";
 
 /// The same for every attempt at a message: whoever gets it twice has the same mail twice.
-pub(super) fn message_id(account: &Account, key: &str) -> String {
+pub(super) fn message_id(account: &EmailAccount, key: &str) -> String {
     format!("{}{key}@{}", super::OWN_ID, account.domain())
 }
 
 /// `now`: seconds since the epoch. `Err`: it never will be a mail.
 pub(super) fn compose(
-    account: &Account,
-    outgoing: &Outgoing,
-    thread: Option<&Thread>,
+    account: &EmailAccount,
+    outgoing: &OutgoingMessage,
+    thread: Option<&MailThread>,
     now: f64,
 ) -> Result<(Address, Vec<u8>), String> {
     let address = |text: &str| {
@@ -89,7 +89,7 @@ fn header(name: &'static str, value: &str) -> Result<HeaderValue, String> {
     Ok(HeaderValue::new(name, value.to_owned()))
 }
 
-fn subject(thread: Option<&Thread>) -> String {
+fn subject(thread: Option<&MailThread>) -> String {
     match thread.map(|thread| thread.subject.trim()) {
         None | Some("") => SUBJECT.to_owned(),
         Some(subject) if is_answer(subject) => subject.to_owned(),
@@ -205,9 +205,9 @@ mod tests {
 
     #[test]
     fn a_thread_keeps_its_subject() {
-        let thread = |subject: &str| Thread {
+        let thread = |subject: &str| MailThread {
             subject: subject.to_owned(),
-            ..Thread::default()
+            ..MailThread::default()
         };
         for (given, answer) in [
             ("Hi", "Re: Hi"),

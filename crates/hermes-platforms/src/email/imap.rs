@@ -11,8 +11,8 @@ use chrono::{DateTime, FixedOffset};
 use futures_util::TryStreamExt as _;
 use tokio_util::sync::CancellationToken;
 
-use super::account::{Account, Security};
-use super::wire::{self, Stream};
+use super::account::{EmailAccount, MailSecurity};
+use super::wire::{self, MailStream};
 
 /// For one step of the conversation.
 const STEP: Duration = Duration::from_secs(30);
@@ -31,28 +31,28 @@ pub(super) enum ImapError {
 }
 
 /// What a library or we ourselves say about a failure.
-struct Why(String);
+struct ImapErrorText(String);
 
-impl From<&str> for Why {
+impl From<&str> for ImapErrorText {
     fn from(text: &str) -> Self {
         Self(text.to_owned())
     }
 }
 
-impl From<std::io::Error> for Why {
+impl From<std::io::Error> for ImapErrorText {
     fn from(error: std::io::Error) -> Self {
         Self(error.to_string())
     }
 }
 
-impl From<async_imap::error::Error> for Why {
+impl From<async_imap::error::Error> for ImapErrorText {
     fn from(error: async_imap::error::Error) -> Self {
         Self(error.to_string())
     }
 }
 
 impl ImapError {
-    fn broken(what: &'static str, error: impl Into<Why>) -> Self {
+    fn broken(what: &'static str, error: impl Into<ImapErrorText>) -> Self {
         Self::Broken {
             what,
             error: error.into().0,
@@ -61,15 +61,15 @@ impl ImapError {
 }
 
 /// A mailbox that is open.
-pub(super) struct Mail {
-    session: Session<Stream>,
+pub(super) struct ImapMailbox {
+    session: Session<MailStream>,
     /// The server can tell of new mail.
     can_idle: bool,
 }
 
 /// What `SELECT` says.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Selected {
+pub(super) struct SelectedMailbox {
     pub validity: u32,
     /// The number that the next mail will have, where the server says it.
     pub next: Option<u32>,
@@ -77,34 +77,34 @@ pub(super) struct Selected {
 }
 
 /// A mail as the server describes it.
-pub(super) struct Described {
+pub(super) struct MailDescription {
     pub bytes: u32,
     pub arrived: Option<DateTime<FixedOffset>>,
     pub header: Vec<u8>,
 }
 
-pub(super) enum Woken {
+pub(super) enum IdleEnd {
     /// There may be mail.
     Look,
     Cancelled,
 }
 
-impl Mail {
-    pub(super) async fn connect(account: &Account) -> Result<Self, ImapError> {
+impl ImapMailbox {
+    pub(super) async fn connect(account: &EmailAccount) -> Result<Self, ImapError> {
         let server = &account.imap;
         let connecting = "connecting to the IMAP server";
         let broken = |error: std::io::Error| ImapError::broken(connecting, error);
         let tcp = wire::connect(server).await.map_err(broken)?;
-        let stream: Stream = match server.security {
-            Security::Implicit => wire::encrypt(account, server, tcp).await.map_err(broken)?,
-            Security::StartTls | Security::Off => Box::new(tcp),
+        let stream: MailStream = match server.security {
+            MailSecurity::Implicit => wire::encrypt(account, server, tcp).await.map_err(broken)?,
+            MailSecurity::StartTls | MailSecurity::Off => Box::new(tcp),
         };
         let mut client = Client::new(stream);
         let greeting = within(connecting, STEP, client.read_response()).await?;
         if greeting.map_err(broken)?.is_none() {
             return Err(ImapError::broken(connecting, "it closed the connection"));
         }
-        if server.security == Security::StartTls {
+        if server.security == MailSecurity::StartTls {
             let asked = within(
                 "STARTTLS",
                 STEP,
@@ -147,7 +147,11 @@ impl Mail {
     }
 
     /// Opens the inbox, to change flags or only to read.
-    pub(super) async fn open(&mut self, folder: &str, write: bool) -> Result<Selected, ImapError> {
+    pub(super) async fn open(
+        &mut self,
+        folder: &str,
+        write: bool,
+    ) -> Result<SelectedMailbox, ImapError> {
         let what = "opening the mailbox";
         let opened = if write {
             within(what, STEP, self.session.select(folder)).await?
@@ -161,7 +165,7 @@ impl Mail {
                 "the server has no lasting numbers for mails (UIDVALIDITY)",
             ));
         };
-        Ok(Selected {
+        Ok(SelectedMailbox {
             validity,
             next: mailbox.uid_next,
             exists: mailbox.exists,
@@ -181,10 +185,13 @@ impl Mail {
     }
 
     /// `None`: the mail is gone.
-    pub(super) async fn describe(&mut self, uid: u32) -> Result<Option<Described>, ImapError> {
+    pub(super) async fn describe(
+        &mut self,
+        uid: u32,
+    ) -> Result<Option<MailDescription>, ImapError> {
         let query = "(UID INTERNALDATE RFC822.SIZE BODY.PEEK[HEADER])";
         let fetched = self.fetch(uid, query, STEP).await?;
-        Ok(fetched.map(|fetch| Described {
+        Ok(fetched.map(|fetch| MailDescription {
             bytes: fetch.size.unwrap_or(0),
             arrived: fetch.internal_date(),
             header: fetch.header().unwrap_or_default().to_vec(),
@@ -248,9 +255,9 @@ impl Mail {
     /// Waits until there may be new mail: the server says so, or the time has come to look.
     pub(super) async fn wait(
         self,
-        account: &Account,
+        account: &EmailAccount,
         cancel: &CancellationToken,
-    ) -> Result<(Self, Woken), ImapError> {
+    ) -> Result<(Self, IdleEnd), ImapError> {
         if !self.can_idle {
             return self.pause(account.poll, cancel).await;
         }
@@ -261,18 +268,18 @@ impl Mail {
         let woken = {
             let (news, _stop) = idle.wait_with_timeout(account.idle);
             tokio::select! {
-                () = cancel.cancelled() => Woken::Cancelled,
+                () = cancel.cancelled() => IdleEnd::Cancelled,
                 // Signs of life of the server do not count: they must not keep us from looking.
-                () = tokio::time::sleep(account.idle) => Woken::Look,
+                () = tokio::time::sleep(account.idle) => IdleEnd::Look,
                 news = news => match news.map_err(|error| ImapError::broken(what, error))? {
                     IdleResponse::ManualInterrupt => {
                         return Err(ImapError::broken(what, "the server closed the connection"));
                     }
-                    IdleResponse::Timeout | IdleResponse::NewData(_) => Woken::Look,
+                    IdleResponse::Timeout | IdleResponse::NewData(_) => IdleEnd::Look,
                 }
             }
         };
-        if matches!(woken, Woken::Cancelled) {
+        if matches!(woken, IdleEnd::Cancelled) {
             // The connection ends with us.
             let session = within(what, Duration::from_secs(2), idle.done()).await?;
             let session = session.map_err(|error| ImapError::broken(what, error))?;
@@ -299,14 +306,14 @@ impl Mail {
         mut self,
         pause: Duration,
         cancel: &CancellationToken,
-    ) -> Result<(Self, Woken), ImapError> {
+    ) -> Result<(Self, IdleEnd), ImapError> {
         tokio::select! {
-            () = cancel.cancelled() => return Ok((self, Woken::Cancelled)),
+            () = cancel.cancelled() => return Ok((self, IdleEnd::Cancelled)),
             () = tokio::time::sleep(pause) => {}
         }
         let noop = within("asking for news", STEP, self.session.noop()).await?;
         noop.map_err(|error| ImapError::broken("asking for news", error))?;
-        Ok((self, Woken::Look))
+        Ok((self, IdleEnd::Look))
     }
 
     /// The folder in which the provider keeps what was sent.

@@ -2,11 +2,11 @@
 
 use mail_parser::{Address, HeaderValue, Message, MessageParser, MimeHeaders as _};
 
-use super::account::Account;
-use super::state::{REFERENCES, Thread};
+use super::account::EmailAccount;
+use super::state::{MailThread, REFERENCES};
 use super::{automated, proof, quote};
-use crate::platform::{Incoming, MediaKind, MediaRef, ReplyTo};
-use crate::source::Source;
+use crate::platform::{IncomingMessage, MediaKind, MediaRef, ReplyTo};
+use crate::source::MessageSource;
 
 /// The longest text of a mail that is taken in, and of what surrounds it.
 const TEXT: usize = 100_000;
@@ -14,21 +14,21 @@ const AROUND: usize = 8_000;
 
 /// Where a mail lies.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct MailPosition {
     pub validity: u32,
     pub uid: u32,
 }
 
 /// Why a mail is none of ours.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Ignored {
+pub(super) enum IgnoreReason {
     Own,
     Automated(String),
     Unproven(String),
     Unreadable(&'static str),
 }
 
-impl std::fmt::Display for Ignored {
+impl std::fmt::Display for IgnoreReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Own => f.write_str("it is from us"),
@@ -47,9 +47,9 @@ pub(super) fn parse(raw: &[u8]) -> Option<Message<'_>> {
 }
 
 /// Decides by the header alone, before anything else is read. `Ok`: the sender's address.
-pub(super) fn sender(account: &Account, header: &[u8]) -> Result<String, Ignored> {
+pub(super) fn sender(account: &EmailAccount, header: &[u8]) -> Result<String, IgnoreReason> {
     let Some(message) = parse(header) else {
-        return Err(Ignored::Unreadable("its header cannot be read"));
+        return Err(IgnoreReason::Unreadable("its header cannot be read"));
     };
     let froms = message
         .header_values("From")
@@ -61,13 +61,15 @@ pub(super) fn sender(account: &Account, header: &[u8]) -> Result<String, Ignored
         .collect();
     // Several senders: which of them did our server speak of?
     let [from] = addresses.as_slice() else {
-        return Err(Ignored::Unreadable("it does not have exactly one sender"));
+        return Err(IgnoreReason::Unreadable(
+            "it does not have exactly one sender",
+        ));
     };
     if *from == account.address {
-        return Err(Ignored::Own);
+        return Err(IgnoreReason::Own);
     }
     if let Some(why) = automated::reason(&message, from) {
-        return Err(Ignored::Automated(why));
+        return Err(IgnoreReason::Automated(why));
     }
     if let Some(wanted) = &account.proof {
         let results: Vec<String> = message
@@ -75,19 +77,19 @@ pub(super) fn sender(account: &Account, header: &[u8]) -> Result<String, Ignored
             .filter(|(name, _)| name.eq_ignore_ascii_case("Authentication-Results"))
             .map(|(_, value)| value.to_owned())
             .collect();
-        proof::check(wanted, from, &results).map_err(Ignored::Unproven)?;
+        proof::check(wanted, from, &results).map_err(IgnoreReason::Unproven)?;
     }
     Ok(from.clone())
 }
 
 /// A mail whose sender is decided, as a message, and the thread that an answer continues.
 pub(super) fn read(
-    account: &Account,
-    place: Place,
+    account: &EmailAccount,
+    place: MailPosition,
     from: &str,
     raw: &[u8],
     whole: bool,
-) -> Option<(Incoming, Thread)> {
+) -> Option<(IncomingMessage, MailThread)> {
     let message = parse(raw)?;
     let name = message
         .from()
@@ -103,17 +105,17 @@ pub(super) fn read(
     let subject = message.subject().unwrap_or_default().trim().to_owned();
     let said = quote::split(&body(&message));
     let media = media(account, &message, place, &message_id);
-    let incoming = Incoming {
+    let incoming = IncomingMessage {
         account: String::new(),
         message_id: message_id.clone(),
-        source: Source {
+        source: MessageSource {
             platform: super::NAME.to_owned(),
             chat_id: from.to_owned(),
             chat_name: Some(name.clone()),
             chat_type: "dm".to_owned(),
             user_id: Some(from.to_owned()),
             user_name: Some(name),
-            ..Source::default()
+            ..MessageSource::default()
         },
         text: text(&subject, &said.text, !media.is_empty(), whole),
         media,
@@ -136,11 +138,11 @@ pub(super) fn read(
         }
     }
     references.drain(..references.len().saturating_sub(REFERENCES));
-    let thread = Thread {
+    let thread = MailThread {
         message_id,
         subject,
         references,
-        ..Thread::default()
+        ..MailThread::default()
     };
     Some((incoming, thread))
 }
@@ -178,9 +180,9 @@ fn body(message: &Message<'_>) -> String {
 }
 
 fn media(
-    account: &Account,
+    account: &EmailAccount,
     message: &Message<'_>,
-    place: Place,
+    place: MailPosition,
     message_id: &str,
 ) -> Vec<MediaRef> {
     if !account.attachments {

@@ -29,7 +29,7 @@ use hermes_core::clock::{Clock, Rng};
 use crate::platform::Platform;
 use crate::settings::PlatformSettings;
 
-pub use account::{Account, Proof, Security, Server};
+pub use account::{EmailAccount, MailHost, MailSecurity, SenderProof};
 pub(crate) use definition::DEFINITION;
 
 /// The name in sessions, settings and files.
@@ -44,20 +44,20 @@ pub fn platform(
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
 ) -> Result<Platform, String> {
-    let account = Account::new(settings)?;
-    let state = state::State::open(home.join("gateway/email.json"), &account.key())?;
+    let account = EmailAccount::new(settings)?;
+    let state = state::EmailState::open(home.join("gateway/email.json"), &account.key())?;
     let exclusive = Some(account.key());
     let account = Arc::new(account);
     Ok(Platform {
         name: NAME,
         account: String::new(),
         exclusive,
-        inbound: Box::new(inbound::Inbox::new(
+        inbound: Box::new(inbound::EmailInbox::new(
             Arc::clone(&account),
             state.clone(),
             Arc::clone(&clock),
             rng,
         )),
-        outbound: Arc::new(outbound::Post::new(account, state, clock)),
+        outbound: Arc::new(outbound::EmailSender::new(account, state, clock)),
     })
 }

@@ -5,11 +5,11 @@
 //! came from outside, under its own name. A header of any other name, on top or not, may have come
 //! with the mail. The header is parsed, not searched: parts of it are the sender's words.
 
-use super::account::Proof;
+use super::account::SenderProof;
 
 /// Whether `from` (one address) is proven. `headers`: the values of all `Authentication-Results`,
 /// topmost first. `Err`: why not.
-pub(super) fn check(wanted: &Proof, from: &str, headers: &[String]) -> Result<(), String> {
+pub(super) fn check(wanted: &SenderProof, from: &str, headers: &[String]) -> Result<(), String> {
     let from = domain_of(from);
     if from.is_empty() {
         return Err("the sender has no domain".to_owned());
@@ -31,7 +31,7 @@ pub(super) fn check(wanted: &Proof, from: &str, headers: &[String]) -> Result<()
             .iter()
             .filter(move |result| result.method == method && result.result == "pass")
     };
-    let aligned = |result: &Finding, names: &[&str]| {
+    let aligned = |result: &AuthenticationResult, names: &[&str]| {
         names.iter().any(|name| {
             result
                 .property(name)
@@ -61,19 +61,19 @@ pub(super) fn check(wanted: &Proof, from: &str, headers: &[String]) -> Result<()
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Results {
+struct AuthenticationResults {
     server: String,
-    results: Vec<Finding>,
+    results: Vec<AuthenticationResult>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Finding {
+struct AuthenticationResult {
     method: String,
     result: String,
     properties: Vec<(String, String)>,
 }
 
-impl Finding {
+impl AuthenticationResult {
     fn property(&self, name: &str) -> Option<&str> {
         let found = self.properties.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
@@ -81,7 +81,7 @@ impl Finding {
 }
 
 /// `None`: not readable, and then nothing in it counts.
-fn parse(header: &str) -> Option<Results> {
+fn parse(header: &str) -> Option<AuthenticationResults> {
     let mut parts = split(header)?.into_iter();
     let server = parts.next()?.first()?.clone();
     if server.contains('=') {
@@ -103,13 +103,13 @@ fn parse(header: &str) -> Option<Results> {
             .filter_map(|word| word.split_once('='))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
-        results.push(Finding {
+        results.push(AuthenticationResult {
             method: method.to_owned(),
             result: result.to_owned(),
             properties,
         });
     }
-    Some(Results { server, results })
+    Some(AuthenticationResults { server, results })
 }
 
 /// The words of each part between semicolons, in lower case, without comments, `=` closed up.
@@ -189,8 +189,8 @@ fn is_under(domain: &str, upper: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn ours(id: &str) -> Proof {
-        Proof {
+    fn ours(id: &str) -> SenderProof {
+        SenderProof {
             authserv_id: Some(id.to_owned()),
         }
     }
@@ -243,7 +243,7 @@ mod tests {
             assert!(!proven("ann@example.com", headers), "{headers:?}");
         }
         assert!(!proven("ann", &[forged]));
-        let nobody = Proof { authserv_id: None };
+        let nobody = SenderProof { authserv_id: None };
         assert!(check(&nobody, "ann@example.com", &[forged.to_owned()]).is_err());
     }
 

@@ -6,7 +6,7 @@ use regex::Regex;
 
 /// A mail's text in two.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct MailText {
     /// The person's own words.
     pub text: String,
     /// Quotations and signature.
@@ -45,7 +45,7 @@ static SENT: LazyLock<Regex> = LazyLock::new(|| {
 
 /// Takes a text apart. Where answers stand between the lines that they answer, both belong
 /// together, and everything is the person's.
-pub(super) fn split(body: &str) -> Said {
+pub(super) fn split(body: &str) -> MailText {
     let body = body.replace("\r\n", "\n");
     let lines: Vec<&str> = body.lines().collect();
     let begins = (0..lines.len()).find(|at| is_divider(&lines, *at));
@@ -76,8 +76,8 @@ pub(super) fn split(body: &str) -> Said {
     }
 }
 
-fn said(text: &[&str], around: &[&str]) -> Said {
-    Said {
+fn said(text: &[&str], around: &[&str]) -> MailText {
+    MailText {
         text: text.join("\n").trim().to_owned(),
         around: around.join("\n").trim().to_owned(),
     }

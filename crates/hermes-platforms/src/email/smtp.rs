@@ -14,8 +14,8 @@ use lettre::transport::smtp::extension::{ClientId, Extension, MailBodyParameter,
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::account::{Account, Security};
-use super::wire::{self, Greeted, Stream};
+use super::account::{EmailAccount, MailSecurity};
+use super::wire::{self, MailStream, PregreetedStream};
 use crate::platform::SendError;
 
 /// Until the mail itself is sent: nothing can have arrived before.
@@ -23,7 +23,11 @@ const PREPARE: Duration = Duration::from_secs(25);
 /// For the mail and the server's word that it has it.
 const DELIVER: Duration = Duration::from_secs(30);
 
-pub(super) async fn send(account: &Account, to: &Address, mail: &[u8]) -> Result<(), SendError> {
+pub(super) async fn send(
+    account: &EmailAccount,
+    to: &Address,
+    mail: &[u8],
+) -> Result<(), SendError> {
     let prepared = tokio::time::timeout(PREPARE, prepare(account, to, mail)).await;
     let mut connection = prepared.unwrap_or_else(|_| {
         Err(not_sent(format!(
@@ -53,7 +57,7 @@ pub(super) async fn send(account: &Account, to: &Address, mail: &[u8]) -> Result
 
 /// Up to the point where the server wants the mail.
 async fn prepare(
-    account: &Account,
+    account: &EmailAccount,
     to: &Address,
     mail: &[u8],
 ) -> Result<AsyncSmtpConnection, SendError> {
@@ -116,21 +120,21 @@ fn not_sent(error: String) -> SendError {
     }
 }
 
-async fn connect(account: &Account, hello: &ClientId) -> io::Result<Connected> {
+async fn connect(account: &EmailAccount, hello: &ClientId) -> io::Result<SmtpConnection> {
     let server = &account.smtp;
     let mut tcp = wire::connect(server).await?;
     let peer = tcp.peer_addr()?;
-    let stream: Stream = match server.security {
-        Security::Implicit => wire::encrypt(account, server, tcp).await?,
-        Security::Off => Box::new(tcp),
-        Security::StartTls => {
+    let stream: MailStream = match server.security {
+        MailSecurity::Implicit => wire::encrypt(account, server, tcp).await?,
+        MailSecurity::Off => Box::new(tcp),
+        MailSecurity::StartTls => {
             start_tls(&mut tcp, hello).await?;
             let encrypted = wire::encrypt(account, server, tcp).await?;
             // After STARTTLS the server does not greet again, and the rest expects that it does.
-            Box::new(Greeted::new(b"220 encrypted\r\n", encrypted))
+            Box::new(PregreetedStream::new(b"220 encrypted\r\n", encrypted))
         }
     };
-    Ok(Connected { stream, peer })
+    Ok(SmtpConnection { stream, peer })
 }
 
 /// Asks for encryption. Read byte by byte, so that nothing that was sent before it is taken for
@@ -181,18 +185,18 @@ async fn reply(stream: &mut TcpStream, code: &str) -> io::Result<String> {
 
 /// A connection of ours in the clothes that the SMTP library wants.
 #[derive(Debug)]
-struct Connected {
-    stream: Stream,
+struct SmtpConnection {
+    stream: MailStream,
     peer: SocketAddr,
 }
 
-impl AsyncTokioStream for Connected {
+impl AsyncTokioStream for SmtpConnection {
     fn peer_addr(&self) -> io::Result<SocketAddr> {
         Ok(self.peer)
     }
 }
 
-impl AsyncRead for Connected {
+impl AsyncRead for SmtpConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -202,7 +206,7 @@ impl AsyncRead for Connected {
     }
 }
 
-impl AsyncWrite for Connected {
+impl AsyncWrite for SmtpConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::memory::{Memory, Part};
+use super::memory::{SlackMemory, ThreadRole};
 use super::rich;
-use super::settings::{Bots, SlackSettings};
-use super::team::Team;
+use super::settings::{SlackBots, SlackSettings};
+use super::team::SlackTeam;
 
 /// A message that is for us, before anything was asked about it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Heard {
+pub(super) struct SlackMessage {
     pub channel: String,
     /// `im`, `mpim`, `channel` or `group`.
     pub kind: String,
@@ -27,7 +27,7 @@ pub(super) struct Heard {
     pub event: Value,
 }
 
-impl Heard {
+impl SlackMessage {
     pub(super) fn is_dm(&self) -> bool {
         matches!(self.kind.as_str(), "im" | "mpim")
     }
@@ -45,10 +45,10 @@ fn is_program(event: &Value) -> bool {
 /// `Err`: why it is not for us.
 pub(super) fn hear(
     event: &Value,
-    team: &Team,
+    team: &SlackTeam,
     settings: &SlackSettings,
-    memory: &Memory,
-) -> Result<Heard, &'static str> {
+    memory: &SlackMemory,
+) -> Result<SlackMessage, &'static str> {
     let field = |name: &str| event[name].as_str().unwrap_or_default();
     if !matches!(field("type"), "message" | "app_mention") {
         return Err("another kind of event");
@@ -85,7 +85,7 @@ pub(super) fn hear(
         (None, "im" | "mpim") => settings.dm_threads.then_some(ts),
         (None, _) => settings.reply_in_thread.then_some(ts),
     };
-    Ok(Heard {
+    Ok(SlackMessage {
         channel: channel.to_owned(),
         kind,
         user: user.to_owned(),
@@ -93,7 +93,7 @@ pub(super) fn hear(
         thread: thread.map(str::to_owned),
         session: session.map(str::to_owned),
         text: without_mention(raw, &team.bot_user),
-        wants_context: thread.is_some() && part != Some(Part::Joined),
+        wants_context: thread.is_some() && part != Some(ThreadRole::Joined),
         event: event.clone(),
     })
 }
@@ -101,7 +101,7 @@ pub(super) fn hear(
 /// What other programs say is taken only where that was wished, and what we say never.
 fn programs(
     event: &Value,
-    team: &Team,
+    team: &SlackTeam,
     settings: &SlackSettings,
     named: bool,
 ) -> Result<(), &'static str> {
@@ -115,9 +115,9 @@ fn programs(
     }
     match settings.bots {
         _ if !is_program(event) => Ok(()),
-        Bots::All => Ok(()),
-        Bots::Mentions if named => Ok(()),
-        Bots::None | Bots::Mentions => Err("of another program"),
+        SlackBots::All => Ok(()),
+        SlackBots::Mentions if named => Ok(()),
+        SlackBots::None | SlackBots::Mentions => Err("of another program"),
     }
 }
 
@@ -126,7 +126,7 @@ fn gate(
     settings: &SlackSettings,
     channel: &str,
     mentioned: bool,
-    part: Option<Part>,
+    part: Option<ThreadRole>,
 ) -> Result<(), &'static str> {
     if !settings.allowed_channels.is_empty() && !settings.allowed_channels.contains(channel) {
         return Err("a conversation that is not allowed");
@@ -140,7 +140,7 @@ fn gate(
 }
 
 /// Mentions come without it: what is known from messages then, else the first letter.
-fn kind(event: &Value, channel: &str, memory: &Memory) -> String {
+fn kind(event: &Value, channel: &str, memory: &SlackMemory) -> String {
     if let Some(kind) = event["channel_type"].as_str() {
         return kind.to_owned();
     }

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 
-fn team() -> Team {
-    Team {
+fn team() -> SlackTeam {
+    SlackTeam {
         id: "T1".to_owned(),
         name: "One".to_owned(),
         token: "xoxb-1".to_owned(),
@@ -24,7 +24,7 @@ fn settings() -> SlackSettings {
         require_mention: true,
         strict_mention: false,
         mention_patterns: Vec::new(),
-        bots: Bots::None,
+        bots: SlackBots::None,
         reactions: true,
         reply_in_thread: true,
         dm_threads: true,
@@ -34,8 +34,8 @@ fn settings() -> SlackSettings {
     }
 }
 
-fn memory() -> Memory {
-    Memory::open("/nonexistent/slack.json".into())
+fn memory() -> SlackMemory {
+    SlackMemory::open("/nonexistent/slack.json".into())
 }
 
 fn event(channel: &str, kind: &str, text: &str) -> Value {
@@ -72,7 +72,7 @@ fn in_company_we_speak_when_spoken_to() {
     assert_eq!(hear(&threaded("C1", "and?")), Err("not to us"));
     let first = hear(&threaded("C1", "<@UB|hermes> and?")).unwrap();
     assert!(first.wants_context && first.text == "and?");
-    memory.note_thread("C1", "5.0", Part::Joined);
+    memory.note_thread("C1", "5.0", ThreadRole::Joined);
     let next = hear(&threaded("C1", "and?")).unwrap();
     assert_eq!(
         (next.wants_context, next.session.as_deref()),
@@ -88,7 +88,7 @@ fn in_company_we_speak_when_spoken_to() {
 #[test]
 fn an_answer_to_a_message_of_ours_needs_no_mention() {
     let (team, settings, memory) = (team(), settings(), memory());
-    memory.note_thread("C1", "5.0", Part::Begun);
+    memory.note_thread("C1", "5.0", ThreadRole::Begun);
     let heard = hear(&threaded("C1", "thanks"), &team, &settings, &memory).unwrap();
     assert!(
         heard.wants_context,
@@ -99,7 +99,7 @@ fn an_answer_to_a_message_of_ours_needs_no_mention() {
 #[test]
 fn settings_open_and_close_the_gate() {
     let (team, memory) = (team(), memory());
-    memory.note_thread("C1", "5.0", Part::Joined);
+    memory.note_thread("C1", "5.0", ThreadRole::Joined);
     let mut strict = settings();
     strict.strict_mention = true;
     assert_eq!(
@@ -147,19 +147,19 @@ fn programs_are_heard_as_wished_and_we_never() {
     let mut event = event("D1", "im", "<@UB> beep");
     event["bot_id"] = json!("BX");
     event["user"] = json!("UX");
-    let with = |bots: Bots, event: &Value| {
+    let with = |bots: SlackBots, event: &Value| {
         let mut settings = settings();
         settings.bots = bots;
         hear(event, &team, &settings, &memory).is_ok()
     };
-    assert!(!with(Bots::None, &event) && with(Bots::Mentions, &event));
+    assert!(!with(SlackBots::None, &event) && with(SlackBots::Mentions, &event));
     event["text"] = json!("beep");
-    assert!(!with(Bots::Mentions, &event) && with(Bots::All, &event));
+    assert!(!with(SlackBots::Mentions, &event) && with(SlackBots::All, &event));
     event["bot_id"] = json!("BB");
-    assert!(!with(Bots::All, &event), "an echo");
+    assert!(!with(SlackBots::All, &event), "an echo");
     event["bot_id"] = json!("BX");
     event["user"] = json!("UB");
-    assert!(!with(Bots::All, &event), "an echo");
+    assert!(!with(SlackBots::All, &event), "an echo");
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::Shared;
-use super::api::{CallError, failure, retry_after};
+use super::SlackShared;
+use super::api::{SlackCallError, failure, retry_after};
 use super::blocks::KEY;
-use super::team::Desk;
-use crate::platform::{Found, Outgoing};
+use super::team::ChannelAccess;
+use crate::platform::{DeliveryLookup, OutgoingMessage};
 
 /// How far back is looked. What waits longer is marked.
 const BACK: f64 = 26.0 * 3600.0;
@@ -19,10 +19,13 @@ const PAGES: usize = 10;
 const MAX_RESPONSES: usize = 200;
 const RESPONSE: f64 = 25.0 * 60.0;
 
-impl Shared {
+impl SlackShared {
     /// Reads the conversation, or the thread, newest messages included, for the key.
-    pub(super) async fn look(&self, message: &Outgoing) -> Result<Found, CallError> {
-        let Desk { token, channel } = self.desk(&message.target.chat_id).await?;
+    pub(super) async fn look(
+        &self,
+        message: &OutgoingMessage,
+    ) -> Result<DeliveryLookup, SlackCallError> {
+        let ChannelAccess { token, channel } = self.desk(&message.target.chat_id).await?;
         let oldest = self.clock.epoch_seconds() - BACK;
         let mut args = json!({
             "channel": channel, "oldest": format!("{oldest:.6}"), "limit": PAGE,
@@ -41,7 +44,7 @@ impl Shared {
             let page = self.api.call(&token, method, &args).await?;
             for one in page["messages"].as_array().into_iter().flatten() {
                 if carries(one, &message.key) {
-                    return Ok(Found::Yes(one["ts"].as_str().map(str::to_owned)));
+                    return Ok(DeliveryLookup::Yes(one["ts"].as_str().map(str::to_owned)));
                 }
                 similar |= file.as_ref().is_some_and(|file| shares(one, file));
             }
@@ -49,11 +52,11 @@ impl Shared {
             match next.filter(|next| !next.is_empty()) {
                 Some(next) => args["cursor"] = json!(next),
                 // The same file without the key may be this one or an earlier one.
-                None if similar => return Ok(Found::Unknown),
-                None => return Ok(Found::No),
+                None if similar => return Ok(DeliveryLookup::Unknown),
+                None => return Ok(DeliveryLookup::No),
             }
         }
-        Ok(Found::Unknown)
+        Ok(DeliveryLookup::Unknown)
     }
 
     /// Keeps the address for answers to a slash command.
@@ -75,9 +78,13 @@ impl Shared {
         (self.clock.epoch_seconds() < until).then_some(url)
     }
 
-    pub(super) async fn post_response(&self, url: &str, body: &Value) -> Result<(), CallError> {
+    pub(super) async fn post_response(
+        &self,
+        url: &str,
+        body: &Value,
+    ) -> Result<(), SlackCallError> {
         if !self.is_slack(url) {
-            return Err(CallError::Refused(
+            return Err(SlackCallError::Refused(
                 "an address that is not Slack's".to_owned(),
             ));
         }
@@ -91,12 +98,12 @@ impl Shared {
         let answer = request.send().await.map_err(|error| failure(&error))?;
         match answer.status().as_u16() {
             200..300 => Ok(()),
-            429 => Err(CallError::NotDone {
+            429 => Err(SlackCallError::NotDone {
                 error: "too many requests".to_owned(),
                 retry_after: Some(retry_after(&answer)),
             }),
-            status @ 400..500 => Err(CallError::Refused(format!("status {status}"))),
-            status => Err(CallError::Unclear(format!("status {status}"))),
+            status @ 400..500 => Err(SlackCallError::Refused(format!("status {status}"))),
+            status => Err(SlackCallError::Unclear(format!("status {status}"))),
         }
     }
 
@@ -127,7 +134,7 @@ fn carries(message: &Value, key: &str) -> bool {
         .any(|block| block["block_id"] == id.as_str())
 }
 
-async fn wanted_file(message: &Outgoing) -> Option<(String, u64)> {
+async fn wanted_file(message: &OutgoingMessage) -> Option<(String, u64)> {
     let media = message.media.as_ref()?;
     let size = tokio::fs::metadata(&media.path).await.ok()?.len();
     Some((media.path.file_name()?.to_string_lossy().into_owned(), size))

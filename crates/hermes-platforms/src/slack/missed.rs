@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
-use super::Shared;
-use super::api::CallError;
-use super::intake::Envelope;
-use super::link::{Job, Lanes, Then};
-use super::team::{Team, kind_of};
-use crate::platform::Link;
+use super::SlackShared;
+use super::api::SlackCallError;
+use super::intake::SlackEnvelope;
+use super::link::{EnvelopeFollowUp, EnvelopeJob, SlackLanes};
+use super::team::{SlackTeam, kind_of};
+use crate::platform::AdapterLink;
 
 /// Older than this is no longer news.
 const OLDEST: f64 = 24.0 * 3600.0;
@@ -29,10 +29,15 @@ const PAGE: usize = 200;
 /// The clocks of Slack and of this machine may differ, and what came twice is stored once.
 const OVERLAP: f64 = 120.0;
 
-impl Shared {
+impl SlackShared {
     /// Starts to ask history, if nobody listened for long, or if asking did not come to its end
     /// before.
-    pub(super) fn fill_gap(self: &Arc<Self>, link: &Link, lanes: &Lanes, tasks: &TaskTracker) {
+    pub(super) fn fill_gap(
+        self: &Arc<Self>,
+        link: &AdapterLink,
+        lanes: &SlackLanes,
+        tasks: &TaskTracker,
+    ) {
         let now = self.clock.epoch_seconds();
         let Some(since) = self.memory.gap(now, self.timing.gap.as_secs_f64()) else {
             return;
@@ -59,7 +64,7 @@ impl Shared {
     }
 
     /// Whether everything was asked for that there is to ask.
-    async fn ask_team(&self, team: &Team, since: f64, lanes: &Lanes) -> bool {
+    async fn ask_team(&self, team: &SlackTeam, since: f64, lanes: &SlackLanes) -> bool {
         let oldest = format!("{since:.6}");
         let (conversations, mut whole) = self.conversations(team).await;
         for (channel, kind) in conversations {
@@ -95,7 +100,7 @@ impl Shared {
         whole
     }
 
-    async fn conversations(&self, team: &Team) -> (Vec<(String, &'static str)>, bool) {
+    async fn conversations(&self, team: &SlackTeam) -> (Vec<(String, &'static str)>, bool) {
         let args = json!({
             "types": "im,mpim,public_channel,private_channel", "exclude_archived": true,
             "limit": CONVERSATIONS,
@@ -115,7 +120,7 @@ impl Shared {
     /// for all of them.
     async fn pages(
         &self,
-        team: &Team,
+        team: &SlackTeam,
         method: &str,
         mut args: Value,
         name: &str,
@@ -145,19 +150,19 @@ impl Shared {
 
     /// As often as it takes, within reason. `None`: no answer came. What Slack refuses is left
     /// out, and said in the log: it would refuse again.
-    async fn patiently(&self, team: &Team, method: &str, args: &Value) -> Option<Value> {
+    async fn patiently(&self, team: &SlackTeam, method: &str, args: &Value) -> Option<Value> {
         for attempt in 0..5 {
             let error = match self.api.call(&team.token, method, args).await {
                 Ok(fields) => return Some(fields),
                 Err(error) => error,
             };
             let pause = match &error {
-                CallError::Refused(_) => {
+                SlackCallError::Refused(_) => {
                     tracing::warn!("slack: what was missed cannot be asked: {method}: {error}");
                     return Some(Value::Null);
                 }
-                CallError::NotDone { retry_after, .. } => *retry_after,
-                CallError::Unclear(_) => None,
+                SlackCallError::NotDone { retry_after, .. } => *retry_after,
+                SlackCallError::Unclear(_) => None,
             };
             let pause: Duration = pause.unwrap_or_else(|| self.pause(attempt));
             tokio::time::sleep(pause).await;
@@ -168,18 +173,18 @@ impl Shared {
 }
 
 /// As if it were an event.
-async fn tell(team: &Team, channel: &str, kind: &str, message: Value, lanes: &Lanes) {
+async fn tell(team: &SlackTeam, channel: &str, kind: &str, message: Value, lanes: &SlackLanes) {
     let mut event = message;
     event["channel"] = json!(channel);
     event["channel_type"] = json!(kind);
-    let envelope = Envelope {
+    let envelope = SlackEnvelope {
         id: String::new(),
         kind: "events_api".to_owned(),
         payload: json!({"team_id": team.id, "event": event}),
     };
     let (done, stored) = oneshot::channel();
-    let then = Then::Tell(done);
-    lanes.put(Job { envelope, then }).await;
+    let then = EnvelopeFollowUp::Tell(done);
+    lanes.put(EnvelopeJob { envelope, then }).await;
     // Dropped only when everything ends.
     let _ = stored.await;
 }

@@ -43,19 +43,19 @@ use hermes_core::clock::{Clock, Rng};
 pub(crate) use definition::DEFINITION;
 pub use settings::{SlackSettings, SlackSettingsError};
 
-use super::http::Http;
+use super::http::PlatformHttp;
 use crate::platform::Platform;
 use crate::settings::PlatformSettings;
-use api::Api;
-use memory::Memory;
-use team::Teams;
+use api::SlackApi;
+use memory::SlackMemory;
+use team::SlackTeams;
 
 /// The name in sessions, settings and files.
 pub(crate) const NAME: &str = "slack";
 
 /// How patient the adapter is.
 #[derive(Clone, Copy, Debug)]
-pub struct Timing {
+pub struct SlackTiming {
     /// One call of the Web API.
     pub call: Duration,
     /// Sending or fetching a file.
@@ -79,7 +79,7 @@ pub struct Timing {
     pub gap: Duration,
 }
 
-impl Default for Timing {
+impl Default for SlackTiming {
     fn default() -> Self {
         Self {
             call: Duration::from_secs(20),
@@ -98,13 +98,13 @@ impl Default for Timing {
 }
 
 /// What both directions share.
-struct Shared {
+struct SlackShared {
     settings: SlackSettings,
-    timing: Timing,
-    http: Http,
-    api: Api,
-    teams: Teams,
-    memory: Memory,
+    timing: SlackTiming,
+    http: PlatformHttp,
+    api: SlackApi,
+    teams: SlackTeams,
+    memory: SlackMemory,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
     /// Names of commands, for `!name`.
@@ -113,7 +113,7 @@ struct Shared {
     responses: Mutex<HashMap<String, (String, f64)>>,
 }
 
-impl Shared {
+impl SlackShared {
     fn responses(&self) -> MutexGuard<'_, HashMap<String, (String, f64)>> {
         self.responses
             .lock()
@@ -139,7 +139,7 @@ pub fn platform(
     let Some(settings) = SlackSettings::read(settings, home)? else {
         return Ok(None);
     };
-    platform_with(settings, home, clock, rng, Timing::default()).map(Some)
+    platform_with(settings, home, clock, rng, SlackTiming::default()).map(Some)
 }
 
 /// The same from settings that were read, in other timing.
@@ -148,14 +148,14 @@ pub fn platform_with(
     home: &Path,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
-    timing: Timing,
+    timing: SlackTiming,
 ) -> Result<Platform, SlackSettingsError> {
-    let http = Http::new(&settings.env, None);
-    let api = Api::new(&settings.base_url, http.clone(), timing.call)?;
+    let http = PlatformHttp::new(&settings.env, None);
+    let api = SlackApi::new(&settings.base_url, http.clone(), timing.call)?;
     let exclusive = Some(settings.app_token.clone());
-    let shared = Arc::new(Shared {
-        teams: Teams::new(&settings.bot_tokens),
-        memory: Memory::open(home.join("state/slack.json")),
+    let shared = Arc::new(SlackShared {
+        teams: SlackTeams::new(&settings.bot_tokens),
+        memory: SlackMemory::open(home.join("state/slack.json")),
         http,
         api,
         settings,
@@ -169,7 +169,7 @@ pub fn platform_with(
         name: NAME,
         account: String::new(),
         exclusive,
-        inbound: Box::new(link::Listener::new(Arc::clone(&shared))),
-        outbound: Arc::new(speak::Speaker::new(shared)),
+        inbound: Box::new(link::SlackReceiver::new(Arc::clone(&shared))),
+        outbound: Arc::new(speak::SlackSender::new(shared)),
     })
 }

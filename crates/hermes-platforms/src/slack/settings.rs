@@ -41,7 +41,7 @@ pub enum SlackSettingsError {
 
 /// Which messages of other programs are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Bots {
+pub enum SlackBots {
     #[default]
     None,
     /// Those that mention us.
@@ -64,7 +64,7 @@ pub struct SlackSettings {
     /// Also in threads where we were mentioned before.
     pub strict_mention: bool,
     pub mention_patterns: Vec<Regex>,
-    pub bots: Bots,
+    pub bots: SlackBots,
     pub reactions: bool,
     /// Answers go into a thread of the message; else only if it is in one.
     pub reply_in_thread: bool,
@@ -122,9 +122,9 @@ impl SlackSettings {
             strict_mention: settings.flag("strict_mention") == Some(true),
             mention_patterns: patterns(settings)?,
             bots: match settings.text("allow_bots").as_deref() {
-                Some("mentions") => Bots::Mentions,
-                Some("all") => Bots::All,
-                _ => Bots::None,
+                Some("mentions") => SlackBots::Mentions,
+                Some("all") => SlackBots::All,
+                _ => SlackBots::None,
             },
             reactions: settings.flag("reactions") != Some(false),
             reply_in_thread: settings.flag("reply_in_thread") != Some(false),

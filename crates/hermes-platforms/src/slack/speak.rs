@@ -11,15 +11,15 @@ use hermes_store::db::delivery::Target;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::Shared;
-use super::api::CallError;
+use super::SlackShared;
+use super::api::SlackCallError;
 use super::blocks::{buttons, emoji_name, sections};
-use super::memory::Part;
-use super::team::Desk;
+use super::memory::ThreadRole;
+use super::team::ChannelAccess;
 use super::text::escape;
 use crate::platform::{
-    Capabilities, Found, Incoming, Limits, Markup, MediaRef, Offer, Outbound, Outgoing, Recourse,
-    SendError, Unit,
+    Capabilities, DeliveryLookup, IncomingMessage, Markup, MediaRef, Offer, OutboundAdapter,
+    OutgoingMessage, PlatformLimits, Recourse, SendError, TextUnit,
 };
 
 /// Signs of ours that are remembered, to take them away again.
@@ -34,8 +34,8 @@ const STATUS: Duration = Duration::from_secs(30);
 /// What messages of ours are called in their metadata.
 pub(super) const EVENT_TYPE: &str = "hermes_delivery";
 
-pub(super) struct Speaker {
-    shared: Arc<Shared>,
+pub(super) struct SlackSender {
+    shared: Arc<SlackShared>,
     capabilities: Capabilities,
     signs: Mutex<HashMap<(String, String), String>>,
     /// Workspaces whose app may not show that it is thinking.
@@ -44,8 +44,8 @@ pub(super) struct Speaker {
     shown: Mutex<HashMap<(String, String), Instant>>,
 }
 
-impl Speaker {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+impl SlackSender {
+    pub(super) fn new(shared: Arc<SlackShared>) -> Self {
         let capabilities = Capabilities {
             edit: true,
             typing: true,
@@ -54,9 +54,9 @@ impl Speaker {
             reactions: shared.settings.reactions,
             drafts: false,
             markup: Markup::SlackMrkdwn,
-            limits: Limits {
+            limits: PlatformLimits {
                 text: 39_000,
-                unit: Unit::Chars,
+                unit: TextUnit::Chars,
                 file_bytes: MAX_FILE,
             },
             recourse: Recourse::History {
@@ -72,8 +72,8 @@ impl Speaker {
         }
     }
 
-    async fn post(&self, message: &Outgoing) -> Result<Option<String>, CallError> {
-        let Desk { token, channel } = self.shared.desk(&message.target.chat_id).await?;
+    async fn post(&self, message: &OutgoingMessage) -> Result<Option<String>, SlackCallError> {
+        let ChannelAccess { token, channel } = self.shared.desk(&message.target.chat_id).await?;
         let mut args = json!({
             "channel": channel,
             "text": text(message),
@@ -95,7 +95,7 @@ impl Speaker {
             .call(&token, "chat.postMessage", &args)
             .await;
         let sent = match sent {
-            Err(CallError::Refused(word)) if outside(&word) => {
+            Err(SlackCallError::Refused(word)) if outside(&word) => {
                 return self.respond(&channel, &text(message), word).await;
             }
             sent => sent?,
@@ -104,7 +104,7 @@ impl Speaker {
         if let (Some(ts), None) = (&ts, &message.target.thread_id) {
             // Whoever answers in its thread speaks to us.
             let memory = &self.shared.memory;
-            memory.note_thread(&channel, ts, Part::Begun);
+            memory.note_thread(&channel, ts, ThreadRole::Begun);
         }
         Ok(ts)
     }
@@ -116,17 +116,17 @@ impl Speaker {
         channel: &str,
         text: &str,
         word: String,
-    ) -> Result<Option<String>, CallError> {
+    ) -> Result<Option<String>, SlackCallError> {
         let Some(url) = self.shared.take_response(channel) else {
-            return Err(CallError::Refused(word));
+            return Err(SlackCallError::Refused(word));
         };
         let body = json!({"text": text, "response_type": "ephemeral", "replace_original": false});
         self.shared.post_response(&url, &body).await?;
         Ok(None)
     }
 
-    async fn update(&self, id: &str, message: &Outgoing) -> Result<(), CallError> {
-        let Desk { token, channel } = self.shared.desk(&message.target.chat_id).await?;
+    async fn update(&self, id: &str, message: &OutgoingMessage) -> Result<(), SlackCallError> {
+        let ChannelAccess { token, channel } = self.shared.desk(&message.target.chat_id).await?;
         // An empty list takes old buttons away.
         let args = json!({
             "channel": channel, "ts": id, "text": text(message),
@@ -136,19 +136,24 @@ impl Speaker {
         Ok(())
     }
 
-    async fn remove(&self, target: &Target, id: &str) -> Result<(), CallError> {
-        let Desk { token, channel } = self.shared.desk(&target.chat_id).await?;
+    async fn remove(&self, target: &Target, id: &str) -> Result<(), SlackCallError> {
+        let ChannelAccess { token, channel } = self.shared.desk(&target.chat_id).await?;
         let args = json!({"channel": channel, "ts": id});
         match self.shared.api.call(&token, "chat.delete", &args).await {
             // Somebody was faster, or an earlier attempt arrived.
-            Err(CallError::Refused(word)) if word == "message_not_found" => Ok(()),
+            Err(SlackCallError::Refused(word)) if word == "message_not_found" => Ok(()),
             Err(error) => Err(error),
             Ok(_) => Ok(()),
         }
     }
 
-    async fn sign(&self, target: &Target, id: &str, emoji: Option<&str>) -> Result<(), CallError> {
-        let Desk { token, channel } = self.shared.desk(&target.chat_id).await?;
+    async fn sign(
+        &self,
+        target: &Target,
+        id: &str,
+        emoji: Option<&str>,
+    ) -> Result<(), SlackCallError> {
+        let ChannelAccess { token, channel } = self.shared.desk(&target.chat_id).await?;
         let place = (target.chat_id.clone(), id.to_owned());
         let new = emoji.and_then(emoji_name);
         let old = self.signs().remove(&place);
@@ -168,7 +173,7 @@ impl Speaker {
                 .call(&token, "reactions.add", &args(name))
                 .await
             {
-                Err(CallError::Refused(word)) if word == "already_reacted" => {}
+                Err(SlackCallError::Refused(word)) if word == "already_reacted" => {}
                 Err(error) => return Err(error),
                 Ok(_) => {}
             }
@@ -185,12 +190,12 @@ impl Speaker {
         self.signs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn think(&self, target: &Target) -> Result<(), CallError> {
+    async fn think(&self, target: &Target) -> Result<(), SlackCallError> {
         // Only threads have a place for it.
         let Some(thread) = &target.thread_id else {
             return Ok(());
         };
-        let Desk { token, channel } = self.shared.desk(&target.chat_id).await?;
+        let ChannelAccess { token, channel } = self.shared.desk(&target.chat_id).await?;
         let place = (target.chat_id.clone(), thread.clone());
         if self.mute().contains(&token) || !self.is_due(place) {
             return Ok(());
@@ -201,7 +206,7 @@ impl Speaker {
         });
         let method = "assistant.threads.setStatus";
         let shown = self.shared.api.call(&token, method, &args).await;
-        if let Err(CallError::Refused(word)) = &shown
+        if let Err(SlackCallError::Refused(word)) = &shown
             && matches!(
                 word.as_str(),
                 "missing_scope" | "unknown_method" | "not_allowed_token_type"
@@ -245,14 +250,14 @@ impl Speaker {
 }
 
 /// The text as Slack takes it: markup was escaped when it was made, plain text was not.
-pub(super) fn text(message: &Outgoing) -> String {
+pub(super) fn text(message: &OutgoingMessage) -> String {
     match message.markup {
         Markup::SlackMrkdwn => message.text.clone(),
         _ => escape(&message.text),
     }
 }
 
-fn with_buttons(message: &Outgoing) -> Vec<Value> {
+fn with_buttons(message: &OutgoingMessage) -> Vec<Value> {
     // Text in blocks that are plain is not read for escapes.
     let mut blocks = sections(&message.text, message.markup, &message.key);
     blocks.extend(buttons(&message.buttons));
@@ -264,14 +269,14 @@ fn outside(word: &str) -> bool {
     matches!(word, "not_in_channel" | "channel_not_found" | "is_archived")
 }
 
-impl Outbound for Speaker {
+impl OutboundAdapter for SlackSender {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
     fn send<'a>(
         &'a self,
-        message: &'a Outgoing,
+        message: &'a OutgoingMessage,
     ) -> BoxFuture<'a, Result<Option<String>, SendError>> {
         Box::pin(async move {
             let sent = match &message.media {
@@ -279,18 +284,18 @@ impl Outbound for Speaker {
                 None => self.post(message).await,
             };
             self.spoke(&message.target);
-            sent.map_err(CallError::into_send_error)
+            sent.map_err(SlackCallError::into_send_error)
         })
     }
 
     fn edit<'a>(
         &'a self,
         id: &'a str,
-        message: &'a Outgoing,
+        message: &'a OutgoingMessage,
     ) -> BoxFuture<'a, Result<(), SendError>> {
         Box::pin(async move {
             let edited = self.update(id, message).await;
-            edited.map_err(CallError::into_send_error)
+            edited.map_err(SlackCallError::into_send_error)
         })
     }
 
@@ -309,7 +314,7 @@ impl Outbound for Speaker {
     ) -> BoxFuture<'a, Result<(), SendError>> {
         Box::pin(async move {
             let removed = self.remove(target, id).await;
-            removed.map_err(CallError::into_send_error)
+            removed.map_err(SlackCallError::into_send_error)
         })
     }
 
@@ -329,7 +334,11 @@ impl Outbound for Speaker {
         })
     }
 
-    fn pressed<'a>(&'a self, press: &'a Incoming, note: Option<&'a str>) -> BoxFuture<'a, ()> {
+    fn pressed<'a>(
+        &'a self,
+        press: &'a IncomingMessage,
+        note: Option<&'a str>,
+    ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             // That it was seen, Slack shows by itself once the envelope is acknowledged.
             let (Some(note), Some(url)) = (note, press.native["response_url"].as_str()) else {
@@ -368,10 +377,13 @@ impl Outbound for Speaker {
         Box::pin(self.shared.fetch_file(media, into, max_bytes))
     }
 
-    fn look_up<'a>(&'a self, message: &'a Outgoing) -> BoxFuture<'a, Result<Found, SendError>> {
+    fn look_up<'a>(
+        &'a self,
+        message: &'a OutgoingMessage,
+    ) -> BoxFuture<'a, Result<DeliveryLookup, SendError>> {
         Box::pin(async move {
             let found = self.shared.look(message).await;
-            found.map_err(CallError::into_send_error)
+            found.map_err(SlackCallError::into_send_error)
         })
     }
 }

@@ -7,8 +7,8 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncWriteExt as _;
 
-use super::api::{CallError, failed};
-use super::outbound::Sender;
+use super::api::{TelegramCallError, failed};
+use super::outbound::TelegramSender;
 use super::polling::CALL;
 use super::wire::RemoteFile;
 use crate::platform::{MediaRef, SendError};
@@ -18,7 +18,7 @@ const IDLE: Duration = Duration::from_secs(30);
 /// The longest name that is kept of the person's.
 const NAME: usize = 80;
 
-impl Sender {
+impl TelegramSender {
     pub(super) async fn fetch(
         &self,
         media: &MediaRef,
@@ -131,7 +131,7 @@ async fn within<T>(work: impl Future<Output = T>) -> Result<T, SendError> {
 }
 
 /// Reading changes nothing: whatever happened, it may be tried again.
-fn of_read(error: CallError) -> SendError {
+fn of_read(error: TelegramCallError) -> SendError {
     match error.of_send() {
         SendError::Unclear(error) => not_sent(error),
         other => other,

@@ -22,7 +22,7 @@ pub struct TelegramSettings {
     pub own_server: bool,
     /// A server of one's own on this machine: files are read from its disk.
     pub local: bool,
-    pub receive: Receive,
+    pub receive: ReceiveMode,
     pub proxy: Option<String>,
     pub env: HashMap<String, String>,
     pub groups: GroupRules,
@@ -36,7 +36,7 @@ pub struct TelegramSettings {
 
 /// How updates come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Receive {
+pub enum ReceiveMode {
     Polling,
     Webhook(WebhookSettings),
 }
@@ -71,12 +71,12 @@ pub struct GroupRules {
     pub exclusive: bool,
     /// What others say between is told with the next message for us.
     pub observe: bool,
-    pub bots: Bots,
+    pub bots: TelegramBots,
 }
 
 /// Messages of other bots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Bots {
+pub enum TelegramBots {
     #[default]
     Ignored,
     Mentions,
@@ -129,9 +129,9 @@ impl TelegramSettings {
     }
 }
 
-fn receive(from: &PlatformSettings) -> Result<Receive, String> {
+fn receive(from: &PlatformSettings) -> Result<ReceiveMode, String> {
     let Some(url) = from.text("webhook_url") else {
-        return Ok(Receive::Polling);
+        return Ok(ReceiveMode::Polling);
     };
     let parsed =
         Url::parse(&url).map_err(|error| format!("TELEGRAM_WEBHOOK_URL is {url:?}: {error}"))?;
@@ -159,7 +159,7 @@ fn receive(from: &PlatformSettings) -> Result<Receive, String> {
         "" | "/" => "/telegram",
         path => path,
     };
-    Ok(Receive::Webhook(WebhookSettings {
+    Ok(ReceiveMode::Webhook(WebhookSettings {
         host: from
             .text("webhook_host")
             .unwrap_or_else(|| "0.0.0.0".to_owned()),
@@ -187,9 +187,9 @@ fn groups(from: &PlatformSettings, problems: &mut Vec<String>) -> GroupRules {
             .or_else(|| from.flag("ingest_unmentioned_group_messages"))
             .unwrap_or(false),
         bots: match from.text("allow_bots").as_deref() {
-            Some("all") => Bots::All,
-            Some("mentions") => Bots::Mentions,
-            _ => Bots::Ignored,
+            Some("all") => TelegramBots::All,
+            Some("mentions") => TelegramBots::Mentions,
+            _ => TelegramBots::Ignored,
         },
     }
 }
@@ -280,7 +280,7 @@ mod tests {
         assert!(error.contains("TELEGRAM_WEBHOOK_SECRET"), "{error}");
         let secret = ("TELEGRAM_WEBHOOK_SECRET", "s3cret");
         let read = TelegramSettings::from_settings(&settings(&json!({}), &[url, secret])).unwrap();
-        let Receive::Webhook(hook) = read.receive else {
+        let ReceiveMode::Webhook(hook) = read.receive else {
             panic!("a webhook was set");
         };
         assert_eq!((hook.port, hook.path.as_str()), (8443, "/hook"));
@@ -299,7 +299,7 @@ mod tests {
         .unwrap();
         assert!(read.groups.require_mention && read.groups.exclusive && read.reactions);
         assert!(read.groups.allowed_chats.contains("-2"));
-        assert_eq!(read.groups.bots, Bots::Mentions);
+        assert_eq!(read.groups.bots, TelegramBots::Mentions);
         assert!(read.groups.patterns[0].is_match("Hey, Bot!"));
         assert_eq!(read.problems.len(), 1);
         let read = TelegramSettings::from_settings(&settings(

@@ -8,7 +8,7 @@ use regex::RegexBuilder;
 use serde_json::Value;
 
 /// A call as filters see it.
-pub(super) struct Call<'a> {
+pub(super) struct WebhookCall<'a> {
     pub payload: &'a Value,
     pub event: &'a str,
     pub headers: &'a HeaderMap,
@@ -17,7 +17,7 @@ pub(super) struct Call<'a> {
 }
 
 /// Whether a call passes. A filter that cannot be understood lets nothing pass, and says so.
-pub(super) fn passes(filters: &Value, call: &Call<'_>) -> bool {
+pub(super) fn passes(filters: &Value, call: &WebhookCall<'_>) -> bool {
     match filters {
         Value::Null => true,
         Value::Array(all) => all.iter().all(|one| matches(one, call)),
@@ -30,7 +30,7 @@ pub(super) fn passes(filters: &Value, call: &Call<'_>) -> bool {
     }
 }
 
-fn matches(filter: &Value, call: &Call<'_>) -> bool {
+fn matches(filter: &Value, call: &WebhookCall<'_>) -> bool {
     let each = |list: &Value| list.as_array().cloned();
     if let Some(all) = filter.get("all") {
         return each(all).is_some_and(|all| all.iter().all(|one| matches(one, call)));
@@ -83,7 +83,7 @@ fn matches(filter: &Value, call: &Call<'_>) -> bool {
 }
 
 /// A field by its path: of the call, or of `event`, `headers`, `payload`.
-fn resolve(field: &str, call: &Call<'_>) -> Option<Value> {
+fn resolve(field: &str, call: &WebhookCall<'_>) -> Option<Value> {
     let mut parts = field.split('.').filter(|part| !part.is_empty()).peekable();
     let payload = || call.payload.get("payload").unwrap_or(call.payload);
     let start = match *parts.peek()? {
@@ -168,7 +168,7 @@ mod tests {
         let headers = [("x-kind".parse().unwrap(), "push".parse().unwrap())]
             .into_iter()
             .collect();
-        let call = Call {
+        let call = WebhookCall {
             payload: &payload,
             event: "issues",
             headers: &headers,

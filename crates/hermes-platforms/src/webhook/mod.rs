@@ -26,12 +26,12 @@ use hermes_core::store::StoreError;
 use hermes_store::db::delivery::Target;
 use hermes_store::skills::SkillView;
 
-use crate::platform::{Incoming, Platform};
+use crate::platform::{IncomingMessage, Platform};
 use crate::posting::{PostError, Posting};
 use crate::settings::PlatformSettings;
 
 pub(crate) use definition::DEFINITION;
-pub use routes::{Route, SUBSCRIPTIONS, parse_name};
+pub use routes::{SUBSCRIPTIONS, WebhookRoute, parse_name};
 pub use signature::sign_github;
 pub use subscriptions::{Subscriptions, call, new_secret};
 
@@ -74,18 +74,18 @@ pub fn platform(
     host: Arc<dyn WebhookHost>,
     clock: Arc<dyn Clock>,
 ) -> Result<Platform, String> {
-    let server = server::Server::new(home, config, settings, host, clock)?;
+    let server = server::WebhookServer::new(home, config, settings, host, clock)?;
     Ok(Platform {
         name: NAME,
         account: String::new(),
         exclusive: None,
         inbound: Box::new(server),
-        outbound: Arc::new(deliver::Deliver::default()),
+        outbound: Arc::new(deliver::WebhookSender::default()),
     })
 }
 
 /// Where the answer to a call goes, as its route says: a chat somewhere, a comment, the log.
-pub fn answer_to(incoming: &Incoming) -> Option<Target> {
+pub fn answer_to(incoming: &IncomingMessage) -> Option<Target> {
     if incoming.source.platform != NAME {
         return None;
     }

@@ -23,30 +23,32 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use super::deliver::{LOG, github};
-use super::filter::{Call, passes};
+use super::filter::{WebhookCall, passes};
 use super::recent::RecentCalls;
 use super::replay::Replays;
-use super::routes::{NO_SECRET, Route, Routes};
-use super::signature::{Scheme, hex, timed, verify};
+use super::routes::{NO_SECRET, WebhookRoute, WebhookRoutes};
+use super::signature::{SignatureScheme, hex, timed, verify};
 use super::{NAME, PORT, WebhookHost, script, template};
-use crate::platform::{Hopeless, Inbound, Incoming, Link, LinkState};
+use crate::platform::{
+    AdapterLink, FatalPlatformError, InboundAdapter, IncomingMessage, PlatformState,
+};
 use crate::posting::{PostError, Posting};
 use crate::settings::PlatformSettings;
-use crate::source::Source;
+use crate::source::MessageSource;
 
 const WINDOW: Duration = Duration::from_mins(1);
 /// For the body of a call.
 const PATIENCE: Duration = Duration::from_secs(30);
 const TIDYING: Duration = Duration::from_mins(5);
 
-pub(super) struct Server {
-    shared: Arc<Shared>,
+pub(super) struct WebhookServer {
+    shared: Arc<WebhookShared>,
     host: Option<String>,
     port: u16,
 }
 
-struct Shared {
-    routes: Mutex<Routes>,
+struct WebhookShared {
+    routes: Mutex<WebhookRoutes>,
     /// When the calls of the last minute came, by route.
     rates: Mutex<HashMap<String, VecDeque<Instant>>>,
     recent: RecentCalls,
@@ -61,7 +63,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
 }
 
-impl Server {
+impl WebhookServer {
     pub(super) fn new(
         home: &Home,
         config: &Config,
@@ -83,14 +85,14 @@ impl Server {
         let loopback = host.as_deref().is_none_or(is_loopback);
         let root = home.root().to_owned();
         let port = number("port", u64::from(PORT))?;
-        let routes = Routes::new(
+        let routes = WebhookRoutes::new(
             &root,
             settings.extra.get("routes"),
             settings.text("secret"),
             loopback,
         )?;
         Ok(Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(WebhookShared {
                 routes: Mutex::new(routes),
                 rates: Mutex::default(),
                 recent: RecentCalls::default(),
@@ -151,8 +153,11 @@ fn is_loopback(host: &str) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
-impl Inbound for Server {
-    fn run(self: Box<Self>, link: Link) -> BoxFuture<'static, Result<(), Hopeless>> {
+impl InboundAdapter for WebhookServer {
+    fn run(
+        self: Box<Self>,
+        link: AdapterLink,
+    ) -> BoxFuture<'static, Result<(), FatalPlatformError>> {
         Box::pin(async move {
             let mut pause = Duration::from_secs(1);
             loop {
@@ -161,7 +166,7 @@ impl Inbound for Server {
                     Err(error) => {
                         let error = format!("cannot listen: {error}");
                         tracing::error!("webhook: {error}");
-                        link.health.is(LinkState::Retrying, Some(error));
+                        link.health.is(PlatformState::Retrying, Some(error));
                         tokio::select! {
                             () = link.cancel.cancelled() => return Ok(()),
                             () = tokio::time::sleep(pause) => {}
@@ -191,7 +196,7 @@ impl Inbound for Server {
     }
 }
 
-fn app(shared: Arc<Shared>, link: Link) -> Router {
+fn app(shared: Arc<WebhookShared>, link: AdapterLink) -> Router {
     Router::new()
         .route(
             "/health",
@@ -203,10 +208,10 @@ fn app(shared: Arc<Shared>, link: Link) -> Router {
         .with_state((shared, link))
 }
 
-type Shares = State<(Arc<Shared>, Link)>;
+type WebhookStateExtractor = State<(Arc<WebhookShared>, AdapterLink)>;
 
 async fn called(
-    State((shared, link)): Shares,
+    State((shared, link)): WebhookStateExtractor,
     Path(route): Path<String>,
     headers: HeaderMap,
     body: Body,
@@ -215,7 +220,7 @@ async fn called(
 }
 
 async fn called_with_profile(
-    State((shared, link)): Shares,
+    State((shared, link)): WebhookStateExtractor,
     Path((_, route)): Path<(String, String)>,
     headers: HeaderMap,
     body: Body,
@@ -232,15 +237,15 @@ fn say(status: StatusCode, value: Value) -> Response {
 }
 
 /// A call that is known to be right.
-struct Known<'a> {
+struct VerifiedCall<'a> {
     name: &'a str,
-    route: Route,
+    route: WebhookRoute,
     payload: Value,
     event: String,
     id: String,
 }
 
-impl Shared {
+impl WebhookShared {
     async fn tidy(&self) -> std::convert::Infallible {
         loop {
             tokio::time::sleep(TIDYING).await;
@@ -250,7 +255,7 @@ impl Shared {
 
     async fn call(
         self: Arc<Self>,
-        link: Link,
+        link: AdapterLink,
         name: String,
         headers: HeaderMap,
         body: Body,
@@ -289,7 +294,7 @@ impl Shared {
         if secret != NO_SECRET {
             match verify(&headers, &body, &secret, self.clock.now().timestamp()) {
                 Ok(scheme) => {
-                    if scheme == Scheme::V1 {
+                    if scheme == SignatureScheme::V1 {
                         self.warn_of_v1(&name);
                     }
                     let timed = timed(scheme, &headers, &body);
@@ -316,8 +321,8 @@ impl Shared {
     /// A call whose sender is known, unless it is known itself.
     async fn once(
         self: &Arc<Self>,
-        link: &Link,
-        route: (&str, Route),
+        link: &AdapterLink,
+        route: (&str, WebhookRoute),
         signed: Option<String>,
         headers: &HeaderMap,
         body: &[u8],
@@ -375,8 +380,8 @@ impl Shared {
 
     async fn admitted(
         &self,
-        link: &Link,
-        (name, route): (&str, Route),
+        link: &AdapterLink,
+        (name, route): (&str, WebhookRoute),
         headers: &HeaderMap,
         body: &[u8],
         id: String,
@@ -395,7 +400,7 @@ impl Shared {
         if !route.events.is_empty() && !route.events.contains(&event) {
             return say(StatusCode::OK, json!({"status": "ignored", "event": event}));
         }
-        let call = Call {
+        let call = WebhookCall {
             payload: &payload,
             event: &event,
             headers,
@@ -423,7 +428,7 @@ impl Shared {
                 }
             }
         };
-        let known = Known {
+        let known = VerifiedCall {
             name,
             route,
             payload,
@@ -434,7 +439,7 @@ impl Shared {
     }
 
     /// Stores what is to be done, and only then says yes.
-    async fn act(&self, link: &Link, call: Known<'_>) -> Response {
+    async fn act(&self, link: &AdapterLink, call: VerifiedCall<'_>) -> Response {
         let failed = |error: &dyn std::fmt::Display| {
             tracing::error!(route = call.name, "webhook: {error}");
             say(
@@ -482,24 +487,24 @@ impl Shared {
         )
     }
 
-    fn message(&self, call: &Known<'_>, target: &Target, text: String) -> Incoming {
+    fn message(&self, call: &VerifiedCall<'_>, target: &Target, text: String) -> IncomingMessage {
         // Words of somebody else are never a command of ours.
         let text = if text.trim_start().starts_with(['/', '!']) {
             format!("[webhook {}]\n{text}", call.name)
         } else {
             text
         };
-        Incoming {
+        IncomingMessage {
             account: String::new(),
             message_id: call.id.clone(),
-            source: Source {
+            source: MessageSource {
                 platform: NAME.to_owned(),
                 chat_id: chat_id(call.name, &call.id),
                 chat_name: Some(format!("webhook/{}", call.name)),
                 chat_type: NAME.to_owned(),
                 user_id: Some(format!("webhook:{}", call.name)),
                 user_name: Some(call.name.to_owned()),
-                ..Source::default()
+                ..MessageSource::default()
             },
             text,
             media: Vec::new(),
@@ -537,7 +542,7 @@ impl Shared {
     }
 
     /// Where the answer goes, by the route.
-    fn target(&self, call: &Known<'_>) -> Result<Target, String> {
+    fn target(&self, call: &VerifiedCall<'_>) -> Result<Target, String> {
         let extra = template::fill_all(&call.route.deliver_extra, &call.payload);
         let text = |name: &str| {
             let value = extra.get(name)?;

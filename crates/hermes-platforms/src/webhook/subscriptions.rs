@@ -8,9 +8,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
-use super::routes::{Route, SUBSCRIPTIONS};
+use super::routes::{SUBSCRIPTIONS, WebhookRoute};
 use super::sign_github;
-use crate::http::Http;
+use crate::http::PlatformHttp;
 
 /// `webhook_subscriptions.json` of a home. What cannot be read in it is left as it is.
 #[derive(Debug)]
@@ -33,19 +33,21 @@ impl Subscriptions {
     }
 
     /// Those that can be read, in the order of the file.
-    pub fn routes(&self) -> Vec<(&str, Route)> {
+    pub fn routes(&self) -> Vec<(&str, WebhookRoute)> {
         let entries = self.entries.iter();
         entries
-            .filter_map(|(name, value)| Some((name.as_str(), Route::deserialize(value).ok()?)))
+            .filter_map(|(name, value)| {
+                Some((name.as_str(), WebhookRoute::deserialize(value).ok()?))
+            })
             .collect()
     }
 
-    pub fn get(&self, name: &str) -> Option<Route> {
-        Route::deserialize(self.entries.get(name)?).ok()
+    pub fn get(&self, name: &str) -> Option<WebhookRoute> {
+        WebhookRoute::deserialize(self.entries.get(name)?).ok()
     }
 
     /// Returns whether there was one of that name.
-    pub fn put(&mut self, name: &str, route: &Route) -> Result<bool, String> {
+    pub fn put(&mut self, name: &str, route: &WebhookRoute) -> Result<bool, String> {
         let value = serde_json::to_value(route).map_err(|error| error.to_string())?;
         let replaced = self.entries.insert(name.to_owned(), value).is_some();
         self.save().map(|()| replaced)
@@ -75,7 +77,7 @@ pub fn new_secret() -> String {
 
 /// Calls a route as GitHub would. Returns the status and what was answered.
 pub async fn call(
-    http: &Http,
+    http: &PlatformHttp,
     url: &str,
     secret: &str,
     body: &str,

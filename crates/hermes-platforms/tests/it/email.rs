@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hermes_core::clock::{SystemClock, SystemRng};
-use hermes_gateway::session::{SessionKey, Sharing};
+use hermes_gateway::session::{SessionKey, SessionSharing};
 use hermes_platforms::{
-    Arrival, Condition, Found, Health, Hopeless, Incoming, Link, LinkState, Markup, MediaKind,
-    OutMedia, Outbound, Outgoing, Platform, PlatformSettings, SendError, email,
+    AdapterLink, Arrival, DeliveryLookup, FatalPlatformError, HealthReporter, IncomingMessage,
+    Markup, MediaKind, OutMedia, OutboundAdapter, OutgoingMessage, Platform, PlatformCondition,
+    PlatformSettings, PlatformState, SendError, email,
 };
 use hermes_store::db::delivery::Target;
-use hermes_testkit::mail::{AUTHSERV_ID, Letter, MailServer, PASSWORD, Proxy, RECORDED, Weather};
+use hermes_testkit::mail::{
+    AUTHSERV_ID, MailFault, MailProxy, MailServer, PASSWORD, RECORDED, TestMail,
+};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -77,16 +80,16 @@ impl Bed {
         made.unwrap()
     }
 
-    fn outbound(&self) -> Arc<dyn Outbound> {
+    fn outbound(&self) -> Arc<dyn OutboundAdapter> {
         self.platform().outbound
     }
 
     /// Starts receiving, and returns once the mailbox was looked into.
     async fn live(&self) -> Life {
         let (arrivals, inbox) = mpsc::channel(4);
-        let (health, mut condition) = Health::new();
+        let (health, mut condition) = HealthReporter::new();
         let cancel = CancellationToken::new();
-        let link = Link {
+        let link = AdapterLink {
             arrivals,
             health,
             cancel: cancel.clone(),
@@ -106,8 +109,8 @@ impl Bed {
     }
 
     /// An answer, as the outbox would have it sent.
-    fn answer(key: &str, to: &str, text: &str) -> Outgoing {
-        Outgoing {
+    fn answer(key: &str, to: &str, text: &str) -> OutgoingMessage {
+        OutgoingMessage {
             key: key.to_owned(),
             target: Target {
                 platform: "email".to_owned(),
@@ -137,14 +140,14 @@ impl Bed {
 /// One life of the receiving side.
 struct Life {
     inbox: mpsc::Receiver<Arrival>,
-    condition: watch::Receiver<Condition>,
+    condition: watch::Receiver<PlatformCondition>,
     cancel: CancellationToken,
-    task: JoinHandle<Result<(), Hopeless>>,
+    task: JoinHandle<Result<(), FatalPlatformError>>,
 }
 
 impl Life {
     /// The next message, stored.
-    async fn next(&mut self) -> Incoming {
+    async fn next(&mut self) -> IncomingMessage {
         let arrival = self.refuse().await;
         arrival.stored.send(true).unwrap();
         arrival.message
@@ -173,8 +176,8 @@ async fn local<T>(work: impl Future<Output = T>) -> T {
     tokio::task::LocalSet::new().run_until(work).await
 }
 
-fn letter(subject: &str, body: &str) -> Letter {
-    Letter::new(ANN, HERMES, subject, body)
+fn letter(subject: &str, body: &str) -> TestMail {
+    TestMail::new(ANN, HERMES, subject, body)
 }
 
 fn header(mail: &str, name: &str) -> Option<String> {
@@ -210,7 +213,7 @@ async fn mail_is_answered_in_its_thread() {
             (ANN, "dm")
         );
         assert_eq!(message.source.user_name.as_deref(), Some("Some Body"));
-        let session = SessionKey::of(&message.source, Sharing::default());
+        let session = SessionKey::of(&message.source, SessionSharing::default());
         assert_eq!(session.as_str(), "agent:main:email:dm:ann@example.test");
 
         let answer = Bed::answer(
@@ -342,10 +345,10 @@ async fn only_people_that_are_proven_are_heard() {
         letter("news", "x")
             .header("List-Unsubscribe", "<mailto:x@example.test>")
             .send(&bed.server);
-        Letter::new("noreply@example.test", HERMES, "bot", "x").send(&bed.server);
-        Letter::new(HERMES, HERMES, "self", "x").send(&bed.server);
+        TestMail::new("noreply@example.test", HERMES, "bot", "x").send(&bed.server);
+        TestMail::new(HERMES, HERMES, "self", "x").send(&bed.server);
         // Logged in as one, written in the name of another: the server vouches for the domain of the first.
-        Letter::new("eve@elsewhere.test", HERMES, "spoof", "x")
+        TestMail::new("eve@elsewhere.test", HERMES, "spoof", "x")
             .header("From", "Ann <ann@example.test>")
             .send(&bed.server);
         letter("real", "hello").send(&bed.server);
@@ -489,7 +492,7 @@ async fn a_failed_send_says_what_became_of_the_mail() {
     let Some(mut bed) = Bed::new("a_failed_send_says_what_became_of_the_mail") else {
         return;
     };
-    let proxy = Proxy::to(bed.server.ports().smtp);
+    let proxy = MailProxy::to(bed.server.ports().smtp);
     bed.address = RECORDED;
     bed.set("EMAIL_SMTP_PORT", proxy.port().to_string());
     // The proxy must see the end of the mail.
@@ -497,12 +500,12 @@ async fn a_failed_send_says_what_became_of_the_mail() {
     let outbound = bed.outbound();
     let try_send = async |key: &str, to: &str| outbound.send(&Bed::answer(key, to, "text")).await;
 
-    proxy.weather(Weather::Refuse);
+    proxy.weather(MailFault::Refuse);
     assert!(matches!(
         try_send("a1", ANN).await,
         Err(SendError::NotSent { .. })
     ));
-    proxy.weather(Weather::Fine);
+    proxy.weather(MailFault::Fine);
     assert!(matches!(
         try_send("a2", "nobody@example.test").await,
         Err(SendError::Refused(_))
@@ -518,10 +521,10 @@ async fn a_failed_send_says_what_became_of_the_mail() {
     // Before the first mail, nobody knows whether the provider keeps copies.
     assert_eq!(
         outbound.look_up(&Bed::answer("b1", ANN, "")).await,
-        Ok(Found::Unknown)
+        Ok(DeliveryLookup::Unknown)
     );
 
-    proxy.weather(Weather::CutAfterDot);
+    proxy.weather(MailFault::CutAfterDot);
     assert!(matches!(
         try_send("b1", ANN).await,
         Err(SendError::Unclear(_))
@@ -536,16 +539,18 @@ async fn a_failed_send_says_what_became_of_the_mail() {
     let found = outbound.look_up(&Bed::answer("b1", ANN, "")).await;
     assert_eq!(
         found,
-        Ok(Found::Yes(Some("hermes.b1@example.test".to_owned())))
+        Ok(DeliveryLookup::Yes(Some(
+            "hermes.b1@example.test".to_owned()
+        )))
     );
-    proxy.weather(Weather::CutBeforeDot);
+    proxy.weather(MailFault::CutBeforeDot);
     assert!(matches!(
         try_send("b2", ANN).await,
         Err(SendError::Unclear(_))
     ));
     assert_eq!(
         outbound.look_up(&Bed::answer("b2", ANN, "")).await,
-        Ok(Found::No)
+        Ok(DeliveryLookup::No)
     );
     assert_eq!(bed.server.mailbox(ANN).len(), 1);
 }
@@ -555,21 +560,21 @@ async fn a_lost_server_is_found_again() {
     let Some(mut bed) = Bed::new("a_lost_server_is_found_again") else {
         return;
     };
-    let proxy = Proxy::to(bed.server.ports().imaps);
+    let proxy = MailProxy::to(bed.server.ports().imaps);
     bed.set("EMAIL_IMAP_PORT", proxy.port().to_string());
     local(async {
         let mut life = bed.live().await;
-        proxy.weather(Weather::Refuse);
+        proxy.weather(MailFault::Refuse);
         bed.server.stop_imap();
         let retrying = life
             .condition
-            .wait_for(|now| now.state == LinkState::Retrying);
+            .wait_for(|now| now.state == PlatformState::Retrying);
         within("noticing", retrying).await.unwrap();
         bed.server.start_imap();
-        proxy.weather(Weather::Fine);
+        proxy.weather(MailFault::Fine);
         letter("back", "again").send(&bed.server);
         assert_eq!(life.next().await.text, "[Subject: back]\n\nagain");
-        assert_eq!(life.condition.borrow().state, LinkState::Connected);
+        assert_eq!(life.condition.borrow().state, PlatformState::Connected);
         life.end().await;
     })
     .await;
@@ -581,22 +586,22 @@ async fn a_server_that_falls_silent_is_noticed() {
     let Some(mut bed) = Bed::new("a_server_that_falls_silent_is_noticed") else {
         return;
     };
-    let proxy = Proxy::to(bed.server.ports().imap);
+    let proxy = MailProxy::to(bed.server.ports().imap);
     bed.set("EMAIL_IMAP_PORT", proxy.port().to_string());
     bed.set("EMAIL_IMAP_TLS", "none");
     tokio::time::resume();
     local(async {
         let mut life = bed.live().await;
-        proxy.weather(Weather::Silence);
+        proxy.weather(MailFault::Silence);
         letter("while", "deaf").send(&bed.server);
         tokio::time::pause();
         let mut condition = life.condition.clone();
         condition
-            .wait_for(|now| now.state == LinkState::Retrying)
+            .wait_for(|now| now.state == PlatformState::Retrying)
             .await
             .unwrap();
         tokio::time::resume();
-        proxy.weather(Weather::Fine);
+        proxy.weather(MailFault::Fine);
         assert_eq!(life.next().await.text, "[Subject: while]\n\ndeaf");
         life.end().await;
     })
@@ -610,9 +615,9 @@ async fn a_wrong_password_is_said() {
     };
     bed.set("EMAIL_PASSWORD", "wrong");
     let (arrivals, _inbox) = mpsc::channel(1);
-    let link = Link {
+    let link = AdapterLink {
         arrivals,
-        health: Health::new().0,
+        health: HealthReporter::new().0,
         cancel: CancellationToken::new(),
     };
     let error = within("giving up", bed.platform().inbound.run(link))

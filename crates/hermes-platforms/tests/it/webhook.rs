@@ -11,11 +11,12 @@ use hermes_core::BoxFuture;
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_core::store::StoreError;
 use hermes_gateway::process;
-use hermes_gateway::session::{SessionKey, Sharing};
-use hermes_gateway::spine::Inbox;
+use hermes_gateway::session::{SessionKey, SessionSharing};
+use hermes_gateway::spine::MessageInbox;
 use hermes_platforms::webhook::{self, WebhookHost, sign_github};
 use hermes_platforms::{
-    Arrival, Health, Http, Incoming, Link, PlatformSettings, PostError, Posting,
+    AdapterLink, Arrival, HealthReporter, IncomingMessage, PlatformHttp, PlatformSettings,
+    PostError, Posting,
 };
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Processes, Target};
@@ -129,9 +130,9 @@ impl Life {
         );
         let cancel = CancellationToken::new();
         let (arrivals, queue) = mpsc::channel::<Arrival>(4);
-        let link = Link {
+        let link = AdapterLink {
             arrivals,
-            health: Health::new().0,
+            health: HealthReporter::new().0,
             cancel: cancel.clone(),
         };
         drop(hermes_core::task::spawn(
@@ -141,7 +142,7 @@ impl Life {
         let (tell, stored) = mpsc::unbounded_channel();
         if storing {
             let (inbox, token) = (
-                Inbox::new(delivery.clone(), Sharing::default()),
+                MessageInbox::new(delivery.clone(), SessionSharing::default()),
                 cancel.clone(),
             );
             let run = async move {
@@ -152,7 +153,7 @@ impl Life {
         }
         let life = Self {
             url: format!("http://127.0.0.1:{port}"),
-            client: Http::new(&HashMap::new(), None).client().unwrap(),
+            client: PlatformHttp::new(&HashMap::new(), None).client().unwrap(),
             notes,
             stored,
             delivery,
@@ -205,7 +206,7 @@ impl Life {
     }
 
     /// What waits for an answer.
-    async fn waiting(&self) -> Vec<Incoming> {
+    async fn waiting(&self) -> Vec<IncomingMessage> {
         let waiting = self.delivery.waiting(100).await.unwrap();
         waiting
             .into_iter()
@@ -252,7 +253,7 @@ async fn a_call_is_stored_before_it_is_accepted_and_known_after_a_restart() {
     let message = &waiting[0];
     assert_eq!(message.text, "Issue Broken by ann");
     assert_eq!(message.source.chat_id, "webhook:r:d-1");
-    let key = SessionKey::of(&message.source, Sharing::default());
+    let key = SessionKey::of(&message.source, SessionSharing::default());
     assert_eq!(
         key.as_str(),
         "agent:main:webhook:webhook:webhook:r:d-1:webhook:r"

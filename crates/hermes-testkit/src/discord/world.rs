@@ -8,7 +8,7 @@ use chrono::{SecondsFormat, Utc};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::faults::{Fault, Limits};
+use super::faults::{BucketLimits, DiscordFault};
 
 /// The bot's user id; its application has the same.
 pub const BOT: u64 = 900_000_000_000_000_001;
@@ -22,20 +22,20 @@ const EPOCH: i64 = 1_420_070_400_000;
 /// Events a session keeps for a resume.
 const REPLAY: usize = 1000;
 
-pub(super) struct World {
-    pub users: BTreeMap<u64, User>,
-    pub channels: BTreeMap<u64, Channel>,
+pub(super) struct FakeDiscordState {
+    pub users: BTreeMap<u64, FakeUser>,
+    pub channels: BTreeMap<u64, FakeChannel>,
     /// In the order of their ids, which is that of time.
-    pub messages: BTreeMap<u64, Message>,
+    pub messages: BTreeMap<u64, FakeMessage>,
     pub commands: Vec<Value>,
-    pub interactions: HashMap<u64, Interaction>,
+    pub interactions: HashMap<u64, FakeInteraction>,
     /// What was uploaded, by path.
     pub files: HashMap<String, Vec<u8>>,
-    pub sessions: HashMap<String, Session>,
-    pub requests: Vec<Asked>,
-    pub spoken: Vec<Spoken>,
-    pub faults: Vec<Fault>,
-    pub limits: Limits,
+    pub sessions: HashMap<String, FakeSession>,
+    pub requests: Vec<DiscordRequest>,
+    pub spoken: Vec<SocketRecord>,
+    pub faults: Vec<DiscordFault>,
+    pub limits: BucketLimits,
     pub heartbeat_ms: u64,
     /// Privileged intents that are switched off in the developer portal.
     pub disallowed: u64,
@@ -47,14 +47,14 @@ pub(super) struct World {
     last_id: u64,
 }
 
-pub(super) struct User {
+pub(super) struct FakeUser {
     pub id: u64,
     pub name: String,
     pub bot: bool,
     pub roles: Vec<u64>,
 }
 
-pub(super) struct Channel {
+pub(super) struct FakeChannel {
     pub id: u64,
     /// 0 text, 1 direct, 11 thread.
     pub kind: u8,
@@ -65,7 +65,7 @@ pub(super) struct Channel {
     pub locked: bool,
 }
 
-pub(super) struct Message {
+pub(super) struct FakeMessage {
     pub value: Value,
     pub author: u64,
     pub channel: u64,
@@ -76,7 +76,7 @@ pub(super) struct Message {
     pub interaction: Option<u64>,
 }
 
-pub(super) struct Interaction {
+pub(super) struct FakeInteraction {
     pub token: String,
     pub asked: Instant,
     pub kind: u8,
@@ -89,7 +89,7 @@ pub(super) struct Interaction {
 
 /// A request as it came.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct DiscordRequest {
     pub method: String,
     /// Without `/api/v10`, with the query.
     pub path: String,
@@ -100,7 +100,7 @@ pub struct Asked {
 
 /// What a client said on the socket.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Spoken {
+pub enum SocketRecord {
     Connected,
     Identify(Value),
     Resume { session: String, seq: u64 },
@@ -108,16 +108,16 @@ pub enum Spoken {
     Gone,
 }
 
-pub(super) struct Session {
+pub(super) struct FakeSession {
     pub intents: u64,
     pub seq: u64,
     pub events: VecDeque<(u64, Value)>,
-    pub socket: Option<mpsc::UnboundedSender<Out>>,
+    pub socket: Option<mpsc::UnboundedSender<SocketCommand>>,
 }
 
 /// What a socket is told to do.
 #[derive(Debug)]
-pub(super) enum Out {
+pub(super) enum SocketCommand {
     Frame(Value),
     Close(u16),
     /// A reset, with no close frame.
@@ -130,7 +130,7 @@ const GUILD_MESSAGES: u64 = 1 << 9;
 const DIRECT_MESSAGES: u64 = 1 << 12;
 pub(super) const MESSAGE_CONTENT: u64 = 1 << 15;
 
-impl World {
+impl FakeDiscordState {
     pub(super) fn new() -> Self {
         let mut world = Self {
             users: BTreeMap::new(),
@@ -143,7 +143,7 @@ impl World {
             requests: Vec::new(),
             spoken: Vec::new(),
             faults: Vec::new(),
-            limits: Limits::default(),
+            limits: BucketLimits::default(),
             heartbeat_ms: 41_250,
             disallowed: 0,
             token: TOKEN.to_owned(),
@@ -151,7 +151,7 @@ impl World {
             host: "127.0.0.1".to_owned(),
             last_id: 0,
         };
-        let bot = User {
+        let bot = FakeUser {
             id: BOT,
             name: "hermes".to_owned(),
             bot: true,
@@ -175,7 +175,7 @@ impl World {
         let id = self.id();
         self.users.insert(
             id,
-            User {
+            FakeUser {
                 id,
                 name: name.to_owned(),
                 bot,
@@ -194,7 +194,7 @@ impl World {
     pub(super) fn add_channel(&mut self, id: u64, kind: u8, name: &str, parent: Option<u64>) {
         self.channels.insert(
             id,
-            Channel {
+            FakeChannel {
                 id,
                 kind,
                 name: name.to_owned(),
@@ -330,7 +330,7 @@ impl World {
     }
 
     /// What intents leave of an event.
-    fn seen_by(session: &Session, event: &str, data: &Value) -> Option<Value> {
+    fn seen_by(session: &FakeSession, event: &str, data: &Value) -> Option<Value> {
         if !event.starts_with("MESSAGE_") {
             return Some(data.clone());
         }
@@ -357,13 +357,13 @@ impl World {
     }
 }
 
-impl Session {
+impl FakeSession {
     pub(super) fn push(&mut self, event: &str, data: &Value) {
         self.seq += 1;
         let frame = json!({"op": 0, "t": event, "s": self.seq, "d": data});
         if let Some(socket) = &self.socket {
             // A socket that just ended: the event waits for the resume.
-            let _ = socket.send(Out::Frame(frame.clone()));
+            let _ = socket.send(SocketCommand::Frame(frame.clone()));
         }
         self.events.push_back((self.seq, frame));
         while self.events.len() > REPLAY {

@@ -4,19 +4,19 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use serde_json::{Value, json};
 
-use super::answer::{ApiError, bad, error};
-use super::params::Params;
+use super::answer::{BotError, bad, error};
+use super::params::BotParams;
 
 /// A call as it arrived.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct BotRequest {
     pub method: String,
-    pub params: Params,
+    pub params: BotParams,
 }
 
 /// What goes wrong with a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum TelegramFault {
     /// The request is read; nothing is done and nothing is ever answered.
     Hang,
     /// The request is read; nothing is done, and the connection breaks.
@@ -36,16 +36,16 @@ pub enum Fault {
     Error(u16, String),
 }
 
-pub(super) struct Planned {
+pub(super) struct PlannedFault {
     /// `None`: every method.
     pub method: Option<String>,
-    pub fault: Fault,
+    pub fault: TelegramFault,
     /// `None`: until the faults are cleared.
     pub times: Option<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File {
+pub struct StoredFile {
     pub id: String,
     pub name: String,
     pub mime: Option<String>,
@@ -56,7 +56,7 @@ pub struct File {
 
 /// A message of the bot as people see it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shown {
+pub struct ShownMessage {
     pub chat: i64,
     pub id: i64,
     pub thread: Option<i64>,
@@ -67,11 +67,11 @@ pub struct Shown {
     /// Rows of (label, data).
     pub buttons: Vec<Vec<(String, String)>>,
     /// `photo`, `document`, …, and the file.
-    pub media: Option<(String, File)>,
+    pub media: Option<(String, StoredFile)>,
     pub edits: usize,
 }
 
-pub(super) struct Chat {
+pub(super) struct FakeChat {
     /// As the API shows it.
     pub value: Value,
     pub topics: BTreeMap<i64, String>,
@@ -82,16 +82,16 @@ pub(super) struct Chat {
 }
 
 #[derive(Default)]
-pub(super) struct Webhook {
+pub(super) struct FakeWebhook {
     pub url: String,
     pub secret: Option<String>,
     pub last_error: Option<String>,
 }
 
-pub(super) struct World {
+pub(super) struct FakeTelegramState {
     pub token: String,
     pub bot: Value,
-    pub chats: BTreeMap<i64, Chat>,
+    pub chats: BTreeMap<i64, FakeChat>,
     pub people: BTreeMap<i64, Value>,
     /// By chat and id, as the API shows them.
     pub messages: BTreeMap<(i64, i64), Value>,
@@ -100,25 +100,25 @@ pub(super) struct World {
     pub updates: VecDeque<Value>,
     pub next_update: i64,
     pub allowed_updates: Option<Vec<String>>,
-    pub webhook: Webhook,
+    pub webhook: FakeWebhook,
     /// Polls bring nothing.
     pub deaf: bool,
     /// Counts calls of getUpdates: an older one that still waits must give way.
     pub poll: u64,
-    pub files: BTreeMap<String, File>,
+    pub files: BTreeMap<String, StoredFile>,
     pub next_file: u64,
     pub callbacks: HashMap<String, Option<Value>>,
     pub commands: BTreeMap<String, Value>,
     pub reactions: BTreeMap<(i64, i64), Vec<String>>,
     pub drafts: Vec<(i64, i64, String)>,
     pub actions: Vec<(i64, Option<i64>, String)>,
-    pub requests: Vec<Request>,
-    pub faults: Vec<Planned>,
+    pub requests: Vec<BotRequest>,
+    pub faults: Vec<PlannedFault>,
     /// Seconds since the epoch of the next message.
     pub now: i64,
 }
 
-impl World {
+impl FakeTelegramState {
     pub(super) fn new(token: &str) -> Self {
         let id: i64 = token
             .split(':')
@@ -139,7 +139,7 @@ impl World {
             updates: VecDeque::new(),
             next_update: 500_000,
             allowed_updates: None,
-            webhook: Webhook::default(),
+            webhook: FakeWebhook::default(),
             deaf: false,
             poll: 0,
             files: BTreeMap::new(),
@@ -170,7 +170,7 @@ impl World {
     }
 
     /// The fault planned for this call, if there is one.
-    pub(super) fn fault(&mut self, method: &str) -> Option<Fault> {
+    pub(super) fn fault(&mut self, method: &str) -> Option<TelegramFault> {
         let at = self.faults.iter().position(|planned| {
             planned.times != Some(0)
                 && planned
@@ -190,13 +190,13 @@ impl World {
     }
 
     /// The chat a bot may write to.
-    pub(super) fn chat(&mut self, params: &Params) -> Result<i64, ApiError> {
+    pub(super) fn chat(&mut self, params: &BotParams) -> Result<i64, BotError> {
         let id = params
             .number("chat_id")
             .ok_or_else(|| bad("chat not found"))?;
         let chat = self.chats.get(&id).ok_or_else(|| bad("chat not found"))?;
         if let Some(new) = chat.moved {
-            return Err(ApiError {
+            return Err(BotError {
                 parameters: json!({"migrate_to_chat_id": new}),
                 ..bad("group chat was upgraded to a supergroup chat")
             });
@@ -242,10 +242,15 @@ impl World {
         message
     }
 
-    pub(super) fn store_file(&mut self, name: &str, mime: Option<&str>, bytes: &[u8]) -> File {
+    pub(super) fn store_file(
+        &mut self,
+        name: &str,
+        mime: Option<&str>,
+        bytes: &[u8],
+    ) -> StoredFile {
         let id = format!("file-{}", self.next_file);
         self.next_file += 1;
-        let file = File {
+        let file = StoredFile {
             id: id.clone(),
             name: name.to_owned(),
             mime: mime.map(str::to_owned),
@@ -257,7 +262,7 @@ impl World {
     }
 
     /// The bot's messages in a chat that are there now, oldest first.
-    pub(super) fn shown(&self, chat: i64) -> Vec<Shown> {
+    pub(super) fn shown(&self, chat: i64) -> Vec<ShownMessage> {
         self.messages
             .range((chat, 0)..=(chat, i64::MAX))
             .filter(|(_, message)| message["from"]["id"] == self.bot["id"])
@@ -265,7 +270,7 @@ impl World {
             .collect()
     }
 
-    fn show(&self, (chat, id): (i64, i64), message: &Value) -> Shown {
+    fn show(&self, (chat, id): (i64, i64), message: &Value) -> ShownMessage {
         const KINDS: &[&str] = &[
             "photo",
             "document",
@@ -287,7 +292,7 @@ impl World {
         });
         let mut entities = list("entities");
         entities.extend(list("caption_entities"));
-        Shown {
+        ShownMessage {
             chat,
             id,
             thread: message["message_thread_id"].as_i64(),

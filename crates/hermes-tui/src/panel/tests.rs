@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use ratatui_core::style::{Color, Modifier, Style};
 
 use super::*;
-use crate::port::Group;
+use crate::port::PanelGroup;
 use crate::row::ScreenFrame;
 use crate::theme::Theme;
 use crate::width;
@@ -85,7 +85,7 @@ fn key(text: &str) -> KeyPress {
     text.parse().unwrap()
 }
 
-fn row(id: &str, mark: Mark, cells: &[&str], detail: &str) -> PanelRow {
+fn row(id: &str, mark: RowMark, cells: &[&str], detail: &str) -> PanelRow {
     PanelRow {
         id: id.to_owned(),
         mark,
@@ -111,29 +111,29 @@ fn models() -> Panel {
         title: "Model".to_owned(),
         note: "2 here, 2 with your keys".to_owned(),
         groups: vec![
-            Group {
+            PanelGroup {
                 title: "on this machine   ollama 127.0.0.1:11434".to_owned(),
                 rows: vec![
                     row(
                         "qwen3:8b",
-                        Mark::Current,
+                        RowMark::Current,
                         &["qwen3:8b", "5.2 GB", "40k ctx", "tools ok"],
                         "in use in this conversation",
                     ),
                     row(
                         "qwen3:0.6b",
-                        Mark::None,
+                        RowMark::None,
                         &["qwen3:0.6b", "0.5 GB", "40k ctx"],
                         "",
                     ),
                 ],
             },
-            Group {
+            PanelGroup {
                 title: "with your keys".to_owned(),
                 rows: vec![
                     row(
                         "or/qwen3-coder",
-                        Mark::None,
+                        RowMark::None,
                         &[
                             "qwen/qwen3-coder",
                             "openrouter",
@@ -142,14 +142,19 @@ fn models() -> Panel {
                         ],
                         "",
                     ),
-                    row("家", Mark::None, &["家族/模型-大", "custom", "8k ctx"], ""),
+                    row(
+                        "家",
+                        RowMark::None,
+                        &["家族/模型-大", "custom", "8k ctx"],
+                        "",
+                    ),
                 ],
             },
-            Group {
+            PanelGroup {
                 title: "needs a key".to_owned(),
                 rows: vec![row(
                     "key:dashscope",
-                    Mark::Off,
+                    RowMark::Off,
                     &["dashscope", "DASHSCOPE_API_KEY"],
                     "",
                 )],
@@ -188,12 +193,12 @@ fn servers() -> Panel {
         title: "MCP".to_owned(),
         note: "2 ok · 1 down · 1 off".to_owned(),
         columns: columns.map(str::to_owned).to_vec(),
-        groups: vec![Group {
+        groups: vec![PanelGroup {
             title: String::new(),
             rows: vec![
                 row(
                     "github",
-                    Mark::Good,
+                    RowMark::Good,
                     &[
                         "github",
                         "stdio",
@@ -207,7 +212,7 @@ fn servers() -> Panel {
                 ),
                 row(
                     "canny",
-                    Mark::Bad,
+                    RowMark::Bad,
                     &[
                         "canny",
                         "http",
@@ -221,13 +226,13 @@ fn servers() -> Panel {
                 ),
                 row(
                     "linear",
-                    Mark::Waiting,
+                    RowMark::Waiting,
                     &["linear", "http", "needs login", "-", "-", "0", ""],
                     "",
                 ),
                 row(
                     "old",
-                    Mark::Off,
+                    RowMark::Off,
                     &["old", "sse", "off", "0", "-", "0", ""],
                     "",
                 ),
@@ -290,8 +295,8 @@ impl Driver {
     }
 }
 
-fn asked(panel: &str, action: &str, row: Option<&str>, text: Option<&str>) -> PanelAsk {
-    PanelAsk {
+fn asked(panel: &str, action: &str, row: Option<&str>, text: Option<&str>) -> PanelRequest {
+    PanelRequest {
         panel: panel.to_owned(),
         action: action.to_owned(),
         row: row.map(str::to_owned),
@@ -380,7 +385,7 @@ fn a_group_without_rows_is_said_until_something_is_typed() {
     let mut panel = models();
     panel.groups.insert(
         0,
-        Group {
+        PanelGroup {
             title: "nothing answers".to_owned(),
             rows: Vec::new(),
         },
@@ -554,9 +559,9 @@ fn moves_are_told_where_they_show_something() {
 
 #[test]
 fn a_long_list_scrolls_with_the_cursor() {
-    let rows = (0..200).map(|n| row(&n.to_string(), Mark::None, &[&format!("row {n}")], ""));
+    let rows = (0..200).map(|n| row(&n.to_string(), RowMark::None, &[&format!("row {n}")], ""));
     let panel = Panel {
-        groups: vec![Group {
+        groups: vec![PanelGroup {
             title: "all".to_owned(),
             rows: rows.collect(),
         }],
@@ -591,12 +596,12 @@ fn any_row() -> impl Strategy<Value = PanelRow> {
             cells,
             detail,
             mark: [
-                Mark::None,
-                Mark::Current,
-                Mark::Good,
-                Mark::Waiting,
-                Mark::Bad,
-                Mark::Off,
+                RowMark::None,
+                RowMark::Current,
+                RowMark::Good,
+                RowMark::Waiting,
+                RowMark::Bad,
+                RowMark::Off,
             ][mark],
             ..PanelRow::default()
         })
@@ -604,7 +609,7 @@ fn any_row() -> impl Strategy<Value = PanelRow> {
 
 fn any_panel() -> impl Strategy<Value = Panel> {
     let group = (".{0,20}", proptest::collection::vec(any_row(), 0..8))
-        .prop_map(|(title, rows)| Group { title, rows });
+        .prop_map(|(title, rows)| PanelGroup { title, rows });
     (
         ".{0,30}",
         ".{0,30}",

@@ -10,11 +10,11 @@ use hermes_tools::code::{self, CodeDeps};
 use hermes_tools::schedule::{self, ScheduleDeps};
 
 use crate::context::AppContext;
-use crate::wiring::commands::Commands;
+use crate::wiring::commands::CommandEnvironment;
 
 /// `execute_code`, or why it cannot be offered. Programs run where commands do.
 pub(super) fn programs(
-    commands: Option<&Commands>,
+    commands: Option<&CommandEnvironment>,
     config: &Config,
 ) -> Result<Vec<Arc<dyn Tool>>, String> {
     let commands = commands.ok_or("there is no place to run commands")?;

@@ -27,27 +27,27 @@ use hermes_mcp::actor::McpEvent;
 use hermes_mcp::toolbox::Toolbox;
 use hermes_store::skills::{SkillBundles, SkillLibrary, command_name};
 use hermes_tui::app::{self, AppOptions, ExitReason, Explanation};
-use hermes_tui::composer::Command;
-use hermes_tui::port::{self, Ask, HostPort, News, Status};
+use hermes_tui::composer::CompletionCommand;
+use hermes_tui::port::{self, HostPort, HostUpdate, SessionStatus, UiAsk};
 use tokio::sync::{broadcast, mpsc};
 
-use self::panels::{Desk, PanelReply};
-use self::shell::Shell;
+use self::panels::{OpenPanel, PanelReply};
+use self::shell::ShellCommand;
 use super::{TerminalConflict, approve};
 use crate::args::TurnArgs;
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::output::Hold;
+use crate::output::StderrHold;
 
 /// How often it is looked after programs in the background, while there are any.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Shows a conversation until the person leaves.
 pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
-    let hold = Hold::new();
+    let hold = StderrHold::new();
     let (conversation, later) =
         Conversation::open((&args).into(), cx, Surface::Screen, &TerminalConflict).await?;
-    let options = options(&conversation, Hold::take(), cx.out.color).await?;
+    let options = options(&conversation, StderrHold::take(), cx.out.color).await?;
     let id = conversation.chat.id.clone();
     let (port, host) = port::pair();
     let status = options.status.clone();
@@ -118,18 +118,18 @@ async fn options(
 }
 
 /// `/<skill>` and `/<bundle>`, for completion.
-fn skills(conversation: &Conversation) -> Vec<Command> {
+fn skills(conversation: &Conversation) -> Vec<CompletionCommand> {
     let chat = &conversation.chat;
     let library = SkillLibrary::of_home(&conversation.cx.home, &chat.config, Some("cli"));
     let enabled = library.scan().into_iter().filter(|skill| skill.enabled);
-    let command = enabled.map(|skill| Command {
+    let command = enabled.map(|skill| CompletionCommand {
         name: command_name(&skill.name),
         aliases: Vec::new(),
         args: "[words]".to_owned(),
         summary: hermes_app::text::shorten(&skill.description, 80),
     });
     let (bundles, _) = SkillBundles::for_home(&conversation.cx.home).scan();
-    let bundles = bundles.into_iter().map(|bundle| Command {
+    let bundles = bundles.into_iter().map(|bundle| CompletionCommand {
         name: bundle.command(),
         aliases: Vec::new(),
         args: "[words]".to_owned(),
@@ -156,7 +156,7 @@ fn cause_and_fix(text: &str) -> (String, Option<String>) {
 /// The conversation, and what belongs to its open panel.
 pub(crate) struct ScreenConversation {
     conversation: Conversation,
-    panels: Desk,
+    panels: OpenPanel,
     /// As the program was started.
     started: Context,
 }
@@ -187,36 +187,36 @@ impl DerefMut for ScreenConversation {
 
 struct Host {
     conversation: ScreenConversation,
-    live: Live,
+    live: HostInputs,
 }
 
 /// What goes on beside a command.
-struct Live {
+struct HostInputs {
     port: HostPort,
     /// `None`: the session is over.
     events: Option<EventReceiver>,
     handle: SessionHandle,
     later: mpsc::Receiver<Effect>,
     /// Wishes that wait for the command that runs.
-    waiting: VecDeque<Ask>,
+    waiting: VecDeque<UiAsk>,
     /// Events that the conversation was not told of yet.
     seen: Vec<AgentEvent>,
     /// As it was last told.
-    status: Status,
+    status: SessionStatus,
     /// It may be another one now.
     stale: bool,
     /// What happens to MCP servers.
     servers: Option<broadcast::Receiver<McpEvent>>,
     /// Of those it was told that they are down.
     down: BTreeSet<String>,
-    shell: Option<Shell>,
+    shell: Option<ShellCommand>,
     /// For the model, with the next message.
     notes: Vec<String>,
     left: bool,
 }
 
 /// What happened beside a command.
-enum Beside {
+enum CommandControl {
     Goes,
     /// The command is to stop.
     Stop,
@@ -227,10 +227,10 @@ impl Host {
         mut conversation: Conversation,
         port: HostPort,
         later: mpsc::Receiver<Effect>,
-        status: Status,
+        status: SessionStatus,
         started: Context,
     ) -> Self {
-        let live = Live {
+        let live = HostInputs {
             port,
             events: conversation.opened.take(),
             handle: conversation.chat.handle(),
@@ -247,7 +247,7 @@ impl Host {
         };
         let conversation = ScreenConversation {
             conversation,
-            panels: Desk::default(),
+            panels: OpenPanel::default(),
             started,
         };
         Self { conversation, live }
@@ -262,15 +262,15 @@ impl Host {
             } else {
                 let next = self.live.next().await;
                 match next {
-                    Next::Ask(Some(ask)) => self.ask(ask).await,
-                    Next::Ask(None) => break,
-                    Next::Event(event) => self.live.event(event).await,
-                    Next::Later(effect) => {
+                    HostEvent::Ask(Some(ask)) => self.ask(ask).await,
+                    HostEvent::Ask(None) => break,
+                    HostEvent::Event(event) => self.live.event(event).await,
+                    HostEvent::Later(effect) => {
                         self.live.stale = true;
                         self.live.effect(effect).await;
                     }
-                    Next::Changed => self.live.stale = true,
-                    Next::Shell(news) => self.shell(news).await,
+                    HostEvent::Changed => self.live.stale = true,
+                    HostEvent::Shell(news) => self.shell(news).await,
                 }
             }
             self.settle().await;
@@ -317,7 +317,7 @@ impl Host {
         let status = status::of(&self.conversation);
         if status != self.live.status {
             self.live.status = status.clone();
-            self.live.tell(News::Status(Box::new(status))).await;
+            self.live.tell(HostUpdate::Status(Box::new(status))).await;
         }
     }
 
@@ -329,24 +329,24 @@ impl Host {
         }
     }
 
-    async fn ask(&mut self, ask: Ask) {
+    async fn ask(&mut self, ask: UiAsk) {
         self.live.stale = true;
         match ask {
-            Ask::Command(AgentCommand::Submit(input)) => self.submit(input).await,
-            Ask::Command(command) => self.live.command(command).await,
-            Ask::Slash(line) => self.slash(&line).await,
-            Ask::Shell(command) => self.begin_shell(command).await,
-            Ask::Stop => {
+            UiAsk::Command(AgentCommand::Submit(input)) => self.submit(input).await,
+            UiAsk::Command(command) => self.live.command(command).await,
+            UiAsk::Slash(line) => self.slash(&line).await,
+            UiAsk::Shell(command) => self.begin_shell(command).await,
+            UiAsk::Stop => {
                 if let Some(shell) = &mut self.live.shell {
                     shell.kill();
                 }
             }
-            Ask::Panel(ask) => {
+            UiAsk::Panel(ask) => {
                 let Self { conversation, live } = self;
                 let done = live.attend(Box::pin(panels::act(conversation, ask))).await;
                 self.show(done).await;
             }
-            Ask::Complete {
+            UiAsk::Complete {
                 ticket,
                 command,
                 before,
@@ -355,10 +355,11 @@ impl Host {
                 let Self { conversation, live } = self;
                 let work = complete::candidates(conversation, &command, &before, &word);
                 if let Some(candidates) = live.attend(Box::pin(work)).await {
-                    live.tell(News::Candidates { ticket, candidates }).await;
+                    live.tell(HostUpdate::Candidates { ticket, candidates })
+                        .await;
                 }
             }
-            Ask::Leave => self.live.left = true,
+            UiAsk::Leave => self.live.left = true,
         }
     }
 
@@ -398,13 +399,13 @@ impl Host {
         match done {
             // A path, say: something to talk about.
             Some(None) => {
-                self.live.tell(News::Done).await;
+                self.live.tell(HostUpdate::Done).await;
                 self.live.effect(Effect::Asked(line.to_owned())).await;
                 self.submit(line.into()).await;
             }
             done => {
                 self.show(done.flatten()).await;
-                self.live.tell(News::Done).await;
+                self.live.tell(HostUpdate::Done).await;
             }
         }
     }
@@ -424,47 +425,47 @@ impl Host {
             }
         }
         if reply.closes {
-            self.live.tell(News::ClosePanel).await;
+            self.live.tell(HostUpdate::ClosePanel).await;
         }
         self.live.show(reply.result).await;
         if let Some(panel) = reply.panel {
-            self.live.tell(News::Panel(panel)).await;
+            self.live.tell(HostUpdate::Panel(panel)).await;
         }
     }
 
     async fn begin_shell(&mut self, command: String) {
-        match Shell::start(&command, &self.conversation.chat.cwd) {
+        match ShellCommand::start(&command, &self.conversation.chat.cwd) {
             Ok((shell, started)) => {
                 self.live.shell = Some(shell);
                 self.live.shell_event(started).await;
             }
             Err(error) => {
                 self.live.effect(card(&Failure::failed(error))).await;
-                self.live.tell(News::Done).await;
+                self.live.tell(HostUpdate::Done).await;
             }
         }
     }
 
-    async fn shell(&mut self, news: shell::Step) {
+    async fn shell(&mut self, news: shell::ShellStep) {
         match news {
-            shell::Step::Event(event) => self.live.shell_event(event).await,
-            shell::Step::Ended { event, note } => self.live.shell_ended(event, note).await,
+            shell::ShellStep::Event(event) => self.live.shell_event(event).await,
+            shell::ShellStep::Ended { event, note } => self.live.shell_ended(event, note).await,
         }
     }
 }
 
 /// What the loop waits for.
-enum Next {
-    Ask(Option<Ask>),
+enum HostEvent {
+    Ask(Option<UiAsk>),
     Event(Option<SequencedEvent>),
     Later(Effect),
     /// The status line may have to say something else.
     Changed,
-    Shell(shell::Step),
+    Shell(shell::ShellStep),
 }
 
-impl Live {
-    async fn next(&mut self) -> Next {
+impl HostInputs {
+    async fn next(&mut self) -> HostEvent {
         let Self {
             port,
             events,
@@ -476,13 +477,13 @@ impl Live {
         } = self;
         tokio::select! {
             biased;
-            ask = port.asks.recv() => Next::Ask(ask),
-            event = next_event(events) => Next::Event(event),
-            Some(effect) = later.recv() => Next::Later(effect),
-            step = next_step(shell) => Next::Shell(step),
-            () = next_change(servers) => Next::Changed,
+            ask = port.asks.recv() => HostEvent::Ask(ask),
+            event = next_event(events) => HostEvent::Event(event),
+            Some(effect) = later.recv() => HostEvent::Later(effect),
+            step = next_step(shell) => HostEvent::Shell(step),
+            () = next_change(servers) => HostEvent::Changed,
             // Nobody tells when a program in the background ends.
-            () = tokio::time::sleep(LOOK), if status.background > 0 => Next::Changed,
+            () = tokio::time::sleep(LOOK), if status.background > 0 => HostEvent::Changed,
         }
     }
 
@@ -496,20 +497,20 @@ impl Live {
                 next = self.next() => next,
             };
             match next {
-                Next::Ask(None) => {
+                HostEvent::Ask(None) => {
                     self.left = true;
                     return None;
                 }
-                Next::Ask(Some(ask)) => {
-                    if let Beside::Stop = self.beside(ask).await {
+                HostEvent::Ask(Some(ask)) => {
+                    if let CommandControl::Stop = self.beside(ask).await {
                         return None;
                     }
                 }
-                Next::Event(event) => self.event(event).await,
-                Next::Later(effect) => self.effect(effect).await,
-                Next::Changed => self.stale = true,
-                Next::Shell(shell::Step::Event(event)) => self.shell_event(event).await,
-                Next::Shell(shell::Step::Ended { event, note }) => {
+                HostEvent::Event(event) => self.event(event).await,
+                HostEvent::Later(effect) => self.effect(effect).await,
+                HostEvent::Changed => self.stale = true,
+                HostEvent::Shell(shell::ShellStep::Event(event)) => self.shell_event(event).await,
+                HostEvent::Shell(shell::ShellStep::Ended { event, note }) => {
                     self.shell_ended(event, note).await;
                 }
             }
@@ -517,18 +518,18 @@ impl Live {
     }
 
     /// What cannot wait for the command that runs.
-    async fn beside(&mut self, ask: Ask) -> Beside {
+    async fn beside(&mut self, ask: UiAsk) -> CommandControl {
         match ask {
-            Ask::Stop => return Beside::Stop,
-            Ask::Leave => {
+            UiAsk::Stop => return CommandControl::Stop,
+            UiAsk::Leave => {
                 self.left = true;
-                return Beside::Stop;
+                return CommandControl::Stop;
             }
-            Ask::Command(AgentCommand::Submit(_)) => self.waiting.push_back(ask),
-            Ask::Command(command) => self.command(command).await,
+            UiAsk::Command(AgentCommand::Submit(_)) => self.waiting.push_back(ask),
+            UiAsk::Command(command) => self.command(command).await,
             ask => self.waiting.push_back(ask),
         }
-        Beside::Goes
+        CommandControl::Goes
     }
 
     async fn command(&mut self, command: AgentCommand) {
@@ -548,7 +549,7 @@ impl Live {
         }
         // The end of a session that was left for another is no news.
         if event.event != AgentEvent::Closed {
-            self.tell(News::Event(event)).await;
+            self.tell(HostUpdate::Event(event)).await;
         }
     }
 
@@ -558,7 +559,7 @@ impl Live {
             turn: None,
             event,
         };
-        self.tell(News::Event(event)).await;
+        self.tell(HostUpdate::Event(event)).await;
     }
 
     async fn shell_ended(&mut self, event: AgentEvent, note: String) {
@@ -566,7 +567,7 @@ impl Live {
         self.stale = true;
         self.notes.push(note);
         self.shell_event(event).await;
-        self.tell(News::Done).await;
+        self.tell(HostUpdate::Done).await;
     }
 
     async fn show(&mut self, result: CommandResult) {
@@ -582,10 +583,10 @@ impl Live {
     }
 
     async fn effect(&mut self, effect: Effect) {
-        self.tell(News::Effect(effect)).await;
+        self.tell(HostUpdate::Effect(effect)).await;
     }
 
-    async fn tell(&mut self, news: News) {
+    async fn tell(&mut self, news: HostUpdate) {
         if self.port.news.send(news).await.is_err() {
             self.left = true;
         }
@@ -631,7 +632,7 @@ async fn next_event(events: &mut Option<EventReceiver>) -> Option<SequencedEvent
     }
 }
 
-async fn next_step(shell: &mut Option<Shell>) -> shell::Step {
+async fn next_step(shell: &mut Option<ShellCommand>) -> shell::ShellStep {
     match shell {
         Some(shell) => shell.step().await,
         None => std::future::pending().await,

@@ -22,7 +22,7 @@ const PACE: Duration = Duration::from_millis(50);
 const LINGER: Duration = Duration::from_millis(200);
 
 /// A command that runs.
-pub(super) struct Shell {
+pub(super) struct ShellCommand {
     command: String,
     id: String,
     child: Child,
@@ -37,12 +37,12 @@ pub(super) struct Shell {
 }
 
 /// What came of waiting.
-pub(super) enum Step {
+pub(super) enum ShellStep {
     Event(AgentEvent),
     Ended { event: AgentEvent, note: String },
 }
 
-impl Shell {
+impl ShellCommand {
     /// Both streams go into one pipe, so that their lines stay in order.
     pub(super) fn start(command: &str, dir: &Path) -> Result<(Self, AgentEvent), String> {
         let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
@@ -85,7 +85,7 @@ impl Shell {
     }
 
     /// The next thing to show. Nothing is lost when it is dropped.
-    pub(super) async fn step(&mut self) -> Step {
+    pub(super) async fn step(&mut self) -> ShellStep {
         let mut news = false;
         loop {
             let wait = self
@@ -101,7 +101,7 @@ impl Shell {
                 },
                 () = tokio::time::sleep(wait), if news => {
                     self.shown = Some(Instant::now());
-                    return Step::Event(AgentEvent::ToolProgress {
+                    return ShellStep::Event(AgentEvent::ToolProgress {
                         call_id: self.id.clone(),
                         text: self.kept(),
                     });
@@ -145,7 +145,7 @@ impl Shell {
         }
     }
 
-    fn ended(&self, code: Option<i32>) -> Step {
+    fn ended(&self, code: Option<i32>) -> ShellStep {
         let output = self.kept();
         let error = match code {
             Some(0) => None,
@@ -158,7 +158,7 @@ impl Shell {
             None if self.stopped => "stopped".to_owned(),
             None => "ended by a signal".to_owned(),
         };
-        Step::Ended {
+        ShellStep::Ended {
             note: format!(
                 "The person ran this command themselves ({how}):\n$ {}\n{}",
                 self.command,
@@ -204,12 +204,12 @@ mod tests {
 
     async fn run(command: &str) -> (Vec<AgentEvent>, String) {
         let dir = tempfile::tempdir().unwrap();
-        let (mut shell, started) = Shell::start(command, dir.path()).unwrap();
+        let (mut shell, started) = ShellCommand::start(command, dir.path()).unwrap();
         let mut events = vec![started];
         loop {
             match shell.step().await {
-                Step::Event(event) => events.push(event),
-                Step::Ended { event, note } => {
+                ShellStep::Event(event) => events.push(event),
+                ShellStep::Ended { event, note } => {
                     events.push(event);
                     return (events, note);
                 }
@@ -247,10 +247,10 @@ mod tests {
     #[tokio::test]
     async fn stopping_ends_what_it_started() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut shell, _) = Shell::start("sleep 600 & sleep 600", dir.path()).unwrap();
+        let (mut shell, _) = ShellCommand::start("sleep 600 & sleep 600", dir.path()).unwrap();
         shell.kill();
         loop {
-            if let Step::Ended { note, .. } = shell.step().await {
+            if let ShellStep::Ended { note, .. } = shell.step().await {
                 assert!(note.contains("(stopped)"), "{note}");
                 break;
             }

@@ -6,8 +6,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use hermes_app::conversation::actor::{self, ActorOptions, ClosePolicy, CommandRules, refusal};
 use hermes_app::conversation::replay;
 use hermes_app::conversation::{Conversation, Surface};
-use hermes_app::front::{OpenedConversation, Refusal};
-use hermes_app::host::{CommandInfo, ConversationHost, ListQuery, ListedConversation, Opening};
+use hermes_app::front::{HostError, OpenedConversation};
+use hermes_app::host::{
+    CommandInfo, ConversationHost, ListQuery, ListedConversation, OpeningRequest,
+};
 use hermes_app::{AppContext, TurnOptions};
 use hermes_core::BoxFuture;
 use hermes_store::db::{ListFilter, SessionOrder};
@@ -15,7 +17,7 @@ use hermes_store::db::{ListFilter, SessionOrder};
 use super::{commands, servers};
 use crate::commands::Context;
 use crate::exit::Failure;
-use crate::output::Hold;
+use crate::output::StderrHold;
 use crate::wiring::front_end::{FrontEndSettings, SharedResources};
 use crate::wiring::{self, ConversationMode, OpenRequest, OpenSession};
 
@@ -25,13 +27,13 @@ const SOURCE: &str = "acp";
 const NOT_LISTED: [&str; 2] = ["subagent", "cron"];
 
 /// The program as an editor meets it.
-pub(super) struct Editor {
+pub(super) struct EditorHost {
     cx: Context,
     /// Made with the first conversation.
     shared: Mutex<Option<SharedResources>>,
 }
 
-impl Editor {
+impl EditorHost {
     pub(super) fn new(cx: Context) -> Self {
         Self {
             cx,
@@ -65,7 +67,7 @@ impl Editor {
         }
     }
 
-    async fn open_one(&self, opening: Opening) -> Result<OpenedConversation, Failure> {
+    async fn open_one(&self, opening: OpeningRequest) -> Result<OpenedConversation, Failure> {
         // What was set up meanwhile counts.
         let cx = self.cx.app.reread()?;
         if let Some(id) = &opening.resume {
@@ -119,7 +121,7 @@ impl Editor {
             on_close: ClosePolicy::End,
             servers: toolbox,
             past,
-            remarks: Hold::take().into_iter().chain(problems).collect(),
+            remarks: StderrHold::take().into_iter().chain(problems).collect(),
         };
         Ok(actor::start(conversation, later, options))
     }
@@ -167,8 +169,8 @@ impl Editor {
     }
 }
 
-impl ConversationHost for Editor {
-    fn ready(&self) -> Result<(), Refusal> {
+impl ConversationHost for EditorHost {
+    fn ready(&self) -> Result<(), HostError> {
         let ready = self.cx.reread().and_then(|cx| {
             let args = TurnOptions::default();
             wiring::require_model(&args, &cx)
@@ -176,14 +178,17 @@ impl ConversationHost for Editor {
         ready.map_err(|failure| refusal(&failure))
     }
 
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
+    fn open(
+        &self,
+        opening: OpeningRequest,
+    ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
         Box::pin(async {
             let opened = self.open_one(opening).await;
             opened.map_err(|failure| refusal(&failure))
         })
     }
 
-    fn list(&self, query: ListQuery) -> BoxFuture<'_, Result<Vec<ListedConversation>, Refusal>> {
+    fn list(&self, query: ListQuery) -> BoxFuture<'_, Result<Vec<ListedConversation>, HostError>> {
         Box::pin(async {
             let listed = self.listed(query).await;
             listed.map_err(|failure| refusal(&failure))

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use chrono::Utc;
 use hermes_config::Home;
-use hermes_gateway::process::{self, Marker, Process, read_state};
+use hermes_gateway::process::{self, GatewayProcess, Marker, read_state};
 use hermes_gateway::settings::GatewaySettings;
 use rustix::process::Signal;
 use serde_json::Value;
 
 use super::WhichArgs;
-use super::service::{Manager, installed};
+use super::service::{ServiceManager, installed};
 use super::status::homes;
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
@@ -102,7 +102,7 @@ fn start_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
 }
 
 fn stop_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
-    let service = installed(home, args.system, cx).filter(Manager::is_active);
+    let service = installed(home, args.system, cx).filter(ServiceManager::is_active);
     let Some(running) = process::running(home.root()) else {
         if let Some(service) = service {
             // It may be about to start again.
@@ -139,7 +139,7 @@ fn restart_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
         return start_one(home, args, cx);
     };
     let (target, before) = (running.process, life(home));
-    if let Some(service) = service.filter(Manager::is_active) {
+    if let Some(service) = service.filter(ServiceManager::is_active) {
         Marker::PlannedStop.leave(home.root(), target, Utc::now())?;
         let restarted = service.restart();
         Marker::PlannedStop.clear(home.root());
@@ -162,7 +162,7 @@ fn restart_one(home: &Home, args: WhichArgs, cx: &Context) -> Outcome {
 }
 
 /// Asks a process to end, waits, and at last ends it.
-fn end(target: Process, drain: Duration) -> Outcome {
+fn end(target: GatewayProcess, drain: Duration) -> Outcome {
     let failed = |error: std::io::Error| Failure::failed(format!("pid {}: {error}", target.pid));
     target.signal(Signal::TERM).map_err(failed)?;
     wiring::runtime()?.block_on(async {
@@ -252,7 +252,7 @@ fn not_started(state: &Value) -> Failure {
 }
 
 /// Waits until a gateway says that it runs, in another life than `before`.
-fn appeared(home: &Home, before: &Value) -> Result<Process, Failure> {
+fn appeared(home: &Home, before: &Value) -> Result<GatewayProcess, Failure> {
     let waiting = async {
         loop {
             let state = read_state(home.root()).unwrap_or_default();

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use chrono::Utc;
 use hermes_agent::home::toolsets;
-use hermes_app::hooks::{Happening, Hooks};
+use hermes_app::hooks::{HookEvent, Hooks};
 use hermes_config::fs::write_atomic;
 use hermes_gateway::gateway::{Gateway, RestartRequest};
 use hermes_gateway::settings::GatewaySettings;
-use hermes_gateway::voice::{Ears, Mouth, Speaker, Transcriber};
-use hermes_platforms::{Http, Posting};
+use hermes_gateway::voice::{HomeSynthesizer, HomeTranscriber, SpeechSynthesizer, Transcriber};
+use hermes_platforms::{PlatformHttp, Posting};
 use hermes_store::db::delivery::Target;
 use serde_json::{Value, json};
 
@@ -27,8 +27,8 @@ pub(super) fn transcriber(settings: &GatewaySettings) -> Option<Arc<dyn Transcri
         return None;
     }
     let named = named(settings, "stt");
-    let http = Http::new(&settings.env, None);
-    Some(Arc::new(Ears::new(
+    let http = PlatformHttp::new(&settings.env, None);
+    Some(Arc::new(HomeTranscriber::new(
         section,
         named.as_deref(),
         &settings.env,
@@ -36,11 +36,16 @@ pub(super) fn transcriber(settings: &GatewaySettings) -> Option<Arc<dyn Transcri
     )))
 }
 
-pub(super) fn speaker(settings: &GatewaySettings) -> Arc<dyn Speaker> {
+pub(super) fn speaker(settings: &GatewaySettings) -> Arc<dyn SpeechSynthesizer> {
     let named = named(settings, "tts");
-    let http = Http::new(&settings.env, None);
+    let http = PlatformHttp::new(&settings.env, None);
     let section = settings.setting("tts");
-    Arc::new(Mouth::new(section, named.as_deref(), &settings.env, http))
+    Arc::new(HomeSynthesizer::new(
+        section,
+        named.as_deref(),
+        &settings.env,
+        http,
+    ))
 }
 
 /// The provider that the person named, not a default.
@@ -105,12 +110,12 @@ pub(super) async fn announce(root: &Path, gateway: &Gateway) {
 }
 
 /// What the API server is told.
-pub(super) struct Told {
+pub(super) struct RunningGatewayFacts {
     pub(super) settings: Arc<GatewaySettings>,
     pub(super) gateway: Gateway,
 }
 
-impl hermes_api::Facts for Told {
+impl hermes_api::GatewayFacts for RunningGatewayFacts {
     fn status(&self) -> Value {
         let status = self.gateway.status();
         let platforms: serde_json::Map<String, Value> = status
@@ -155,7 +160,7 @@ pub(super) fn happened(hooks: &Hooks, event: &str, about: Value) {
         ("command", Some(name)) => format!("command:{name}"),
         _ => event.to_owned(),
     };
-    let happening = Happening {
+    let happening = HookEvent {
         session: text("session_id").unwrap_or_default(),
         tool: None,
         extra: about,

@@ -5,22 +5,24 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use chrono::Utc;
-use hermes_api::Work;
-use hermes_app::hooks::{Happening, Hooks};
+use hermes_api::ActiveTurns;
+use hermes_app::hooks::{HookEvent, Hooks};
 use hermes_app::host::ConversationHost;
 use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::store::StoreError;
 use hermes_core::task;
 use hermes_gateway::authorize::pairing::Pairing;
-use hermes_gateway::gateway::{Calls, Deps, Ended, Gateway, Leaving, RestartRequest};
+use hermes_gateway::gateway::{
+    Gateway, GatewayCallbacks, GatewayDeps, GatewayError, RestartRequest, ShutdownNotice,
+};
 use hermes_gateway::platforms::{self, GatewayWebhooks};
 use hermes_gateway::process::{
-    self, GatewayState, Machine, Marker, Notifier, PlatformRow, Snapshot, StateFile, TokenLock,
-    TokenLocks,
+    self, GatewaySnapshot, GatewayState, GatewayStateFile, MachineProcesses, Marker, Notifier,
+    PlatformSnapshot, TokenLock, TokenLocks,
 };
-use hermes_gateway::seats::{Bounds, Seats};
+use hermes_gateway::seats::{ConversationPool, PoolLimits};
 use hermes_gateway::settings::GatewaySettings;
-use hermes_platforms::{LinkState, Platform, Unusable, webhook};
+use hermes_platforms::{Platform, PlatformState, UnusablePlatform, webhook};
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Left, Target};
 use serde_json::json;
@@ -29,9 +31,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::facts;
-use super::program::Conversations;
+use super::program::GatewayConversations;
 use super::run::failed_start;
-use super::tasks::{self, Around, Task};
+use super::tasks::{self, SideTask, SideTaskDeps};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::footprint;
@@ -55,7 +57,7 @@ const CLOSING: Duration = Duration::from_secs(10);
 
 /// How the life of a gateway ended.
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum GatewayEnd {
     /// Somebody stopped it, or another took its place.
     Planned,
     /// A signal that nobody announced: the end of the machine, or of the service. It went down in order.
@@ -74,21 +76,21 @@ pub(super) enum End {
 pub(super) async fn begin(
     cx: &Context,
     settings: Arc<GatewaySettings>,
-    mut state: StateFile,
+    mut state: GatewayStateFile,
     notifier: Notifier,
-) -> Result<End, Failure> {
+) -> Result<GatewayEnd, Failure> {
     let made = make(cx, &settings).await;
     let parts = match made {
         Ok(parts) => parts,
         Err(failure) => return Err(failed_start(&mut state, failure)),
     };
-    let mut watch = Watch {
+    let mut watch = GatewayMonitor {
         cx,
         settings: &settings,
         state,
         notifier,
         unusable: parts.unusable,
-        signals: Signals::new()?,
+        signals: GatewaySignals::new()?,
         restart: parts.restart,
         asked: None,
         draining: false,
@@ -111,7 +113,7 @@ pub(super) async fn begin(
     watch.tell_chats(&end, &parts.gateway).await;
     shutting_down(&parts.hooks, &end).await;
     let patience = match &end {
-        End::Lost(_) | End::Damaged(_) => Duration::ZERO,
+        GatewayEnd::Lost(_) | GatewayEnd::Damaged(_) => Duration::ZERO,
         _ => settings.drain,
     };
     let clients = async {
@@ -148,18 +150,18 @@ pub(super) async fn begin(
 }
 
 /// Hooks hear of the end while everything is still there.
-async fn shutting_down(hooks: &Hooks, end: &End) {
+async fn shutting_down(hooks: &Hooks, end: &GatewayEnd) {
     let reason = match end {
-        End::Planned => "stopped",
-        End::Signal => "signal",
-        End::Unexpected => "broken",
-        End::Restart => "restart",
-        End::Lost(_) => "lost",
-        End::Damaged(_) => "damaged",
+        GatewayEnd::Planned => "stopped",
+        GatewayEnd::Signal => "signal",
+        GatewayEnd::Unexpected => "broken",
+        GatewayEnd::Restart => "restart",
+        GatewayEnd::Lost(_) => "lost",
+        GatewayEnd::Damaged(_) => "damaged",
     };
-    let happening = Happening {
+    let happening = HookEvent {
         extra: json!({"reason": reason}),
-        ..Happening::default()
+        ..HookEvent::default()
     };
     let asking = hooks.ask("gateway:shutdown", &happening);
     if tokio::time::timeout(HOOKS, asking).await.is_err() {
@@ -167,20 +169,22 @@ async fn shutting_down(hooks: &Hooks, end: &End) {
     }
 }
 
-fn lost(ended: Result<Result<Result<(), Ended>, task::Panicked>, tokio::task::JoinError>) -> End {
+fn lost(
+    ended: Result<Result<Result<(), GatewayError>, task::Panicked>, tokio::task::JoinError>,
+) -> GatewayEnd {
     match ended {
-        Ok(Ok(Ok(()))) => End::Unexpected,
-        Ok(Ok(Err(Ended::Store(error @ StoreError::Corrupt { .. })))) => {
-            End::Damaged(damaged(&error).message)
+        Ok(Ok(Ok(()))) => GatewayEnd::Unexpected,
+        Ok(Ok(Err(GatewayError::Store(error @ StoreError::Corrupt { .. })))) => {
+            GatewayEnd::Damaged(damaged(&error).message)
         }
-        Ok(Ok(Err(error))) => End::Lost(format!("another process delivers now: {error}")),
+        Ok(Ok(Err(error))) => GatewayEnd::Lost(format!("another process delivers now: {error}")),
         Ok(Err(panicked)) => {
             tracing::error!("the gateway broke: {panicked}");
-            End::Unexpected
+            GatewayEnd::Unexpected
         }
         Err(error) => {
             tracing::error!("the gateway broke: {error}");
-            End::Unexpected
+            GatewayEnd::Unexpected
         }
     }
 }
@@ -201,16 +205,16 @@ fn damaged(error: &StoreError) -> Failure {
 }
 
 /// What a gateway is made of, ready to run.
-struct Parts {
+struct GatewayParts {
     gateway: Gateway,
     platforms: Vec<Platform>,
-    unusable: Vec<Unusable>,
-    tasks: Vec<Task>,
+    unusable: Vec<UnusablePlatform>,
+    tasks: Vec<SideTask>,
     /// Turns for clients of the API server.
-    work: Option<Work>,
+    work: Option<ActiveTurns>,
     stop_tasks: CancellationToken,
-    program: Arc<Conversations>,
-    seats: Seats,
+    program: Arc<GatewayConversations>,
+    seats: ConversationPool,
     store: Store,
     delivery: Delivery,
     locks: Vec<TokenLock>,
@@ -218,26 +222,26 @@ struct Parts {
     hooks: Hooks,
 }
 
-async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Failure> {
+async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<GatewayParts, Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let rng: Arc<dyn Rng> = Arc::new(SystemRng);
     let store = Store::open(cx.home.state_db(), Arc::clone(&clock)).map_err(no_store)?;
     let delivery = own(&store).await?;
     let (platforms, mut unusable) = platforms::all(settings, &clock, &rng);
     let (mut platforms, locks) = lock(platforms, &mut unusable, settings);
-    let program = Arc::new(Conversations::new(cx, store.clone())?);
+    let program = Arc::new(GatewayConversations::new(cx, store.clone())?);
     if let Err(refusal) = program.ready() {
         tracing::warn!("nothing can be answered yet: {}", refusal.message);
         cx.out
             .remark(format!("nothing can be answered yet: {}", refusal.message));
     }
     let shared = Arc::clone(&program) as Arc<dyn ConversationHost>;
-    let seats = Seats::new(shared, Bounds::of(settings), CancellationToken::new());
-    let desk = Desk::default();
+    let seats = ConversationPool::new(shared, PoolLimits::of(settings), CancellationToken::new());
+    let desk = WebhookHostSlot::default();
     let hooks = wiring::tool_hooks::of(cx, &settings.config, false);
     wiring::unsupported::tell_once(cx, &settings.config);
     let (calls, restart) = calls(settings, (&clock, &rng), &desk, hooks.clone());
-    let gateway = Gateway::new(Deps {
+    let gateway = Gateway::new(GatewayDeps {
         settings: Arc::clone(settings),
         store: store.clone(),
         delivery: delivery.clone(),
@@ -264,7 +268,7 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
         Err(why) => unusable.push(why),
     }
     let stop_tasks = CancellationToken::new();
-    let beside = tasks::all(&Around {
+    let beside = tasks::all(&SideTaskDeps {
         cx,
         settings,
         seats: &seats,
@@ -275,7 +279,7 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
     .await;
     unusable.extend(beside.unusable);
     complain(cx, settings, &unusable)?;
-    Ok(Parts {
+    Ok(GatewayParts {
         gateway,
         platforms,
         unusable,
@@ -297,7 +301,7 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<Parts, Fa
 async fn own(store: &Store) -> Result<Delivery, Failure> {
     let (end, mut told) = (tokio::time::Instant::now() + COMMANDS, false);
     let (delivery, left) = loop {
-        let owned = store.own_delivery(process::this_process(), LEASE, Arc::new(Machine));
+        let owned = store.own_delivery(process::this_process(), LEASE, Arc::new(MachineProcesses));
         match owned.await {
             Ok(owned) => break owned,
             Err(error @ StoreError::NotOwner { .. }) if tokio::time::Instant::now() < end => {
@@ -324,7 +328,7 @@ async fn own(store: &Store) -> Result<Delivery, Failure> {
 }
 
 /// Says what is not started. When that is everything, there is nothing to run for.
-fn complain(cx: &Context, settings: &GatewaySettings, unusable: &[Unusable]) -> Outcome {
+fn complain(cx: &Context, settings: &GatewaySettings, unusable: &[UnusablePlatform]) -> Outcome {
     let mut texts = Vec::new();
     for one in unusable {
         let text = format!("{} is not started: {}", one.platform, one.why);
@@ -348,14 +352,14 @@ fn complain(cx: &Context, settings: &GatewaySettings, unusable: &[Unusable]) -> 
 }
 
 /// Webhooks say things by the gateway that they are part of.
-type Desk = Arc<OnceLock<Arc<dyn webhook::WebhookHost>>>;
+type WebhookHostSlot = Arc<OnceLock<Arc<dyn webhook::WebhookHost>>>;
 
 /// The server of webhooks, where it is switched on.
 fn webhooks(
     settings: &GatewaySettings,
-    desk: &Desk,
+    desk: &WebhookHostSlot,
     clock: &Arc<dyn Clock>,
-) -> Result<Option<Platform>, Unusable> {
+) -> Result<Option<Platform>, UnusablePlatform> {
     let wanted = settings.enabled().find(|one| one.name == "webhook");
     let (Some(platform), Some(desk)) = (wanted, desk.get()) else {
         return Ok(None);
@@ -367,7 +371,7 @@ fn webhooks(
         Arc::clone(desk),
         Arc::clone(clock),
     );
-    made.map(Some).map_err(|why| Unusable {
+    made.map(Some).map_err(|why| UnusablePlatform {
         platform: platform.name.clone(),
         why,
     })
@@ -377,11 +381,11 @@ fn webhooks(
 fn calls(
     settings: &Arc<GatewaySettings>,
     (clock, rng): (&Arc<dyn Clock>, &Arc<dyn Rng>),
-    desk: &Desk,
+    desk: &WebhookHostSlot,
     hooks: Hooks,
-) -> (Calls, mpsc::Receiver<RestartRequest>) {
+) -> (GatewayCallbacks, mpsc::Receiver<RestartRequest>) {
     let (asks, restart) = mpsc::channel(4);
-    let calls = Calls {
+    let calls = GatewayCallbacks {
         restart: Arc::new(move |request| {
             // One is enough; more say the same.
             let _ = asks.try_send(request);
@@ -406,7 +410,7 @@ fn calls(
 /// Takes the tokens, so that no other process on this machine uses them.
 fn lock(
     platforms: Vec<Platform>,
-    unusable: &mut Vec<Unusable>,
+    unusable: &mut Vec<UnusablePlatform>,
     settings: &GatewaySettings,
 ) -> (Vec<Platform>, Vec<TokenLock>) {
     let var = |name: &str| settings.var(name).map(str::to_owned);
@@ -419,7 +423,7 @@ fn lock(
             match locks.take(platform.name, identity, Utc::now()) {
                 Ok(lock) => held.push(lock),
                 Err(error) => {
-                    unusable.push(Unusable {
+                    unusable.push(UnusablePlatform {
                         platform: platform.name.to_owned(),
                         why: error.to_string(),
                     });
@@ -432,13 +436,13 @@ fn lock(
     (usable, held)
 }
 
-struct Signals {
+struct GatewaySignals {
     terminate: Signal,
     interrupt: Signal,
     restart: Signal,
 }
 
-impl Signals {
+impl GatewaySignals {
     fn new() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -449,13 +453,13 @@ impl Signals {
 }
 
 /// Looks after the gateway: tells others how it is, hears what they want.
-struct Watch<'a> {
+struct GatewayMonitor<'a> {
     cx: &'a Context,
     settings: &'a GatewaySettings,
-    state: StateFile,
+    state: GatewayStateFile,
     notifier: Notifier,
-    unusable: Vec<Unusable>,
-    signals: Signals,
+    unusable: Vec<UnusablePlatform>,
+    signals: GatewaySignals,
     restart: mpsc::Receiver<RestartRequest>,
     /// The chat that asked for the restart.
     asked: Option<Target>,
@@ -464,9 +468,9 @@ struct Watch<'a> {
     worked: bool,
 }
 
-impl Watch<'_> {
+impl GatewayMonitor<'_> {
     /// Until somebody or something ends it.
-    async fn over(&mut self, gateway: &Gateway) -> End {
+    async fn over(&mut self, gateway: &Gateway) -> GatewayEnd {
         let root = self.cx.home.root().to_owned();
         let _ = std::fs::remove_file(root.join(".clean_shutdown"));
         self.tell(gateway, GatewayState::Running, None);
@@ -499,7 +503,7 @@ impl Watch<'_> {
                 }
                 _ = look.tick() => {
                     if Marker::PlannedStop.take(&root, Utc::now()) {
-                        return End::Planned;
+                        return GatewayEnd::Planned;
                     }
                     self.heed_drain(gateway);
                     let state = if self.draining {
@@ -516,14 +520,14 @@ impl Watch<'_> {
                     heap::give_back();
                 }
                 _ = pulse.tick() => self.notifier.alive(),
-                _ = self.signals.interrupt.recv() => return End::Planned,
+                _ = self.signals.interrupt.recv() => return GatewayEnd::Planned,
                 _ = self.signals.terminate.recv() => {
                     let now = Utc::now();
                     let meant = Marker::Takeover.take(&root, now)
                         || Marker::PlannedStop.take(&root, now);
-                    return if meant { End::Planned } else { End::Signal };
+                    return if meant { GatewayEnd::Planned } else { GatewayEnd::Signal };
                 }
-                _ = self.signals.restart.recv() => return End::Restart,
+                _ = self.signals.restart.recv() => return GatewayEnd::Restart,
                 Some(request) = self.restart.recv() => {
                     facts::remember_restart(&root, &request);
                     self.asked = Some(Target {
@@ -532,7 +536,7 @@ impl Watch<'_> {
                         chat_id: request.chat_id,
                         thread_id: request.thread_id,
                     });
-                    return End::Restart;
+                    return GatewayEnd::Restart;
                 }
             }
         }
@@ -559,10 +563,10 @@ impl Watch<'_> {
 
     fn tell(&mut self, gateway: &Gateway, state: GatewayState, reason: Option<String>) {
         let status = gateway.status();
-        let mut platforms: BTreeMap<String, PlatformRow> = BTreeMap::new();
+        let mut platforms: BTreeMap<String, PlatformSnapshot> = BTreeMap::new();
         for one in &self.unusable {
-            let row = PlatformRow {
-                state: LinkState::Fatal,
+            let row = PlatformSnapshot {
+                state: PlatformState::Fatal,
                 error: Some(one.why.clone()),
                 received_at: None,
             };
@@ -573,7 +577,7 @@ impl Watch<'_> {
                 "" => one.name,
                 account => format!("{}:{account}", one.name),
             };
-            let row = PlatformRow {
+            let row = PlatformSnapshot {
                 state: one.condition.state,
                 error: one.condition.error,
                 // To the minute: the file is not written for every poll.
@@ -584,7 +588,7 @@ impl Watch<'_> {
             };
             platforms.insert(name, row);
         }
-        let snapshot = Snapshot {
+        let snapshot = GatewaySnapshot {
             state,
             exit_reason: reason,
             restart_requested: false,
@@ -595,10 +599,10 @@ impl Watch<'_> {
         self.state.tell(snapshot, Utc::now());
     }
 
-    fn stopping(&mut self, end: &End, gateway: &Gateway) {
+    fn stopping(&mut self, end: &GatewayEnd, gateway: &Gateway) {
         tracing::info!(?end, "the gateway stops");
         match end {
-            End::Restart => self.notifier.reloading(monotonic()),
+            GatewayEnd::Restart => self.notifier.reloading(monotonic()),
             _ => self.notifier.stopping(),
         }
         self.tell(gateway, GatewayState::Draining, None);
@@ -606,12 +610,12 @@ impl Watch<'_> {
 
     /// Chats with work under way and home channels hear that it goes down. Whoever drained it may
     /// want the homes left in peace.
-    async fn tell_chats(&mut self, end: &End, gateway: &Gateway) {
-        if matches!(end, End::Lost(_) | End::Damaged(_)) {
+    async fn tell_chats(&mut self, end: &GatewayEnd, gateway: &Gateway) {
+        if matches!(end, GatewayEnd::Lost(_) | GatewayEnd::Damaged(_)) {
             return;
         }
-        let leaving = Leaving {
-            restart: matches!(end, End::Restart),
+        let leaving = ShutdownNotice {
+            restart: matches!(end, GatewayEnd::Restart),
             asked: self.asked.take(),
             homes: !process::quiet_drain(self.cx.home.root()),
         };
@@ -620,19 +624,21 @@ impl Watch<'_> {
 
     /// An end that nobody announced leaves the state as it was: whoever starts the machine knows that the
     /// gateway is to run.
-    fn stopped(&mut self, end: &End, drained: bool) {
+    fn stopped(&mut self, end: &GatewayEnd, drained: bool) {
         let (state, reason) = match end {
-            End::Planned => (GatewayState::Stopped, None),
-            End::Restart => (GatewayState::Stopped, Some("restart".to_owned())),
-            End::Lost(why) | End::Damaged(why) => (GatewayState::Stopped, Some(why.clone())),
-            End::Signal => (GatewayState::Running, Some("signal".to_owned())),
-            End::Unexpected => (GatewayState::Running, Some("broken".to_owned())),
+            GatewayEnd::Planned => (GatewayState::Stopped, None),
+            GatewayEnd::Restart => (GatewayState::Stopped, Some("restart".to_owned())),
+            GatewayEnd::Lost(why) | GatewayEnd::Damaged(why) => {
+                (GatewayState::Stopped, Some(why.clone()))
+            }
+            GatewayEnd::Signal => (GatewayState::Running, Some("signal".to_owned())),
+            GatewayEnd::Unexpected => (GatewayState::Running, Some("broken".to_owned())),
         };
-        let snapshot = Snapshot {
+        let snapshot = GatewaySnapshot {
             state,
             exit_reason: reason,
-            restart_requested: matches!(end, End::Restart),
-            ..Snapshot::default()
+            restart_requested: matches!(end, GatewayEnd::Restart),
+            ..GatewaySnapshot::default()
         };
         self.state.tell(snapshot, Utc::now());
         if drained {

@@ -8,19 +8,19 @@ use hermes_agent::tools::RunInline;
 use hermes_app::context::HostProcess;
 use hermes_app::conversation::actor::{self, ActorOptions, ClosePolicy, CommandRules, refusal};
 use hermes_app::conversation::{Conversation, Surface};
-use hermes_app::front::{OpenedConversation, Refusal};
-use hermes_app::host::{CommandInfo, ConversationHost, Opening, Script};
+use hermes_app::front::{HostError, OpenedConversation};
+use hermes_app::host::{CommandInfo, ConversationHost, HomeScript, OpeningRequest};
 use hermes_app::{AppContext, TurnOptions};
 use hermes_core::slash::{COMMANDS, CommandDef, Parsed, Verb, parse};
 use hermes_core::{BoxFuture, task};
 use hermes_models::router::Overrides;
 use hermes_store::Store;
 
-use super::scripts::Scripts;
+use super::scripts::HomeScripts;
 use crate::exit::Failure;
-use crate::wiring::commands::Commands;
+use crate::wiring::commands::CommandEnvironment;
 use crate::wiring::front_end::{FrontEndSettings, NamedSession, SharedResources};
-use crate::wiring::mcp::Mcp;
+use crate::wiring::mcp::McpServers;
 use crate::wiring::parts_cache::{HomeParts, PartsCache};
 use crate::wiring::unattended::{CommandLine, CommandOutput};
 use crate::wiring::{self, ConversationMode, OpenRequest, OpenSession};
@@ -31,13 +31,13 @@ const UNTITLED: [&str; 3] = ["api_server", "webhook", "cron"];
 const NOWHERE: [&str; 4] = ["", ".", "auto", "cwd"];
 
 /// Everything that the conversations of the gateway share.
-pub(crate) struct Conversations {
+pub(crate) struct GatewayConversations {
     cache: PartsCache,
     resources: SharedResources,
-    scripts: Scripts,
+    scripts: HomeScripts,
 }
 
-impl Conversations {
+impl GatewayConversations {
     /// MCP servers start in the background.
     pub(crate) fn new(cx: &AppContext, store: Store) -> Result<Self, Failure> {
         let cache = PartsCache::new(cx)?;
@@ -45,9 +45,9 @@ impl Conversations {
         let (cx, config) = (&parts.cx, &parts.config);
         // Each platform chooses its tools; the servers are there for all of them.
         let choice = ToolChoice::named(&["all".to_owned()]);
-        let mcp = Mcp::for_chat(cx, config, &choice, Overrides::default(), true);
+        let mcp = McpServers::for_chat(cx, config, &choice, Overrides::default(), true);
         let judge = wiring::router(cx, config, Overrides::default());
-        let commands = Commands::for_chat(cx, config, judge);
+        let commands = CommandEnvironment::for_chat(cx, config, judge);
         if let Some(commands) = commands.clone() {
             task::spawn("background processes", async move {
                 commands.adopt().await;
@@ -59,7 +59,7 @@ impl Conversations {
             commands,
         };
         Ok(Self {
-            scripts: Scripts::new(cx, resources.commands.clone()),
+            scripts: HomeScripts::new(cx, resources.commands.clone()),
             cache,
             resources,
         })
@@ -88,7 +88,7 @@ impl Conversations {
         resources.close().await;
     }
 
-    async fn open_one(&self, opening: Opening) -> Result<OpenedConversation, Failure> {
+    async fn open_one(&self, opening: OpeningRequest) -> Result<OpenedConversation, Failure> {
         let parts = self.cache.take();
         let options = TurnOptions {
             model: opening.model,
@@ -166,8 +166,8 @@ pub(super) fn workplace(parts: &HomeParts) -> PathBuf {
     }
 }
 
-impl ConversationHost for Conversations {
-    fn ready(&self) -> Result<(), Refusal> {
+impl ConversationHost for GatewayConversations {
+    fn ready(&self) -> Result<(), HostError> {
         let parts = self.cache.take();
         let route = wiring::router(&parts.cx, &parts.config, Overrides::default()).describe();
         route
@@ -175,14 +175,17 @@ impl ConversationHost for Conversations {
             .map_err(|error| refusal(&Failure::from(error)))
     }
 
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
+    fn open(
+        &self,
+        opening: OpeningRequest,
+    ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
         Box::pin(async {
             let opened = self.open_one(opening).await;
             opened.map_err(|failure| refusal(&failure))
         })
     }
 
-    fn script(&self, script: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
+    fn script(&self, script: HomeScript) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
         Box::pin(async {
             let parts = self.cache.take();
             let ran = self.scripts.run(script, &parts).await;
@@ -190,7 +193,7 @@ impl ConversationHost for Conversations {
         })
     }
 
-    fn run_line(&self, line: CommandLine) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
+    fn run_line(&self, line: CommandLine) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
         Box::pin(async {
             let parts = self.cache.take();
             let ran = self.scripts.run_line(line, &parts).await;

@@ -7,16 +7,16 @@ use std::time::Duration;
 use chrono::Utc;
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_gateway::process::{
-    self, Claim, ClaimError, GatewayState, Marker, Notifier, Process, Snapshot, StateFile,
-    StormLimits,
+    self, ClaimError, GatewayProcess, GatewaySnapshot, GatewayState, GatewayStateFile, HomeClaim,
+    Marker, Notifier, RestartStormLimits,
 };
-use hermes_gateway::settings::{Door, GatewaySettings};
+use hermes_gateway::settings::{AccessSummary, GatewaySettings};
 use rustix::process::Signal;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::RunArgs;
-use super::life::{self, End};
+use super::life::{self, GatewayEnd};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::Output;
@@ -44,15 +44,15 @@ pub(super) fn run(args: &RunArgs, cx: &Context) -> Outcome {
     let ended = runtime.block_on(live(args, &cx));
     runtime.shutdown_timeout(LAST);
     match ended? {
-        End::Planned | End::Signal => Ok(()),
+        GatewayEnd::Planned | GatewayEnd::Signal => Ok(()),
         // Whoever looks after us starts us again.
-        End::Unexpected => Err(Failure::silent(Exit::Failed)),
-        End::Lost(why) => Err(Failure::new(Exit::Busy, why)),
-        End::Damaged(why) => Err(Failure::new(Exit::Config, why)),
-        End::Restart if args.external_supervisor || is_supervised(&cx) => {
+        GatewayEnd::Unexpected => Err(Failure::silent(Exit::Failed)),
+        GatewayEnd::Lost(why) => Err(Failure::new(Exit::Busy, why)),
+        GatewayEnd::Damaged(why) => Err(Failure::new(Exit::Config, why)),
+        GatewayEnd::Restart if args.external_supervisor || is_supervised(&cx) => {
             Err(Failure::silent(Exit::Busy))
         }
-        End::Restart => Err(again(args)),
+        GatewayEnd::Restart => Err(again(args)),
     }
 }
 
@@ -96,23 +96,23 @@ fn is_supervised(cx: &Context) -> bool {
 }
 
 /// The whole life, after the home was taken.
-async fn live(args: &RunArgs, cx: &Context) -> Result<End, Failure> {
+async fn live(args: &RunArgs, cx: &Context) -> Result<GatewayEnd, Failure> {
     let root = cx.home.root();
     if args.replace {
         replace(cx).await?;
     }
-    let claim = Claim::take(&cx.home).map_err(|error| taken(&error))?;
+    let claim = HomeClaim::take(&cx.home).map_err(|error| taken(&error))?;
     // Words for a gateway that had our number before.
     Marker::Takeover.clear(root);
     Marker::PlannedStop.clear(root);
-    let mut state = StateFile::new(&cx.home, Utc::now());
-    state.tell(Snapshot::default(), Utc::now());
+    let mut state = GatewayStateFile::new(&cx.home, Utc::now());
+    state.tell(GatewaySnapshot::default(), Utc::now());
     let settings = match settings(cx) {
         Ok(settings) => settings,
         Err(failure) => return Err(failed_start(&mut state, failure)),
     };
     if !args.force && !calm(&settings).await {
-        return Ok(End::Planned);
+        return Ok(GatewayEnd::Planned);
     }
     let notifier = Notifier::from_vars(|name| std::env::var(name).ok());
     let ended = life::begin(cx, Arc::new(settings), state, notifier).await;
@@ -121,12 +121,12 @@ async fn live(args: &RunArgs, cx: &Context) -> Result<End, Failure> {
 }
 
 /// What could not be started is told to whoever reads the state.
-pub(super) fn failed_start(state: &mut StateFile, failure: Failure) -> Failure {
+pub(super) fn failed_start(state: &mut GatewayStateFile, failure: Failure) -> Failure {
     tracing::error!("the gateway cannot start: {}", failure.message);
-    let snapshot = Snapshot {
+    let snapshot = GatewaySnapshot {
         state: GatewayState::StartupFailed,
         exit_reason: Some(failure.message.clone()),
-        ..Snapshot::default()
+        ..GatewaySnapshot::default()
     };
     state.tell(snapshot, Utc::now());
     failure
@@ -150,7 +150,7 @@ async fn replace(cx: &Context) -> Outcome {
     let Some(running) = process::running(root) else {
         return Ok(());
     };
-    let Process { pid, .. } = running.process;
+    let GatewayProcess { pid, .. } = running.process;
     tracing::info!("taking the place of the gateway with pid {pid}");
     Marker::Takeover.leave(root, running.process, Utc::now())?;
     end(running.process).await?;
@@ -158,7 +158,7 @@ async fn replace(cx: &Context) -> Outcome {
     Ok(())
 }
 
-async fn end(process: Process) -> Outcome {
+async fn end(process: GatewayProcess) -> Outcome {
     let failed = |error: std::io::Error| {
         Failure::failed(format!("the gateway with pid {}: {error}", process.pid))
     };
@@ -191,7 +191,7 @@ pub(super) fn settings(cx: &Context) -> Result<GatewaySettings, Failure> {
         tracing::warn!("{problem}");
         cx.out.remark(problem);
     }
-    let Door {
+    let AccessSummary {
         open,
         nobody,
         everybody,
@@ -230,8 +230,8 @@ async fn calm(settings: &GatewaySettings) -> bool {
             .and_then(|section| section.get(key))
             .and_then(Value::as_f64)
     };
-    let usual = StormLimits::default();
-    let limits = StormLimits {
+    let usual = RestartStormLimits::default();
+    let limits = RestartStormLimits {
         starts: number("max_starts").map_or(usual.starts, |number| number.max(1.0) as usize),
         window: number("window_seconds").unwrap_or(usual.window),
     };

@@ -5,23 +5,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hermes_app::AppContext;
-use hermes_app::host::Script;
+use hermes_app::host::HomeScript;
 use hermes_exec::{Exec, Stdin};
 use hermes_policy::{CommandRequest, RequestKind};
 
 use super::program::workplace;
 use crate::exit::{Exit as Code, Failure};
-use crate::wiring::commands::Commands;
+use crate::wiring::commands::CommandEnvironment;
 use crate::wiring::parts_cache::HomeParts;
 use crate::wiring::unattended::{CommandLine, CommandOutput, UnattendedCommand, run_line_in};
 
-pub(super) struct Scripts {
+pub(super) struct HomeScripts {
     cx: AppContext,
-    commands: Option<Arc<Commands>>,
+    commands: Option<Arc<CommandEnvironment>>,
 }
 
-impl Scripts {
-    pub(super) fn new(cx: &AppContext, commands: Option<Arc<Commands>>) -> Self {
+impl HomeScripts {
+    pub(super) fn new(cx: &AppContext, commands: Option<Arc<CommandEnvironment>>) -> Self {
         Self {
             cx: cx.clone(),
             commands,
@@ -30,7 +30,7 @@ impl Scripts {
 
     pub(super) async fn run(
         &self,
-        script: Script,
+        script: HomeScript,
         parts: &HomeParts,
     ) -> Result<CommandOutput, Failure> {
         let Some(commands) = &self.commands else {

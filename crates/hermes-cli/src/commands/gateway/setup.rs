@@ -7,10 +7,10 @@ use hermes_platforms::{PLATFORMS, PlatformDef, SetupField, Writers, definition};
 use super::run::settings as read_settings;
 use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
-use crate::prompt::{self, Answer};
+use crate::prompt::{self, PromptAnswer};
 
 #[derive(Clone, Debug, Args)]
-pub(super) struct SetupArgs {
+pub(super) struct GatewaySetupArgs {
     /// telegram, discord, slack, email, api_server or webhook
     platform: Option<String>,
     /// Bot token
@@ -51,7 +51,7 @@ pub(super) struct SetupArgs {
     non_interactive: bool,
 }
 
-impl SetupArgs {
+impl GatewaySetupArgs {
     fn given(&self, flag: &str) -> Option<String> {
         let value = match flag {
             "token" => self.token.clone(),
@@ -69,7 +69,7 @@ impl SetupArgs {
     }
 }
 
-pub(super) fn run(args: &SetupArgs, cx: &Context) -> Outcome {
+pub(super) fn run(args: &GatewaySetupArgs, cx: &Context) -> Outcome {
     let asks = cx.out.stdin_tty && cx.out.stderr_tty && !cx.no_input && !args.non_interactive;
     if !asks && args.platform.is_none() {
         return Err(Failure::usage(
@@ -101,7 +101,7 @@ fn find(name: &str) -> Option<&'static PlatformDef> {
     definition(&name)
 }
 
-fn wizard(args: &SetupArgs, cx: &Context) -> Outcome {
+fn wizard(args: &GatewaySetupArgs, cx: &Context) -> Outcome {
     loop {
         let cx = cx.reread()?;
         cx.out
@@ -140,7 +140,7 @@ fn is_set(kind: &PlatformDef, cx: &Context) -> bool {
 }
 
 /// Asks for what was not given, then writes everything.
-fn set_up(kind: &PlatformDef, args: &SetupArgs, cx: &Context, asks: bool) -> Outcome {
+fn set_up(kind: &PlatformDef, args: &GatewaySetupArgs, cx: &Context, asks: bool) -> Outcome {
     if asks {
         cx.out.remark(format!("{}: {}", kind.name, kind.setup.hint));
     }
@@ -201,8 +201,8 @@ fn asked(field: &SetupField, known: bool) -> Result<Option<String>, Failure> {
         prompt::line(&question)?
     };
     Ok(match answer {
-        Answer::Line(line) => Some(line),
-        Answer::Back => None,
+        PromptAnswer::Line(line) => Some(line),
+        PromptAnswer::Back => None,
     })
 }
 
@@ -227,7 +227,7 @@ fn check(field: &SetupField, value: &str) -> Outcome {
 /// Who may talk, and where home is.
 fn people(
     kind: &PlatformDef,
-    args: &SetupArgs,
+    args: &GatewaySetupArgs,
     cx: &Context,
     asks: bool,
 ) -> Result<Vec<(String, String)>, Failure> {
@@ -289,7 +289,7 @@ mod tests {
     #[derive(Parser)]
     struct Alone {
         #[command(flatten)]
-        args: SetupArgs,
+        args: GatewaySetupArgs,
     }
 
     #[test]

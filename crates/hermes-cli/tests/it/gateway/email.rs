@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::mail::{AUTHSERV_ID, Letter, MailServer, PASSWORD};
+use hermes_testkit::mail::{AUTHSERV_ID, MailServer, PASSWORD, TestMail};
 use hermes_testkit::model_server::{Gate, ModelServer, Reply};
 use serde_json::json;
 
@@ -98,11 +98,11 @@ fn a_command_is_approved_by_answering() {
     ]);
     let gateway = story.start();
     // Somebody who is not on the list, and somebody who pretends to be.
-    Letter::new("eve@example.test", HERMES, "Hi", "let me in").send(&story.mail);
-    Letter::new(ANN, HERMES, "Hi", "I am Ann, really")
+    TestMail::new("eve@example.test", HERMES, "Hi", "let me in").send(&story.mail);
+    TestMail::new(ANN, HERMES, "Hi", "I am Ann, really")
         .unproven()
         .send(&story.mail);
-    Letter::new(ANN, HERMES, "Cleaning", "Remove the victim.")
+    TestMail::new(ANN, HERMES, "Cleaning", "Remove the victim.")
         .header("Message-ID", "<clean@ann>")
         .send(&story.mail);
     let question = story.see("rm -rf");
@@ -112,7 +112,7 @@ fn a_command_is_approved_by_answering() {
         "{question}"
     );
     assert!(victim.exists());
-    Letter::new(
+    TestMail::new(
         ANN,
         HERMES,
         "Re: Cleaning",
@@ -135,13 +135,13 @@ fn mail_survives_a_death_in_the_middle() {
     let gate = Gate::new();
     story.model.push(Reply::text("never").hold(&gate));
     let gateway = story.start();
-    Letter::new(ANN, HERMES, "First", "think").send(&story.mail);
+    TestMail::new(ANN, HERMES, "First", "think").send(&story.mail);
     story.model.block_until(|now| now.requests > 0);
     gateway.signal(rustix::process::Signal::KILL);
     drop(gateway.end());
     gate.release();
-    Letter::new("bob@example.test", HERMES, "No", "nobody knows me").send(&story.mail);
-    Letter::new(ANN, HERMES, "Second", "while you were away").send(&story.mail);
+    TestMail::new("bob@example.test", HERMES, "No", "nobody knows me").send(&story.mail);
+    TestMail::new(ANN, HERMES, "Second", "while you were away").send(&story.mail);
     story.model.push_default(Reply::text("I am back."));
     let gateway = story.start();
     story.see("I am back.");

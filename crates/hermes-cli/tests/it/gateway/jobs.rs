@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::{Gate, ModelServer, Reply};
-use hermes_testkit::telegram::{Fault, Says, TOKEN, Telegram};
+use hermes_testkit::telegram::{FakeTelegram, PersonMessage, TOKEN, TelegramFault};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -16,7 +16,7 @@ const ADA: i64 = 7;
 const PATIENCE: Duration = Duration::from_secs(45);
 
 struct Town {
-    telegram: Telegram,
+    telegram: FakeTelegram,
     model: ModelServer,
     home: TempHome,
     runtime: Runtime,
@@ -24,7 +24,8 @@ struct Town {
 
 impl Town {
     fn new() -> Self {
-        let (telegram, model, home) = (Telegram::start(), ModelServer::start(), TempHome::new());
+        let (telegram, model, home) =
+            (FakeTelegram::start(), ModelServer::start(), TempHome::new());
         telegram.person(ADA, "Ada");
         let config = json!({
             "model": {"default": "scripted", "provider": "custom", "base_url": model.base_url(),
@@ -46,7 +47,7 @@ impl Town {
         }
     }
 
-    fn cron(&self, words: &[&str]) -> hermes_testkit::process::Finished {
+    fn cron(&self, words: &[&str]) -> hermes_testkit::process::FinishedProgram {
         hermes(&self.home).args(["cron"]).args(words).run()
     }
 
@@ -79,7 +80,8 @@ impl Town {
     }
 
     fn see(&self, text: &str) {
-        let seen = |telegram: &Telegram| telegram.texts(ADA).iter().any(|one| one.contains(text));
+        let seen =
+            |telegram: &FakeTelegram| telegram.texts(ADA).iter().any(|one| one.contains(text));
         let ready = self.telegram.wait_for(seen);
         let waited = self
             .runtime
@@ -155,7 +157,7 @@ fn a_gateway_that_starts_while_a_command_delivers_waits_for_it() {
     town.model.push_default(Reply::text("All is well."));
     town.job("digest");
     // The command keeps delivery until it knows what became of its message.
-    town.telegram.fault("sendMessage", Fault::Hang, 1);
+    town.telegram.fault("sendMessage", TelegramFault::Hang, 1);
     let mut command = hermes(&town.home).args(["cron", "run", "digest"]).spawn();
     let sending = town.telegram.wait_for(|one| one.calls("sendMessage") > 0);
     town.runtime.block_on(async {
@@ -206,7 +208,7 @@ fn a_result_becomes_part_of_the_conversation_it_was_asked_for_in() {
     town.model.push(Reply::text("The harvest is good."));
     town.model.push_default(Reply::text("As I said."));
     let life = Life::begin(&town.home, &[]);
-    town.telegram.say(Says::text(ADA, "hi"));
+    town.telegram.say(PersonMessage::text(ADA, "hi"));
     town.see("Hello Ada.");
     // The conversation is open and waits for its person.
     town.job_with(
@@ -217,7 +219,8 @@ fn a_result_becomes_part_of_the_conversation_it_was_asked_for_in() {
         }),
     );
     town.see("The harvest is good.");
-    town.telegram.say(Says::text(ADA, "what did you say?"));
+    town.telegram
+        .say(PersonMessage::text(ADA, "what did you say?"));
     town.see("As I said.");
     let asked = town.model.last_request().body;
     let messages = asked["messages"].as_array().unwrap();
@@ -246,7 +249,7 @@ fn a_job_that_is_made_in_a_chat_reports_there() {
     town.model.push_default(Reply::text("It is made."));
     let life = Life::begin(&town.home, &[]);
     town.telegram
-        .say(Says::text(ADA, "look around every six hours"));
+        .say(PersonMessage::text(ADA, "look around every six hours"));
     town.see("It is made.");
     let made = town.cron(&["list", "--json"]).ok().json();
     assert_eq!(made[0]["deliver"], "origin");

@@ -25,7 +25,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::process::{Finished, Program, finish};
+use hermes_testkit::process::{FinishedProgram, Program, finish};
 use serde_json::Value;
 
 use crate::hermes;
@@ -100,12 +100,12 @@ impl Life {
     }
 
     /// Waits for its end.
-    pub(crate) fn end(mut self) -> Finished {
+    pub(crate) fn end(mut self) -> FinishedProgram {
         finish(self.child.take().unwrap())
     }
 
     /// Ends it as its person does.
-    pub(crate) fn stop(self) -> Finished {
+    pub(crate) fn stop(self) -> FinishedProgram {
         self.signal(rustix::process::Signal::INT);
         self.end()
     }

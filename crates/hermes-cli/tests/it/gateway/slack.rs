@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::{Gate, ModelServer, Reply};
-use hermes_testkit::slack::{APP_TOKEN, FakeSlack, Fault};
+use hermes_testkit::slack::{APP_TOKEN, FakeSlack, SlackFault};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -160,7 +160,9 @@ fn a_death_in_the_middle_and_lost_answers_leave_everything_once() {
     gate.release();
     story.slack.say("T2", "D9", "U9", "while you were away");
     // It arrives and its answer is lost: it is not simply sent again.
-    story.slack.fail_next("chat.postMessage", Fault::CutAfter);
+    story
+        .slack
+        .fail_next("chat.postMessage", SlackFault::CutAfter);
     story.model.push_default(Reply::text("I am back."));
     story.start();
     let back = story.see_text("T1", "D1", "I am back.");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::{Gate, ModelServer, Reply};
-use hermes_testkit::telegram::{Says, Shown, TOKEN, Telegram};
+use hermes_testkit::telegram::{FakeTelegram, PersonMessage, ShownMessage, TOKEN};
 use serde_json::json;
 use tokio::runtime::Runtime;
 
@@ -17,7 +17,7 @@ pub(super) const ADA: i64 = 7;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) struct Story {
-    pub(super) telegram: Telegram,
+    pub(super) telegram: FakeTelegram,
     pub(super) model: ModelServer,
     pub(super) home: TempHome,
     gateway: Option<Life>,
@@ -26,7 +26,8 @@ pub(super) struct Story {
 
 impl Story {
     pub(super) fn new(env: &str) -> Self {
-        let (telegram, model, home) = (Telegram::start(), ModelServer::start(), TempHome::new());
+        let (telegram, model, home) =
+            (FakeTelegram::start(), ModelServer::start(), TempHome::new());
         telegram.person(ADA, "Ada");
         let config = json!({
             "model": {"default": "scripted", "provider": "custom", "base_url": model.base_url(),
@@ -70,10 +71,10 @@ impl Story {
     }
 
     pub(super) fn say(&self, text: &str) -> i64 {
-        self.telegram.say(Says::text(ADA, text))
+        self.telegram.say(PersonMessage::text(ADA, text))
     }
 
-    pub(super) fn until(&self, what: &str, ready: impl Fn(&Telegram) -> bool) {
+    pub(super) fn until(&self, what: &str, ready: impl Fn(&FakeTelegram) -> bool) {
         let ready = self.telegram.wait_for(ready);
         let waited = self
             .runtime
@@ -87,12 +88,12 @@ impl Story {
     }
 
     /// Waits until a message of the bot is as wanted.
-    fn see(&self, what: &str, wanted: impl Fn(&Shown) -> bool) -> Shown {
+    fn see(&self, what: &str, wanted: impl Fn(&ShownMessage) -> bool) -> ShownMessage {
         self.until(what, |telegram| telegram.shown(ADA).iter().any(&wanted));
         self.telegram.shown(ADA).into_iter().rfind(&wanted).unwrap()
     }
 
-    pub(super) fn see_text(&self, text: &str) -> Shown {
+    pub(super) fn see_text(&self, text: &str) -> ShownMessage {
         self.see(text, |shown| shown.text.contains(text))
     }
 
@@ -351,7 +352,7 @@ fn a_file_comes_and_another_goes() {
     let notes = b"the tide turns at noon";
     story
         .telegram
-        .say(Says::text(ADA, "make a table of this").with_file(
+        .say(PersonMessage::text(ADA, "make a table of this").with_file(
             "document",
             "n.txt",
             "text/plain",
@@ -450,7 +451,7 @@ fn a_voice_memo_is_heard_and_answered_by_voice() {
         .unwrap();
     assert!(spoken.success());
     let bytes = std::fs::read(&memo).unwrap();
-    let says = Says::text(ADA, "").with_file("voice", "memo.wav", "audio/wav", &bytes);
+    let says = PersonMessage::text(ADA, "").with_file("voice", "memo.wav", "audio/wav", &bytes);
     story.telegram.say(says);
     let echo = story.see("the echo", |shown| shown.text.contains("🎙"));
     assert!(echo.text.contains("hello please open the"), "{}", echo.text);

@@ -2,7 +2,7 @@
 //! messages, the menu of commands.
 
 use hermes_testkit::model_server::{Gate, Reply};
-use hermes_testkit::telegram::{Says, Telegram};
+use hermes_testkit::telegram::{FakeTelegram, PersonMessage};
 use serde_json::json;
 
 use super::telegram::{ADA, Story};
@@ -12,7 +12,7 @@ const TIDES: i64 = 4;
 const WINDS: i64 = 5;
 
 /// Whether this was said in a topic; `None` is the general one.
-fn has(telegram: &Telegram, topic: Option<i64>, text: &str) -> bool {
+fn has(telegram: &FakeTelegram, topic: Option<i64>, text: &str) -> bool {
     let shown = telegram.shown(FORUM);
     let mut here = shown.iter().filter(|shown| shown.thread == topic);
     here.any(|shown| shown.text == text)
@@ -40,8 +40,8 @@ fn topics_of_a_group_are_conversations_of_their_own() {
     });
     story.start();
     let say = |topic: Option<i64>, text: &str| {
-        let says = Says::text(ADA, text).in_chat(FORUM);
-        let says = Says {
+        let says = PersonMessage::text(ADA, text).in_chat(FORUM);
+        let says = PersonMessage {
             thread: topic,
             ..says
         };

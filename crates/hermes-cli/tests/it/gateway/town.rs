@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hermes_testkit::home::TempHome;
 use hermes_testkit::model_server::{ModelServer, RecordedRequest, Reply};
-use hermes_testkit::telegram::{Says, TOKEN, Telegram};
+use hermes_testkit::telegram::{FakeTelegram, PersonMessage, TOKEN};
 use serde_json::{Value, json};
 
 /// What a round of messages may take, on a busy machine.
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_mins(3);
 
 pub(super) struct Town {
     pub(super) home: TempHome,
-    pub(super) telegram: Telegram,
+    pub(super) telegram: FakeTelegram,
     pub(super) model: ModelServer,
     chats: i64,
     program: PathBuf,
@@ -26,7 +26,8 @@ pub(super) struct Town {
 impl Town {
     /// Begins a gateway with these MCP servers.
     pub(super) fn new(program: &Path, chats: i64, servers: &Value) -> Self {
-        let (telegram, model, home) = (Telegram::start(), ModelServer::start(), TempHome::new());
+        let (telegram, model, home) =
+            (FakeTelegram::start(), ModelServer::start(), TempHome::new());
         for chat in 1..=chats {
             telegram.person(chat, "Ada");
         }
@@ -73,7 +74,7 @@ impl Town {
     pub(super) fn say(&self, round: usize, verb: &str) {
         for chat in 1..=self.chats {
             let text = format!("{verb} {chat} {round}");
-            self.telegram.say(Says::text(chat, &text));
+            self.telegram.say(PersonMessage::text(chat, &text));
         }
     }
 

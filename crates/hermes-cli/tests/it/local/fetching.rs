@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hermes_testkit::web_server::{Asked, Page, WebServer};
+use hermes_testkit::web_server::{Page, WebRequest, WebServer};
 use pretty_assertions::assert_eq;
 use sha2::{Digest as _, Sha256};
 
@@ -38,7 +38,7 @@ fn found(tag: &str, length: usize) -> Page {
 }
 
 /// The rest of `content` that was asked for.
-fn rest(asked: &Asked, content: &[u8]) -> Page {
+fn rest(asked: &WebRequest, content: &[u8]) -> Page {
     let from = asked.header("range").and_then(|range| {
         range
             .strip_prefix("bytes=")?
@@ -82,7 +82,7 @@ fn hub(content: Vec<u8>, tag: String, cuts: usize) -> WebServer {
     })
 }
 
-fn pull(place: &Place, hub: &WebServer) -> hermes_testkit::process::Finished {
+fn pull(place: &Place, hub: &WebServer) -> hermes_testkit::process::FinishedProgram {
     place
         .program(["model", "local", "pull", NAME, "--force"])
         .env("HF_ENDPOINT", hub.url(""))

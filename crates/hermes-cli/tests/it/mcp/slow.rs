@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hermes_testkit::mcp_server::FaultyServer;
 use hermes_testkit::model_server::Reply;
-use hermes_testkit::process::Finished;
+use hermes_testkit::process::FinishedProgram;
 use pretty_assertions::assert_eq;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -46,7 +46,7 @@ fn with_slow_server(first: &str) -> Setup {
 }
 
 #[track_caller]
-fn assert_offered(setup: &Setup, done: &Finished) {
+fn assert_offered(setup: &Setup, done: &FinishedProgram) {
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     let requests = setup.server.requests();
     let names = requests[0].tool_names();

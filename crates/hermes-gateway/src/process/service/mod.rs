@@ -19,7 +19,7 @@ pub mod exit {
 
 /// What a service definition is made from.
 #[derive(Clone, Debug)]
-pub struct Service {
+pub struct ServiceDefinition {
     pub name: String,
     /// The program.
     pub program: PathBuf,
@@ -34,7 +34,7 @@ pub struct Service {
 /// Directories of the system, after those of the person.
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-impl Service {
+impl ServiceDefinition {
     /// For the gateway of a home. `search_path`: the one of whoever installs it.
     pub fn of(home: &Home, program: PathBuf, search_path: &str) -> Self {
         let suffix = suffix(home);

@@ -2,26 +2,26 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Service, exit};
+use super::{ServiceDefinition, exit};
 
 /// Whose service it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum ServiceScope {
     /// The person's own.
     User,
     /// The machine's, run as somebody.
-    System(Account),
+    System(ServiceAccount),
 }
 
 /// Who a service of the machine runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Account {
+pub struct ServiceAccount {
     pub user: String,
     pub group: String,
     pub home: PathBuf,
 }
 
-impl Scope {
+impl ServiceScope {
     pub fn is_system(&self) -> bool {
         matches!(self, Self::System(_))
     }
@@ -38,7 +38,7 @@ pub fn path(name: &str, system: bool, config: &Path) -> PathBuf {
 }
 
 /// The text of the unit.
-pub fn unit(service: &Service, scope: &Scope) -> String {
+pub fn unit(service: &ServiceDefinition, scope: &ServiceScope) -> String {
     let mut lines = vec![
         "[Unit]".to_owned(),
         "Description=Hermes gateway: the agent in your chats".to_owned(),
@@ -54,14 +54,14 @@ pub fn unit(service: &Service, scope: &Scope) -> String {
     if let Some(watchdog) = service.watchdog {
         lines.push(format!("WatchdogSec={}s", watchdog.as_secs()));
     }
-    if let Scope::System(account) = scope {
+    if let ServiceScope::System(account) = scope {
         lines.push(format!("User={}", account.user));
         lines.push(format!("Group={}", account.group));
     }
     let command: Vec<String> = service.command().iter().map(|word| quoted(word)).collect();
     lines.push(format!("ExecStart={}", command.join(" ")));
     lines.push(format!("WorkingDirectory={}", path_text(&service.home)));
-    if let Scope::System(account) = scope {
+    if let ServiceScope::System(account) = scope {
         lines.push(variable("HOME", &account.home.display().to_string()));
         lines.push(variable("USER", &account.user));
         lines.push(variable("LOGNAME", &account.user));
@@ -83,8 +83,8 @@ pub fn unit(service: &Service, scope: &Scope) -> String {
         "[Install]".to_owned(),
     ]);
     lines.push(match scope {
-        Scope::User => "WantedBy=default.target".to_owned(),
-        Scope::System(_) => "WantedBy=multi-user.target".to_owned(),
+        ServiceScope::User => "WantedBy=default.target".to_owned(),
+        ServiceScope::System(_) => "WantedBy=multi-user.target".to_owned(),
     });
     lines.push(String::new());
     lines.join("\n")
@@ -107,7 +107,7 @@ fn path_text(path: &Path) -> String {
 }
 
 /// What of an installed unit is out of date, for people. `None`: nothing.
-pub fn stale(installed: &str, service: &Service) -> Option<String> {
+pub fn stale(installed: &str, service: &ServiceDefinition) -> Option<String> {
     let stop = installed
         .lines()
         .find_map(|line| line.trim().strip_prefix("TimeoutStopSec="));

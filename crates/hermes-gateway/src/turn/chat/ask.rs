@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use hermes_app::front::Wish;
+use hermes_app::front::ConversationRequest;
 use hermes_core::approval::{ApprovalRequest, Verdict};
 use hermes_core::ask::{Answer, Question, Want};
 use hermes_core::event::AgentCommand;
@@ -20,21 +20,21 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-use super::Chat;
+use super::ChatTask;
 use super::answers::{button, choices, form, outcome, pick, read, verdict, verdict_word};
-use super::news::Turn;
+use super::news::ChatTurn;
 use crate::settings;
-use crate::spine::Extra;
-use crate::turn::message::Msg;
+use crate::spine::ChunkExtras;
+use crate::turn::message::InboxMessage;
 
 /// As much of a command as is shown.
 const ACTION: usize = 3800;
 
 /// A question that waits for its answer.
-pub(in crate::turn) struct Asked {
+pub(in crate::turn) struct PendingQuestion {
     /// In the data of buttons: random, so that an old button never answers a new question.
     pub(super) id: String,
-    pub(super) what: What,
+    pub(super) what: QuestionKind,
     /// What was asked, without the choices.
     text: String,
     pub(super) until: Instant,
@@ -43,14 +43,14 @@ pub(in crate::turn) struct Asked {
     pub(super) stands: Option<String>,
 }
 
-pub(super) enum What {
+pub(super) enum QuestionKind {
     Permission(ApprovalRequest),
     Question(Question),
 }
 
 /// What is stored about a question.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(in crate::turn) struct Put {
+pub(in crate::turn) struct QuestionRecord {
     /// It asks for a permission: not everybody may decide that.
     pub(in crate::turn) permission: bool,
     /// The tool, or who asks.
@@ -68,7 +68,7 @@ pub(in crate::turn) struct Put {
 
 pub(super) const ADMINS: &str = "Only an admin may decide this.";
 
-impl What {
+impl QuestionKind {
     pub(super) fn is_permission(&self) -> bool {
         matches!(self, Self::Permission(_))
     }
@@ -129,7 +129,7 @@ impl What {
     }
 }
 
-impl Chat {
+impl ChatTask {
     pub(super) async fn approval_needed(&mut self, request: ApprovalRequest) {
         let action = redact::secrets(&request.action);
         let mut shown: String = action.chars().take(ACTION).collect();
@@ -149,7 +149,7 @@ impl Chat {
         }
         let always = request.rule.is_some();
         let wait = settings::approval_wait(&self.hub.settings.config);
-        let what = What::Permission(request);
+        let what = QuestionKind::Permission(request);
         let (asked, again) = self.name(what, text, wait.as_secs()).await;
         let id = &asked.id;
         let mut row = vec![
@@ -175,7 +175,7 @@ impl Chat {
             .and_then(Value::as_u64);
         let want = question.want.clone();
         let text = format!("❓ {}", question.text.trim());
-        let what = What::Question(question);
+        let what = QuestionKind::Question(question);
         let (mut asked, again) = self.name(what, text, seconds.unwrap_or(3600)).await;
         let (id, text) = (&asked.id, &mut asked.text);
         let (rows, say) = match &want {
@@ -198,7 +198,12 @@ impl Chat {
     }
 
     /// A question of this turn. `true`: it was put by an earlier life, and stands there.
-    async fn name(&mut self, what: What, text: String, seconds: u64) -> (Asked, bool) {
+    async fn name(
+        &mut self,
+        what: QuestionKind,
+        text: String,
+        seconds: u64,
+    ) -> (PendingQuestion, bool) {
         let earlier = match self.activity.turn() {
             Some(_) => self.earlier_like(&what.print()).await,
             None => None,
@@ -215,7 +220,7 @@ impl Chat {
                 false,
             ),
         };
-        let asked = Asked {
+        let asked = PendingQuestion {
             id,
             what,
             text,
@@ -225,7 +230,13 @@ impl Chat {
         (asked, again)
     }
 
-    async fn ask(&mut self, asked: Asked, buttons: Vec<Vec<Button>>, say: &str, again: bool) {
+    async fn ask(
+        &mut self,
+        asked: PendingQuestion,
+        buttons: Vec<Vec<Button>>,
+        say: &str,
+        again: bool,
+    ) {
         let Some(turn) = self.activity.turn_mut() else {
             return;
         };
@@ -237,7 +248,7 @@ impl Chat {
             let left = asked.until.duration_since(Instant::now()).as_secs_f64();
             let choices = buttons.iter().flatten();
             let choices = choices.filter_map(|button| button.data.rsplit(':').next());
-            let put = Put {
+            let put = QuestionRecord {
                 permission: asked.what.is_permission(),
                 from: asked.what.from().to_owned(),
                 print: asked.what.print(),
@@ -270,9 +281,9 @@ impl Chat {
         };
         let mut chunks = self.hub.chunks(&target, &text);
         if pressable && let Some(last) = chunks.last_mut() {
-            let extra = Extra {
+            let extra = ChunkExtras {
                 buttons,
-                ..Extra::default()
+                ..ChunkExtras::default()
             };
             last.extra = serde_json::to_value(extra).ok();
         }
@@ -286,7 +297,7 @@ impl Chat {
     }
 
     /// Whether somebody may allow or refuse what the agent asks, in whatever way they say it.
-    pub(super) fn may_decide(&self, msg: &Msg, allow: bool) -> bool {
+    pub(super) fn may_decide(&self, msg: &InboxMessage, allow: bool) -> bool {
         let tier = self.hub.tier(msg);
         let command = if allow { "approve" } else { "deny" };
         tier.may(command) && (tier.is_admin() || !self.hub.admins_decide())
@@ -296,10 +307,10 @@ impl Chat {
     /// message that gave the answer is done in the transaction that closes the question.
     pub(super) async fn resolve(
         &mut self,
-        asked: Asked,
+        asked: PendingQuestion,
         command: AgentCommand,
         outcome: &str,
-        by: Option<&Msg>,
+        by: Option<&InboxMessage>,
     ) {
         self.hub.asked(&asked.id, None);
         let Some(turn) = self.activity.turn() else {
@@ -324,7 +335,7 @@ impl Chat {
             asked.what.nothing("the answer could not be stored")
         };
         if let Some(seat) = self.seat() {
-            seat.wish(Wish::Order(command)).await;
+            seat.wish(ConversationRequest::Order(command)).await;
         }
         if let Some(turn) = self.activity.turn() {
             turn.refresh();
@@ -339,7 +350,7 @@ impl Chat {
         text: &str,
         target: &Target,
         outcome: &str,
-        by: Option<&Msg>,
+        by: Option<&InboxMessage>,
     ) -> bool {
         let mut end = Final {
             turn: format!("asked-{id}"),
@@ -362,9 +373,9 @@ impl Chat {
             };
             let mut chunks = self.hub.chunks(target, &format!("{text}\n\n{outcome}"));
             if let (Some(message), Some(mut last)) = (message, chunks.pop()) {
-                let extra = Extra {
+                let extra = ChunkExtras {
                     edits: Some(message),
-                    ..Extra::default()
+                    ..ChunkExtras::default()
                 };
                 last.extra = serde_json::to_value(extra).ok();
                 end.replies = self.replies(target.clone(), vec![last]);
@@ -378,9 +389,9 @@ impl Chat {
         let Some(turn) = self.activity.turn_mut() else {
             return;
         };
-        let same = |asked: &Asked| match &asked.what {
-            What::Permission(request) => request.id == id,
-            What::Question(question) => question.id == id,
+        let same = |asked: &PendingQuestion| match &asked.what {
+            QuestionKind::Permission(request) => request.id == id,
+            QuestionKind::Question(question) => question.id == id,
         };
         let Some(at) = turn.questions.iter().position(same) else {
             return;
@@ -391,7 +402,7 @@ impl Chat {
         self.not_needed(asked, &target).await;
     }
 
-    async fn not_needed(&self, asked: Asked, target: &Target) {
+    async fn not_needed(&self, asked: PendingQuestion, target: &Target) {
         self.hub.asked(&asked.id, None);
         let question = (asked.id.as_str(), asked.stands.as_deref());
         self.close_question(question, &asked.text, target, "⏹ No longer needed.", None)
@@ -413,14 +424,14 @@ impl Chat {
     }
 
     /// The turn has ended, and with it what it asked.
-    pub(super) async fn close_questions(&mut self, turn: &mut Turn) {
+    pub(super) async fn close_questions(&mut self, turn: &mut ChatTurn) {
         for asked in std::mem::take(&mut turn.questions) {
             self.not_needed(asked, &turn.target).await;
         }
     }
 
     /// Whether a message is an answer in words.
-    pub(super) fn answers_question(&self, msg: &Msg) -> bool {
+    pub(super) fn answers_question(&self, msg: &InboxMessage) -> bool {
         let Some(turn) = self.activity.turn() else {
             return false;
         };
@@ -428,13 +439,13 @@ impl Chat {
             return false;
         }
         turn.questions.iter().any(|asked| match &asked.what {
-            What::Permission(_) => verdict_word(&msg.incoming.text).is_some(),
-            What::Question(_) => true,
+            QuestionKind::Permission(_) => verdict_word(&msg.incoming.text).is_some(),
+            QuestionKind::Question(_) => true,
         })
     }
 
     /// Words that answer the oldest question that they fit, or `only` this one.
-    pub(super) async fn take_answer(&mut self, msg: Msg, only: Option<&str>) {
+    pub(super) async fn take_answer(&mut self, msg: InboxMessage, only: Option<&str>) {
         let text = msg.incoming.text.trim().to_owned();
         let word = verdict_word(&text);
         let allowed = self.may_decide(&msg, word != Some("no"));
@@ -448,8 +459,8 @@ impl Chat {
         let Some(at) = at else { return };
         let by = msg.source().user_name.clone().unwrap_or_default();
         let command = match &turn.questions[at].what {
-            What::Permission(_) if !allowed => Err(ADMINS.to_owned()),
-            What::Permission(request) => word
+            QuestionKind::Permission(_) if !allowed => Err(ADMINS.to_owned()),
+            QuestionKind::Permission(request) => word
                 .and_then(|word| verdict(word, request, None))
                 .map(|verdict| AgentCommand::Answer {
                     request: request.id.clone(),
@@ -458,7 +469,7 @@ impl Chat {
                 .ok_or_else(|| {
                     "That cannot be allowed for always; say yes, session or no.".to_owned()
                 }),
-            What::Question(question) => {
+            QuestionKind::Question(question) => {
                 read(&question.want, &text).map(|answer| AgentCommand::Reply {
                     question: question.id.clone(),
                     answer,
@@ -477,7 +488,13 @@ impl Chat {
 
     /// `/approve [all] [session|always]`, `/deny [all] [reason]`, of `only` this question or of
     /// whatever is open.
-    pub(super) async fn decide(&mut self, msg: Msg, approve: bool, args: &str, only: Option<&str>) {
+    pub(super) async fn decide(
+        &mut self,
+        msg: InboxMessage,
+        approve: bool,
+        args: &str,
+        only: Option<&str>,
+    ) {
         if !self.may_decide(&msg, approve) {
             return self.answer(&msg, "ans", Some(ADMINS)).await;
         }
@@ -494,12 +511,13 @@ impl Chat {
         let why = (!approve && !why.is_empty()).then_some(why);
         let mut decided = 0;
         while let Some(turn) = self.activity.turn_mut() {
-            let open =
-                |asked: &Asked| asked.what.is_permission() && only.is_none_or(|id| asked.id == id);
+            let open = |asked: &PendingQuestion| {
+                asked.what.is_permission() && only.is_none_or(|id| asked.id == id)
+            };
             let Some(at) = turn.questions.iter().position(open) else {
                 break;
             };
-            let What::Permission(request) = &turn.questions[at].what else {
+            let QuestionKind::Permission(request) = &turn.questions[at].what else {
                 break;
             };
             let given = verdict(word, request, why.clone()).unwrap_or(Verdict::Session);

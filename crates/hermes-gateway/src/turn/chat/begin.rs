@@ -3,41 +3,41 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
-use hermes_app::front::{Refusal, Wish};
+use hermes_app::front::{ConversationRequest, HostError};
 use hermes_core::BoxFuture;
 use hermes_core::tool::Tool;
-use hermes_platforms::Source;
+use hermes_platforms::MessageSource;
 use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::news::Turn;
+use super::news::ChatTurn;
 use super::state::{ChatActivity, InboxPosition, OpenConversation};
-use super::{Chat, How, Job};
-use crate::program::Opening;
-use crate::seats::{Next, Seat};
-use crate::session::{Entry, ResetReason};
-use crate::turn::media_in::{self, Taken};
-use crate::turn::message::Msg;
+use super::{ChatTask, TurnJob, TurnStart};
+use crate::program::OpeningRequest;
+use crate::seats::{HolderEvent, PooledConversation};
+use crate::session::{ResetReason, SessionEntry};
+use crate::turn::media_in::{self, ReceivedInput};
+use crate::turn::message::InboxMessage;
 use crate::turn::{place, tool, words};
 use crate::voice::SpeakTool;
 
 /// What is being made ready.
-pub(in crate::turn) struct Preparing {
+pub(in crate::turn) struct TurnPreparation {
     /// `None`: only the conversation, for a command.
-    pub(super) job: Option<Job>,
+    pub(super) job: Option<TurnJob>,
     /// In a lock only because a chat is shared between the parts of one task.
-    work: Mutex<BoxFuture<'static, Ready>>,
+    work: Mutex<BoxFuture<'static, PreparedTurn>>,
 }
 
-pub(super) struct Ready {
+pub(super) struct PreparedTurn {
     /// `None`: it was there already.
-    seat: Option<Result<Seat, Refusal>>,
+    seat: Option<Result<PooledConversation, HostError>>,
     permit: Option<OwnedSemaphorePermit>,
-    taken: Taken,
+    taken: ReceivedInput,
 }
 
-pub(super) async fn prepared(preparing: Option<&mut Preparing>) -> Ready {
+pub(super) async fn prepared(preparing: Option<&mut TurnPreparation>) -> PreparedTurn {
     match preparing {
         Some(preparing) => {
             let work = preparing.work.get_mut();
@@ -47,7 +47,7 @@ pub(super) async fn prepared(preparing: Option<&mut Preparing>) -> Ready {
     }
 }
 
-impl Chat {
+impl ChatTask {
     /// Makes the next turn ready, or the conversation for a command.
     pub(super) async fn prepare_next(&mut self) {
         // What an earlier life began comes first.
@@ -61,7 +61,8 @@ impl Chat {
             .queue
             .grows_until
             .is_some_and(|until| until > Instant::now());
-        let growing = open && self.queue.jobs.len() == 1 && self.queue.jobs[0].how == How::Fresh;
+        let growing =
+            open && self.queue.jobs.len() == 1 && self.queue.jobs[0].how == TurnStart::Fresh;
         if !growing && let Some(job) = self.queue.jobs.pop_front() {
             if self.queue.jobs.is_empty() {
                 self.queue.grows_until = None;
@@ -80,14 +81,14 @@ impl Chat {
         }
     }
 
-    fn prepare(&mut self, job: Option<Job>, opening: Opening) {
+    fn prepare(&mut self, job: Option<TurnJob>, opening: OpeningRequest) {
         let there = self.seat().is_some_and(|seat| seat.id() == opening.id);
         if !there {
             self.give_up_seat();
         }
         let hub = Arc::clone(&self.hub);
         let job_msgs = job.as_ref().map(|job| job.msgs.clone());
-        let resumed = job.as_ref().is_some_and(|job| job.how == How::Resume);
+        let resumed = job.as_ref().is_some_and(|job| job.how == TurnStart::Resume);
         let work = async move {
             let permit = match &job_msgs {
                 Some(_) => Arc::clone(&hub.turns).acquire_owned().await.ok(),
@@ -96,28 +97,28 @@ impl Chat {
             let taken = match &job_msgs {
                 Some(msgs) if resumed => again(msgs),
                 Some(msgs) => media_in::take(&hub, msgs).await,
-                None => Taken::default(),
+                None => ReceivedInput::default(),
             };
             let seat = if there {
                 None
             } else {
                 Some(hub.seats.sit(opening).await)
             };
-            Ready {
+            PreparedTurn {
                 seat,
                 permit,
                 taken,
             }
         };
-        self.activity = ChatActivity::Preparing(Preparing {
+        self.activity = ChatActivity::Preparing(TurnPreparation {
             job,
             work: Mutex::new(work.boxed()),
         });
     }
 
     /// Everything is there: the turn begins.
-    pub(super) async fn ready(&mut self, ready: Ready) {
-        let Some(Preparing { job, .. }) = self.activity.take_preparing() else {
+    pub(super) async fn ready(&mut self, ready: PreparedTurn) {
+        let Some(TurnPreparation { job, .. }) = self.activity.take_preparing() else {
             return;
         };
         match ready.seat {
@@ -146,13 +147,13 @@ impl Chat {
             };
             match open.seat.next().now_or_never() {
                 None => return,
-                Some(next @ Next::News(_)) => self.heard(next).await,
-                Some(Next::Wanted) => open.wanted = true,
+                Some(next @ HolderEvent::News(_)) => self.heard(next).await,
+                Some(HolderEvent::Wanted) => open.wanted = true,
             }
         }
     }
 
-    async fn refused(&mut self, job: Option<Job>, refusal: &Refusal) {
+    async fn refused(&mut self, job: Option<TurnJob>, refusal: &HostError) {
         if self.cancel.is_cancelled() {
             return;
         }
@@ -164,8 +165,13 @@ impl Chat {
         }
     }
 
-    async fn begin(&mut self, job: Job, permit: Option<OwnedSemaphorePermit>, taken: Taken) {
-        let Job { mut msgs, how } = job;
+    async fn begin(
+        &mut self,
+        job: TurnJob,
+        permit: Option<OwnedSemaphorePermit>,
+        taken: ReceivedInput,
+    ) {
+        let TurnJob { mut msgs, how } = job;
         let id = msgs[0].attempt("turn");
         let ids: Vec<i64> = msgs.iter().map(|msg| msg.id).collect();
         let notes = self.hub.delivery.notes(ids[0]).await.unwrap_or_default();
@@ -188,7 +194,7 @@ impl Chat {
                 tracing::warn!("a message that joins another: {error}");
             }
         }
-        if how == How::Resume && notes.contains_key(super::recover::CUT) {
+        if how == TurnStart::Resume && notes.contains_key(super::recover::CUT) {
             let forget = self.hub.delivery.note(ids[0], super::recover::CUT, None);
             if let Err(error) = forget.await {
                 tracing::warn!("a turn that goes on: {error}");
@@ -202,7 +208,7 @@ impl Chat {
         }
         let earlier = notes.get(super::recover::PREVIEW).cloned();
         let reply_to = Some(lead.incoming.message_id.clone());
-        let mut turn = Turn::new(&self.hub, id, target, reply_to, msgs, earlier);
+        let mut turn = ChatTurn::new(&self.hub, id, target, reply_to, msgs, earlier);
         turn.permit = permit;
         turn.spoken = taken.spoken;
         turn.asked = true;
@@ -211,7 +217,7 @@ impl Chat {
         }
         self.take_up(turn);
         let said = match self.seat() {
-            Some(seat) => seat.wish(Wish::Say(taken.input)).await,
+            Some(seat) => seat.wish(ConversationRequest::Say(taken.input)).await,
             None => false,
         };
         if said {
@@ -223,7 +229,7 @@ impl Chat {
 
     /// What a conversation of this chat is opened with. `None`: the index cannot be written now;
     /// it is tried again.
-    pub(super) async fn opening(&mut self, msg: &Msg) -> Option<Opening> {
+    pub(super) async fn opening(&mut self, msg: &InboxMessage) -> Option<OpeningRequest> {
         let entry = match self.hub.entry(&self.key, msg).await {
             Ok((entry, reset)) => {
                 if let Some(reason) = reset {
@@ -240,14 +246,14 @@ impl Chat {
         Some(self.opening_of(msg, &entry))
     }
 
-    pub(super) fn opening_of(&self, msg: &Msg, entry: &Entry) -> Opening {
+    pub(super) fn opening_of(&self, msg: &InboxMessage, entry: &SessionEntry) -> OpeningRequest {
         let source = entry.origin.as_ref().unwrap_or(msg.source());
         let chosen = |name: &str| {
             let value = entry.model_override.as_ref()?.get(name)?;
             value.as_str().map(str::to_owned)
         };
         let over = self.hub.channel_override(msg.source());
-        Opening {
+        OpeningRequest {
             id: entry.session_id.clone(),
             source: source.platform.clone(),
             user_id: source.user_id.clone(),
@@ -262,12 +268,12 @@ impl Chat {
             unattended: msg.target().platform == "webhook",
             origin: origin(source, &msg.target().account),
             keep_open: true,
-            ..Opening::default()
+            ..OpeningRequest::default()
         }
     }
 
     /// What the agent can do in a chat and nowhere else.
-    fn tools(&self, msg: &Msg) -> Vec<Arc<dyn Tool>> {
+    fn tools(&self, msg: &InboxMessage) -> Vec<Arc<dyn Tool>> {
         let sends = tool::send_message(&self.hub, msg.target(), self.key.clone());
         let mut tools = vec![sends];
         if let Some(speaker) = self.hub.speaker.as_ref().filter(|one| one.can_speak()) {
@@ -277,7 +283,7 @@ impl Chat {
         tools
     }
 
-    async fn tell_reset(&self, msg: &Msg, reason: ResetReason) {
+    async fn tell_reset(&self, msg: &InboxMessage, reason: ResetReason) {
         let why = match reason {
             ResetReason::Idle => "nothing was said for a while",
             ResetReason::Daily => "a new day began",
@@ -290,15 +296,15 @@ impl Chat {
 }
 
 /// What a cut turn goes on with.
-fn again(msgs: &[Msg]) -> Taken {
-    let mut taken = Taken::default();
+fn again(msgs: &[InboxMessage]) -> ReceivedInput {
+    let mut taken = ReceivedInput::default();
     words::CUT.clone_into(&mut taken.input.text);
     taken.input.platform_message_id = msgs.first().map(|msg| msg.incoming.message_id.clone());
     taken
 }
 
 /// Where jobs that are made here report, in the shape of the original.
-fn origin(source: &Source, account: &str) -> Option<serde_json::Value> {
+fn origin(source: &MessageSource, account: &str) -> Option<serde_json::Value> {
     if source.platform == "webhook" {
         return None;
     }

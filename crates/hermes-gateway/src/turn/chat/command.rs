@@ -3,15 +3,15 @@
 use std::fmt::Write as _;
 
 use hermes_core::slash::{self, CHAT_COMMANDS, CommandDef, Parsed, Verb};
-use hermes_platforms::{LinkState, Offer};
+use hermes_platforms::{Offer, PlatformState};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::switch::Switch;
-use super::{Chat, How, news};
+use super::switch::SessionSwitch;
+use super::{ChatTask, TurnStart, news};
 use crate::gateway::RestartRequest;
 use crate::settings::{BusyMode, QuickKind};
-use crate::turn::message::Msg;
+use crate::turn::message::InboxMessage;
 use crate::turn::voice_mode::VoiceMode;
 use crate::turn::{background, words};
 
@@ -35,8 +35,8 @@ const LONGEST_ALIAS: usize = 8;
 /// Commands per page of the list.
 const PAGE: usize = 30;
 
-impl Chat {
-    pub(super) async fn command(&mut self, mut msg: Msg, line: &str) {
+impl ChatTask {
+    pub(super) async fn command(&mut self, mut msg: InboxMessage, line: &str) {
         // A name of the home stands for what it stands for, and what is built in wins.
         let expanded = self.expanded(line);
         if let Some(expanded) = &expanded {
@@ -60,16 +60,24 @@ impl Chat {
             .iter()
             .any(|trigger| trigger.eq_ignore_ascii_case(line.trim()))
         {
-            return self.begin_switch(msg, Switch::New { title: None }).await;
+            return self
+                .begin_switch(msg, SessionSwitch::New { title: None })
+                .await;
         }
         let title = (!args.is_empty()).then(|| args.clone());
         match verb {
             Some(Verb::Start) => self.answer(&msg, "cmd", None).await,
             Some(Verb::Stop) if args.is_empty() => self.stop(msg).await,
-            Some(Verb::New) => self.begin_switch(msg, Switch::New { title }).await,
-            Some(Verb::Branch) => self.begin_switch(msg, Switch::Branch { title }).await,
+            Some(Verb::New) => self.begin_switch(msg, SessionSwitch::New { title }).await,
+            Some(Verb::Branch) => {
+                self.begin_switch(msg, SessionSwitch::Branch { title })
+                    .await
+            }
             Some(Verb::Resume) if !args.is_empty() => match self.resumable(&msg, &args).await {
-                Ok(session) => self.begin_switch(msg, Switch::Resume { session }).await,
+                Ok(session) => {
+                    self.begin_switch(msg, SessionSwitch::Resume { session })
+                        .await
+                }
                 Err(error) => self.answer(&msg, "cmd", Some(&format!("⚠️ {error}"))).await,
             },
             Some(Verb::Resume | Verb::Sessions) => {
@@ -137,7 +145,7 @@ impl Chat {
     }
 
     /// `/voice [on|off|tts|status]`; alone it turns over.
-    fn voice(&self, msg: &Msg, args: &str) -> String {
+    fn voice(&self, msg: &InboxMessage, args: &str) -> String {
         let target = msg.target();
         let now = self.hub.voice_mode(&target);
         let mode = match args.to_ascii_lowercase().as_str() {
@@ -162,7 +170,7 @@ impl Chat {
     }
 
     /// Commands of the program, and names of skills; it knows what is close to one of those.
-    async fn program_command(&mut self, msg: Msg, line: &str) {
+    async fn program_command(&mut self, msg: InboxMessage, line: &str) {
         let text = match slash::parse_in_chat(line) {
             Parsed::Command(def, _) if !def.surfaces.platform || def.verb == Verb::Quit => {
                 format!("/{} works only at the machine itself.", def.name)
@@ -182,7 +190,7 @@ impl Chat {
     }
 
     /// The text behind a command, said in this way.
-    async fn talk(&mut self, msg: Msg, mode: BusyMode) {
+    async fn talk(&mut self, msg: InboxMessage, mode: BusyMode) {
         if self.leaves(&msg) {
             return;
         }
@@ -191,13 +199,20 @@ impl Chat {
             self.busy(msg, mode).await;
         } else {
             let apart = mode == BusyMode::Queue;
-            self.enqueue(msg, if apart { How::Apart } else { How::Fresh });
+            self.enqueue(
+                msg,
+                if apart {
+                    TurnStart::Apart
+                } else {
+                    TurnStart::Fresh
+                },
+            );
         }
     }
 
-    async fn begin_switch(&mut self, msg: Msg, switch: Switch) {
+    async fn begin_switch(&mut self, msg: InboxMessage, switch: SessionSwitch) {
         if self.is_busy() {
-            self.interrupt(news::Why::Switch).await;
+            self.interrupt(news::TurnStopReason::Switch).await;
             if let Some((before, _)) = self.commands.switch.replace((msg, switch)) {
                 self.answer(&before, "cmd", None).await;
             }
@@ -208,7 +223,7 @@ impl Chat {
 
     /// Always works: what runs is told to stop and left behind if it does not; what waits is let
     /// go, and the person is told how much that was.
-    async fn stop(&mut self, msg: Msg) {
+    async fn stop(&mut self, msg: InboxMessage) {
         let mut dropped = self.let_go_of_left(msg.id).await;
         if let Some(turn) = self.activity.turn_mut() {
             // Words for the turn that it has not read.
@@ -243,9 +258,10 @@ impl Chat {
         if self.commands.running.is_some()
             && let Some(seat) = self.seat()
         {
-            seat.wish(hermes_app::front::Wish::Stop).await;
+            seat.wish(hermes_app::front::ConversationRequest::Stop)
+                .await;
         }
-        self.interrupt(news::Why::Stop).await;
+        self.interrupt(news::TurnStopReason::Stop).await;
         let mut text = if ran {
             words::STOPPED
         } else {
@@ -284,7 +300,7 @@ impl Chat {
                 if !ours || self.holds(waiting.id) {
                     continue;
                 }
-                if let Ok(msg) = Msg::read(waiting) {
+                if let Ok(msg) = InboxMessage::read(waiting) {
                     self.answer(&msg, "cmd", None).await;
                     dropped += 1;
                 }
@@ -295,7 +311,7 @@ impl Chat {
         }
     }
 
-    async fn background(&mut self, msg: Msg, text: String) {
+    async fn background(&mut self, msg: InboxMessage, text: String) {
         if text.is_empty() {
             let text = "Add the text after the command: /background <text>";
             return self.answer(&msg, "cmd", Some(text)).await;
@@ -312,7 +328,7 @@ impl Chat {
         let Some(under_way) = self.hub.beside.begin(msg.id) else {
             return self.answer(&msg, "cmd", Some(words::TOO_MUCH)).await;
         };
-        let asked = background::Asked {
+        let asked = background::BackgroundRequest {
             key: self.key.clone(),
             msg,
             text,
@@ -321,7 +337,7 @@ impl Chat {
         background::begin(&self.hub, asked, under_way, self.cancel.clone()).await;
     }
 
-    async fn restart(&mut self, msg: Msg) {
+    async fn restart(&mut self, msg: InboxMessage) {
         let source = msg.source();
         let request = RestartRequest {
             platform: source.platform.clone(),
@@ -336,7 +352,7 @@ impl Chat {
         (self.hub.calls.restart)(request);
     }
 
-    async fn set_home(&mut self, msg: Msg) {
+    async fn set_home(&mut self, msg: InboxMessage) {
         let text = match self.hub.set_home(msg.source()) {
             Ok(()) => format!(
                 "🏠 This chat is the home of {} now: what has no other place comes here.",
@@ -347,7 +363,7 @@ impl Chat {
         self.answer(&msg, "cmd", Some(&text)).await;
     }
 
-    async fn status(&mut self, msg: Msg) {
+    async fn status(&mut self, msg: InboxMessage) {
         let status = self.hub.status();
         let entry = self.hub.index.get(&self.key);
         let session = entry.map_or_else(|| "none yet".to_owned(), |entry| entry.session_id);
@@ -366,7 +382,7 @@ impl Chat {
         self.answer(&msg, "cmd", Some(&lines.join("\n"))).await;
     }
 
-    fn whoami(&self, msg: &Msg) -> String {
+    fn whoami(&self, msg: &InboxMessage) -> String {
         let source = msg.source();
         let name = source.user_name.as_deref().unwrap_or("no name");
         let id = source.user_id.as_deref().unwrap_or("no id");
@@ -379,7 +395,7 @@ impl Chat {
         )
     }
 
-    async fn platform(&mut self, msg: Msg, args: &str) {
+    async fn platform(&mut self, msg: InboxMessage, args: &str) {
         let mut parts = args.split_whitespace();
         let (what, name) = (parts.next().unwrap_or("list"), parts.next());
         let text = match (what, name) {
@@ -400,7 +416,7 @@ impl Chat {
         self.answer(&msg, "cmd", Some(&text)).await;
     }
 
-    fn help(&self, msg: &Msg, args: &str) -> String {
+    fn help(&self, msg: &InboxMessage, args: &str) -> String {
         let tier = self.hub.tier(msg);
         let page = args.trim().parse::<usize>().unwrap_or(1).max(1);
         let lines: Vec<String> = self
@@ -430,11 +446,11 @@ impl Chat {
 fn platform_lines(status: &crate::gateway::GatewayStatus) -> Vec<String> {
     let lines = status.platforms.iter().map(|one| {
         let state = match one.condition.state {
-            LinkState::Connecting => "connecting",
-            LinkState::Connected => "connected",
-            LinkState::Retrying => "retrying",
-            LinkState::Fatal => "failed",
-            LinkState::Paused => "paused",
+            PlatformState::Connecting => "connecting",
+            PlatformState::Connected => "connected",
+            PlatformState::Retrying => "retrying",
+            PlatformState::Fatal => "failed",
+            PlatformState::Paused => "paused",
         };
         let error = one
             .condition

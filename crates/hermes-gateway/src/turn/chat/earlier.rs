@@ -9,22 +9,22 @@
 use std::time::Duration;
 
 use hermes_core::slash::{self, Parsed, Verb};
-use hermes_platforms::Incoming;
+use hermes_platforms::IncomingMessage;
 use hermes_store::db::delivery::{QuestionState, StoredQuestion, Target};
 use serde::{Deserialize, Serialize};
 
 use super::answers::{outcome, verdict_word};
-use super::ask::{ADMINS, Put};
-use super::{Chat, How, Job, QUEUE};
-use crate::turn::message::Msg;
+use super::ask::{ADMINS, QuestionRecord};
+use super::{ChatTask, QUEUE, TurnJob, TurnStart};
+use crate::turn::message::InboxMessage;
 
 /// A press, as it is kept.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredPress {
     choice: String,
     /// Who pressed; `None`: the owner of the machine, who decides everything.
     #[serde(default)]
-    incoming: Option<Incoming>,
+    incoming: Option<IncomingMessage>,
     /// The owner, as the chat is told.
     #[serde(default)]
     operator: Option<String>,
@@ -32,7 +32,7 @@ struct Kept {
 
 /// A decision of the machine's owner, in the shape of a press.
 pub(in crate::turn) fn kept_for_operator(choice: &str, by: &str) -> serde_json::Value {
-    let kept = Kept {
+    let kept = StoredPress {
         choice: choice.to_owned(),
         incoming: None,
         operator: Some(by.to_owned()),
@@ -41,8 +41,8 @@ pub(in crate::turn) fn kept_for_operator(choice: &str, by: &str) -> serde_json::
 }
 
 /// Words that were said to a question which the turn has not come to again.
-pub(super) struct Held {
-    pub(super) msg: Msg,
+pub(super) struct HeldAnswer {
+    pub(super) msg: InboxMessage,
     /// The one that they mean: they answer no other.
     question: String,
 }
@@ -54,9 +54,9 @@ const LATE: &str = "This question is no longer open: the time to answer is over.
 const NOT_NOW: &str = "This could not be stored; press it again.";
 const KEPT: &str = "Noted. It counts when the work that was cut comes to this again.";
 
-impl Chat {
+impl ChatTask {
     /// A button was pressed, perhaps of a question that another chat asked.
-    pub(super) async fn press(&mut self, msg: Msg) {
+    pub(super) async fn press(&mut self, msg: InboxMessage) {
         let pressed = msg.incoming.pressed.as_ref();
         let data = pressed.map(|pressed| pressed.data.clone());
         let data = data.unwrap_or_default();
@@ -74,7 +74,7 @@ impl Chat {
 
     /// Keeps a press for the chat that asked, if it counts. Returns what the one who pressed is
     /// told.
-    async fn keep(&self, msg: &Msg, id: &str, choice: &str) -> Option<&'static str> {
+    async fn keep(&self, msg: &InboxMessage, id: &str, choice: &str) -> Option<&'static str> {
         let stored = match self.hub.delivery.question(id).await {
             Ok(stored) => stored,
             Err(error) => {
@@ -92,7 +92,7 @@ impl Chat {
         match &stored.state {
             QuestionState::Closed => return Some(TAKEN),
             QuestionState::Answered(answer) => {
-                let before = serde_json::from_value::<Kept>(answer.clone()).ok();
+                let before = serde_json::from_value::<StoredPress>(answer.clone()).ok();
                 let before = before.and_then(|kept| kept.incoming);
                 let same =
                     before.is_some_and(|before| before.message_id == msg.incoming.message_id);
@@ -112,7 +112,7 @@ impl Chat {
         if !asked && !stored.awaited {
             return Some(OVER);
         }
-        let kept = Kept {
+        let kept = StoredPress {
             choice: choice.to_owned(),
             incoming: Some(msg.incoming.clone()),
             operator: None,
@@ -161,13 +161,13 @@ impl Chat {
     }
 
     async fn take_press(&mut self, id: &str, answer: serde_json::Value) {
-        let kept = serde_json::from_value::<Kept>(answer).ok();
+        let kept = serde_json::from_value::<StoredPress>(answer).ok();
         let turn = self.activity.turn();
         let at = turn.and_then(|turn| turn.questions.iter().position(|one| one.id == id));
         let (Some(turn), Some(at), Some(kept)) = (turn, at, kept) else {
             return;
         };
-        let msg = kept.incoming.map(|incoming| Msg {
+        let msg = kept.incoming.map(|incoming| InboxMessage {
             id: 0,
             turn: None,
             claims: 0,
@@ -247,7 +247,7 @@ impl Chat {
     pub(super) async fn answered_before(&mut self, id: &str) {
         self.take_presses().await;
         while self.waits_for(id) {
-            let meant = |held: &Held| held.question == id;
+            let meant = |held: &HeldAnswer| held.question == id;
             let Some(at) = self.cut.held.iter().position(meant) else {
                 return;
             };
@@ -272,7 +272,7 @@ impl Chat {
     }
 
     /// Holds a message back that answers a question which the turn has not come to again.
-    pub(super) async fn keep_for_later(&mut self, msg: &Msg) -> bool {
+    pub(super) async fn keep_for_later(&mut self, msg: &InboxMessage) -> bool {
         if !self.goes_on_with_cut() || !msg.incoming.media.is_empty() || self.waiting() >= QUEUE {
             return false;
         }
@@ -281,13 +281,13 @@ impl Chat {
         };
         self.ack(msg, "⏳").await;
         let msg = msg.clone();
-        self.cut.held.push(Held { msg, question });
+        self.cut.held.push(HeldAnswer { msg, question });
         true
     }
 
     /// The question of an earlier turn that a message answers: the oldest that it fits and that
     /// nobody has answered, else the oldest that it fits. None that was put after it.
-    fn meant(&self, msg: &Msg) -> Option<String> {
+    fn meant(&self, msg: &InboxMessage) -> Option<String> {
         let decides = decision(msg).is_some() || verdict_word(&msg.incoming.text).is_some();
         let talks = msg.command_line().is_none();
         let fits = |one: &&StoredQuestion| {
@@ -320,7 +320,7 @@ impl Chat {
 
     /// A turn that was cut runs, or comes.
     fn goes_on_with_cut(&self) -> bool {
-        let cut = |job: &Job| job.msgs.iter().any(|msg| msg.turn.is_some());
+        let cut = |job: &TurnJob| job.msgs.iter().any(|msg| msg.turn.is_some());
         self.activity.turn().is_some()
             || self.activity.preparing().is_some()
             || !self.cut.unsure.is_empty()
@@ -342,19 +342,19 @@ impl Chat {
                 let text = "Nothing waits for a decision here.";
                 self.answer(&msg, "ans", Some(text)).await;
             } else {
-                let (msgs, how) = (vec![msg], How::Fresh);
-                self.queue.jobs.push_front(Job { msgs, how });
+                let (msgs, how) = (vec![msg], TurnStart::Fresh);
+                self.queue.jobs.push_front(TurnJob { msgs, how });
             }
         }
     }
 }
 
-pub(in crate::turn) fn put(stored: &StoredQuestion) -> Option<Put> {
+pub(in crate::turn) fn put(stored: &StoredQuestion) -> Option<QuestionRecord> {
     serde_json::from_value(stored.question.asked.clone()).ok()
 }
 
 /// `/approve` (`true`) or `/deny`, and what stands behind it.
-fn decision(msg: &Msg) -> Option<(bool, String)> {
+fn decision(msg: &InboxMessage) -> Option<(bool, String)> {
     let line = msg.command_line()?;
     let Parsed::Command(command, args) = slash::parse_in_chat(&line) else {
         return None;

@@ -7,13 +7,13 @@ use hermes_core::event::{TurnExit, TurnSummary};
 use hermes_platforms::{MediaKind, OutMedia};
 use hermes_store::db::delivery::{Final, NewChunk, Target};
 
-use super::news::{Turn, Why, told};
-use super::{Chat, How, Job};
+use super::news::{ChatTurn, TurnStopReason, told};
+use super::{ChatTask, TurnJob, TurnStart};
 use crate::render::{is_silence, pieces};
-use crate::spine::Extra;
+use crate::spine::ChunkExtras;
 use crate::turn::hub::react;
 use crate::turn::media_out;
-use crate::turn::show::Shown;
+use crate::turn::show::PreviewResult;
 use crate::turn::voice_mode::VoiceMode;
 use crate::turn::words;
 
@@ -21,7 +21,7 @@ const DELETING: Duration = Duration::from_secs(10);
 /// Longer answers are not spoken.
 const SPOKEN: usize = 4000;
 
-impl Chat {
+impl ChatTask {
     pub(super) async fn turn_finished(&mut self, summary: TurnSummary) {
         let Some(turn) = self.activity.turn_mut() else {
             return;
@@ -31,7 +31,7 @@ impl Chat {
         }
         let why = turn.stopping.map(|(why, _)| why);
         // It was over before it heard, and goes on with words that were let go.
-        let unwanted = why == Some(Why::Stop)
+        let unwanted = why == Some(TurnStopReason::Stop)
             && turn.steers.is_empty()
             && summary.pending_steer.is_some()
             && summary.exit != TurnExit::Interrupted;
@@ -39,7 +39,7 @@ impl Chat {
             open.unwanted = unwanted;
         }
         let text = match why {
-            Some(Why::Stuck) => Some(format!(
+            Some(TurnStopReason::Stuck) => Some(format!(
                 "⚠️ Nothing happened for {} minutes, so I stopped.{}",
                 self.hub.settings.config.agent.gateway_timeout / 60,
                 words::of(&summary, true)
@@ -79,7 +79,7 @@ impl Chat {
         };
         let shown = match turn.show.take() {
             Some(show) => show.end().await,
-            None => Shown::default(),
+            None => PreviewResult::default(),
         };
         turn.reset();
         let target = turn.target.clone();
@@ -109,7 +109,7 @@ impl Chat {
         self.close_questions(&mut turn).await;
         let shown = match turn.show.take() {
             Some(show) => show.end().await,
-            None => Shown::default(),
+            None => PreviewResult::default(),
         };
         let (chunks, used) = self.final_chunks(&turn, text.as_deref(), &shown).await;
         let answered = !chunks.is_empty();
@@ -140,14 +140,14 @@ impl Chat {
             self.go_on(msgs, target).await;
         } else {
             for msg in msgs.into_iter().rev() {
-                let (msgs, how) = (vec![msg], How::Fresh);
-                self.queue.jobs.push_front(Job { msgs, how });
+                let (msgs, how) = (vec![msg], TurnStart::Fresh);
+                self.queue.jobs.push_front(TurnJob { msgs, how });
             }
         }
     }
 
     /// Words that came too late for the turn are the next one, which the session begins itself.
-    async fn go_on(&mut self, mut msgs: Vec<crate::turn::message::Msg>, target: Target) {
+    async fn go_on(&mut self, mut msgs: Vec<crate::turn::message::InboxMessage>, target: Target) {
         let id = msgs[0].attempt("turn");
         let ids: Vec<i64> = msgs.iter().map(|msg| msg.id).collect();
         if !self.hub.claim(&ids, &id, &self.cancel).await {
@@ -158,16 +158,16 @@ impl Chat {
             msg.turn = Some(id.clone());
         }
         let reply_to = Some(msgs[0].incoming.message_id.clone());
-        let turn = Turn::new(&self.hub, id, target, reply_to, msgs, None);
+        let turn = ChatTurn::new(&self.hub, id, target, reply_to, msgs, None);
         self.take_up(turn);
     }
 
     /// The chunks of a final, and whether the preview is one of them.
     async fn final_chunks(
         &self,
-        turn: &Turn,
+        turn: &ChatTurn,
         text: Option<&str>,
-        shown: &Shown,
+        shown: &PreviewResult,
     ) -> (Vec<NewChunk>, bool) {
         let Some(text) = text else {
             return (Vec::new(), false);
@@ -184,14 +184,14 @@ impl Chat {
         let used = preview.is_some();
         let mut media = parted.media;
         media.extend(self.spoken(turn, &parted.text).await);
-        let mut extras: Vec<(String, Extra)> = texts
+        let mut extras: Vec<(String, ChunkExtras)> = texts
             .into_iter()
-            .map(|text| (text, Extra::default()))
+            .map(|text| (text, ChunkExtras::default()))
             .collect();
         extras.extend(media.into_iter().map(|media| {
-            let extra = Extra {
+            let extra = ChunkExtras {
                 media: Some(media),
-                ..Extra::default()
+                ..ChunkExtras::default()
             };
             (String::new(), extra)
         }));
@@ -205,7 +205,8 @@ impl Chat {
                 if self.hub.reply_to(&turn.target, part) {
                     extra.reply_to.clone_from(&turn.reply_to);
                 }
-                let extra = (extra != Extra::default()).then(|| serde_json::to_value(extra).ok());
+                let extra =
+                    (extra != ChunkExtras::default()).then(|| serde_json::to_value(extra).ok());
                 NewChunk {
                     text,
                     extra: extra.flatten(),
@@ -215,7 +216,7 @@ impl Chat {
     }
 
     /// Whoever spoke is answered aloud, where that is set up and wanted.
-    async fn spoken(&self, turn: &Turn, text: &str) -> Option<OutMedia> {
+    async fn spoken(&self, turn: &ChatTurn, text: &str) -> Option<OutMedia> {
         let speaker = self.hub.speaker.as_ref()?;
         let wanted = match self.hub.voice_mode(&turn.target) {
             VoiceMode::Off => false,
@@ -248,7 +249,7 @@ impl Chat {
         }
     }
 
-    fn sign(&self, turn: &mut Turn, sign: Option<&'static str>) {
+    fn sign(&self, turn: &mut ChatTurn, sign: Option<&'static str>) {
         let Some(outbound) = self.hub.outbound(&turn.target) else {
             return;
         };

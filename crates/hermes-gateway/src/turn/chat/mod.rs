@@ -21,27 +21,27 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hermes_app::front::Wish;
+use hermes_app::front::ConversationRequest;
 use hermes_core::event::AgentCommand;
 use hermes_store::db::delivery::{Final, NewChunk, Reply, Target};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::door::Door;
+use super::door::AdmissionDecision;
 use super::hub::{ChatHandle, Hub, react};
-use super::message::Msg;
-use super::style::Style;
+use super::message::InboxMessage;
+use super::style::ChatStyle;
 use super::words;
-use crate::seats::{Next, Seat};
+use crate::seats::{HolderEvent, PooledConversation};
 use crate::settings::BusyMode;
-use crate::spine::Extra;
+use crate::spine::ChunkExtras;
 
 pub(super) use command::offers;
 pub(super) use earlier::{kept_for_operator, put};
-use news::Turn;
+use news::ChatTurn;
 pub(super) use quick::offers as quick_offers;
-use slash::Slash;
+use slash::ChatCommandRun;
 use state::{ChatActivity, ChatCommands, ChatQueue, CutTurns, InboxPosition, OpenConversation};
 
 /// Messages that wait in memory; the database has the others.
@@ -58,13 +58,13 @@ const JOINED: usize = 16;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Messages that become one turn.
-pub(super) struct Job {
-    msgs: Vec<Msg>,
-    how: How,
+pub(super) struct TurnJob {
+    msgs: Vec<InboxMessage>,
+    how: TurnStart,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
+enum TurnStart {
     Fresh,
     /// Wants a turn of its own.
     Apart,
@@ -72,7 +72,7 @@ enum How {
     Resume,
 }
 
-pub(super) struct Chat {
+pub(super) struct ChatTask {
     hub: Arc<Hub>,
     key: String,
     handle: Arc<ChatHandle>,
@@ -93,7 +93,7 @@ pub(super) struct Chat {
     place: Option<Target>,
 }
 
-impl Chat {
+impl ChatTask {
     pub(super) fn new(
         hub: Arc<Hub>,
         key: String,
@@ -176,8 +176,12 @@ impl Chat {
         let open = self.queue.grows_until.filter(|_| !self.is_busy());
         let linger = self.conversation.as_ref();
         let linger = linger.and_then(|open| Some(open.linger.as_ref()?.0));
-        let turn = self.activity.turn().and_then(Turn::deadline);
-        let slash = self.commands.running.as_ref().and_then(Slash::deadline);
+        let turn = self.activity.turn().and_then(ChatTurn::deadline);
+        let slash = self
+            .commands
+            .running
+            .as_ref()
+            .and_then(ChatCommandRun::deadline);
         let linger = linger.filter(|_| !self.is_busy());
         let times = [open, linger, turn, slash, self.retry_at];
         times.into_iter().flatten().min()
@@ -211,7 +215,7 @@ impl Chat {
         }
     }
 
-    fn seat(&self) -> Option<&Seat> {
+    fn seat(&self) -> Option<&PooledConversation> {
         self.conversation.as_ref().map(|open| &open.seat)
     }
 
@@ -261,7 +265,7 @@ impl Chat {
 
     /// `true`: too many wait, and this one stays in the database, and is read again when there is
     /// room. None that comes later overtakes it.
-    fn leaves(&mut self, msg: &Msg) -> bool {
+    fn leaves(&mut self, msg: &InboxMessage) -> bool {
         let full = self.inbox.is_behind() || self.waiting() >= QUEUE;
         if full {
             self.inbox.leave(msg.id - 1);
@@ -298,7 +302,7 @@ impl Chat {
                 if begun || self.holds(waiting.id) {
                     continue;
                 }
-                match Msg::read(waiting) {
+                match InboxMessage::read(waiting) {
                     Ok(msg) => self.consider(msg).await,
                     Err((id, claims, error)) => self.unreadable(id, claims, &error).await,
                 }
@@ -323,10 +327,10 @@ impl Chat {
     }
 
     /// Decides what a message is.
-    async fn consider(&mut self, msg: Msg) {
+    async fn consider(&mut self, msg: InboxMessage) {
         self.place = Some(msg.target());
         let door = self.hub.door(&msg);
-        if let Door::Out(answer) = door {
+        if let AdmissionDecision::Out(answer) = door {
             return self.answer(&msg, "cmd", answer.as_deref()).await;
         }
         if msg.incoming.pressed.is_some() {
@@ -351,12 +355,12 @@ impl Chat {
             };
             return self.busy(msg, mode).await;
         }
-        self.enqueue(msg, How::Fresh);
+        self.enqueue(msg, TurnStart::Fresh);
     }
 
     /// A message while a turn runs.
-    async fn busy(&mut self, msg: Msg, mode: BusyMode) {
-        let stopping = self.activity.turn().is_some_and(Turn::is_stopping);
+    async fn busy(&mut self, msg: InboxMessage, mode: BusyMode) {
+        let stopping = self.activity.turn().is_some_and(ChatTurn::is_stopping);
         match mode {
             // None overtakes those that wait already.
             BusyMode::Steer
@@ -367,23 +371,23 @@ impl Chat {
             }
             BusyMode::Interrupt => {
                 self.ack(&msg, "⚡").await;
-                self.enqueue(msg, How::Fresh);
-                self.interrupt(news::Why::Message).await;
+                self.enqueue(msg, TurnStart::Fresh);
+                self.interrupt(news::TurnStopReason::Message).await;
             }
             BusyMode::Steer => {
                 self.ack(&msg, "⏳").await;
-                self.enqueue(msg, How::Fresh);
+                self.enqueue(msg, TurnStart::Fresh);
             }
             BusyMode::Queue => {
                 self.ack(&msg, "⏳").await;
-                self.enqueue(msg, How::Apart);
+                self.enqueue(msg, TurnStart::Apart);
             }
         }
     }
 
     /// Shows that a message was seen though it is not answered at once.
-    async fn ack(&mut self, msg: &Msg, sign: &str) {
-        let style = Style::of(&self.hub.settings, &msg.source().platform);
+    async fn ack(&mut self, msg: &InboxMessage, sign: &str) {
+        let style = ChatStyle::of(&self.hub.settings, &msg.source().platform);
         let recent = self.acked.is_some_and(|at| at.elapsed() < ACK_EVERY);
         let Some(outbound) = self.hub.outbound(&msg.target()) else {
             return;
@@ -404,9 +408,9 @@ impl Chat {
     }
 
     /// The message joins the turn that runs.
-    async fn steer(&mut self, mut msg: Msg) {
+    async fn steer(&mut self, mut msg: InboxMessage) {
         let (Some(turn), Some(open)) = (self.activity.turn_mut(), &self.conversation) else {
-            return self.enqueue(msg, How::Fresh);
+            return self.enqueue(msg, TurnStart::Fresh);
         };
         if !self.hub.claim(&[msg.id], &turn.id, &self.cancel).await {
             return;
@@ -418,7 +422,7 @@ impl Chat {
         turn.steers.push_back((msg, words.clone()));
         // A conversation that has ended says so, and the turn is looked into.
         let order = AgentCommand::Steer(words);
-        open.seat.wish(Wish::Order(order)).await;
+        open.seat.wish(ConversationRequest::Order(order)).await;
     }
 
     /// Those that came while the turn was being made ready join it as well.
@@ -428,8 +432,8 @@ impl Chat {
         }
         for _ in 0..JOINED {
             let joins = self.queue.jobs.front().is_some_and(|job| {
-                let plain = |msg: &Msg| msg.incoming.media.is_empty();
-                job.how == How::Fresh && job.msgs.iter().all(plain)
+                let plain = |msg: &InboxMessage| msg.incoming.media.is_empty();
+                job.how == TurnStart::Fresh && job.msgs.iter().all(plain)
             });
             let open = self.queue.grows_until.is_some() && self.queue.jobs.len() == 1;
             if !joins || open || self.activity.turn().is_none() {
@@ -442,20 +446,20 @@ impl Chat {
         }
     }
 
-    async fn interrupt(&mut self, why: news::Why) {
+    async fn interrupt(&mut self, why: news::TurnStopReason) {
         let (Some(turn), Some(open)) = (self.activity.turn_mut(), &self.conversation) else {
             return;
         };
         if turn.stop(why, Instant::now() + STOPPING) {
             let order = AgentCommand::Interrupt;
-            open.seat.wish(Wish::Order(order)).await;
+            open.seat.wish(ConversationRequest::Order(order)).await;
         }
     }
 
     /// Puts a message at the end of the queue, or to the one before it where both are parts of
     /// one.
-    fn enqueue(&mut self, msg: Msg, how: How) {
-        let style = Style::of(&self.hub.settings, &msg.source().platform);
+    fn enqueue(&mut self, msg: InboxMessage, how: TurnStart) {
+        let style = ChatStyle::of(&self.hub.settings, &msg.source().platform);
         let limit = self.hub.capabilities(&msg.target()).limits.text;
         let chars = msg.incoming.text.chars().count();
         let wait = style
@@ -464,7 +468,7 @@ impl Chat {
         let until = (!wait.is_zero()).then(|| Instant::now() + wait);
         if self.queue.grows_until.is_some()
             && let Some(last) = self.queue.jobs.back_mut()
-            && (last.how, how) == (How::Fresh, How::Fresh)
+            && (last.how, how) == (TurnStart::Fresh, TurnStart::Fresh)
             && last.msgs.len() < JOINED
             && let Some(other) = last.msgs.last()
             && belongs(other, &msg, wait)
@@ -477,13 +481,13 @@ impl Chat {
             last.msgs.push(msg);
         } else {
             let msgs = vec![msg];
-            self.queue.jobs.push_back(Job { msgs, how });
+            self.queue.jobs.push_back(TurnJob { msgs, how });
         }
         self.queue.grows_until = until;
     }
 
     /// Answers a message at once, without a turn.
-    async fn answer(&self, msg: &Msg, kind: &str, text: Option<&str>) {
+    async fn answer(&self, msg: &InboxMessage, kind: &str, text: Option<&str>) {
         let turn = msg.attempt(kind);
         if self.hub.claim(&[msg.id], &turn, &self.cancel).await {
             self.finish_with(&turn, msg, text).await;
@@ -491,7 +495,7 @@ impl Chat {
     }
 
     /// Ends what a message began, with this text.
-    async fn finish_with(&self, turn: &str, msg: &Msg, text: Option<&str>) {
+    async fn finish_with(&self, turn: &str, msg: &InboxMessage, text: Option<&str>) {
         let target = msg.target();
         let mut chunks = text.map_or_else(Vec::new, |text| self.hub.chunks(&target, text));
         if let Some(first) = chunks.first_mut() {
@@ -507,9 +511,9 @@ impl Chat {
     }
 
     fn reply_extra(&self, target: &Target, message: &str) -> Option<serde_json::Value> {
-        let extra = Extra {
+        let extra = ChunkExtras {
             reply_to: self.hub.reply_to(target, 0).then(|| message.to_owned()),
-            ..Extra::default()
+            ..ChunkExtras::default()
         };
         serde_json::to_value(extra).ok()
     }
@@ -588,24 +592,24 @@ impl Chat {
             self.expire(&id).await;
         }
         if self.activity.turn().is_some_and(|turn| turn.is_stuck(now)) {
-            self.interrupt(news::Why::Stuck).await;
+            self.interrupt(news::TurnStopReason::Stuck).await;
         }
     }
 }
 
-fn has_files(msg: &Msg) -> bool {
+fn has_files(msg: &InboxMessage) -> bool {
     !msg.incoming.media.is_empty()
 }
 
 /// Whether two messages are parts of one: of the same person, in the same place, at the same time.
-fn belongs(one: &Msg, next: &Msg, wait: Duration) -> bool {
+fn belongs(one: &InboxMessage, next: &InboxMessage, wait: Duration) -> bool {
     let apart = (next.incoming.sent_at - one.incoming.sent_at).abs();
     one.source().user_id == next.source().user_id
         && one.target() == next.target()
         && apart <= wait.as_secs_f64() + 1.0
 }
 
-async fn hear(conversation: Option<&mut OpenConversation>) -> Next {
+async fn hear(conversation: Option<&mut OpenConversation>) -> HolderEvent {
     match conversation {
         Some(open) => open.seat.next().await,
         None => std::future::pending().await,

@@ -6,21 +6,21 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hermes_agent::subagent;
-use hermes_app::front::News;
+use hermes_app::front::ConversationUpdate;
 use hermes_core::event::{AgentEvent, NoticeLevel};
 use hermes_store::db::delivery::Target;
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::ask::Asked;
-use super::{Chat, recover};
+use super::ask::PendingQuestion;
+use super::{ChatTask, recover};
 use crate::render::may_become_silence;
-use crate::seats::Next;
-use crate::turn::hub::{Hub, Signing, react};
-use crate::turn::message::Msg;
-use crate::turn::show::{Show, Stage};
-use crate::turn::style::{Progress, Style};
+use crate::seats::HolderEvent;
+use crate::turn::hub::{Hub, ReactionTask, react};
+use crate::turn::message::InboxMessage;
+use crate::turn::show::{Preview, PreviewDeps};
+use crate::turn::style::{ChatStyle, ToolProgress};
 use crate::turn::words;
 
 /// Lines about tools that are shown at most.
@@ -34,7 +34,7 @@ const TOLD: usize = 500;
 
 /// Why a turn was told to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum TurnStopReason {
     /// The person said so.
     Stop,
     /// A newer message wants its place.
@@ -46,26 +46,26 @@ pub(super) enum Why {
 }
 
 /// A turn that runs.
-pub(in crate::turn) struct Turn {
+pub(in crate::turn) struct ChatTurn {
     pub(super) id: String,
     pub(super) target: Target,
     pub(super) reply_to: Option<String>,
     /// What it answers; the first one is the one that it began with. Empty: nobody asked.
-    pub(super) msgs: Vec<Msg>,
+    pub(super) msgs: Vec<InboxMessage>,
     /// Messages that joined and that the model has not read.
-    pub(super) steers: VecDeque<(Msg, String)>,
+    pub(super) steers: VecDeque<(InboxMessage, String)>,
     /// Something stands below the preview.
     pub(super) displaced: bool,
-    pub(super) questions: Vec<Asked>,
+    pub(super) questions: Vec<PendingQuestion>,
     pub(super) permit: Option<OwnedSemaphorePermit>,
     pub(super) spoken: bool,
     /// We asked for it; it may still wait behind one that nobody asked for.
     pub(super) asked: bool,
-    pub(super) show: Option<Show>,
+    pub(super) show: Option<Preview>,
     /// The sign that it is at work.
-    pub(super) signing: Option<Signing>,
-    pub(super) stopping: Option<(Why, Instant)>,
-    pub(super) style: Style,
+    pub(super) signing: Option<ReactionTask>,
+    pub(super) stopping: Option<(TurnStopReason, Instant)>,
+    pub(super) style: ChatStyle,
     started: bool,
     /// What runs is not what we asked for; that comes after it.
     pub(super) foreign: bool,
@@ -82,7 +82,7 @@ pub(in crate::turn) struct Turn {
     hub: Arc<Hub>,
 }
 
-impl Drop for Turn {
+impl Drop for ChatTurn {
     fn drop(&mut self) {
         self.hub.at_work(&self.id, None);
         self.hub.active.fetch_sub(1, Ordering::SeqCst);
@@ -90,16 +90,16 @@ impl Drop for Turn {
     }
 }
 
-impl Turn {
+impl ChatTurn {
     pub(super) fn new(
         hub: &Arc<Hub>,
         id: String,
         target: Target,
         reply_to: Option<String>,
-        msgs: Vec<Msg>,
+        msgs: Vec<InboxMessage>,
         earlier: Option<String>,
     ) -> Self {
-        let style = Style::of(&hub.settings, &target.platform);
+        let style = ChatStyle::of(&hub.settings, &target.platform);
         let now = Instant::now();
         let limit = hub.settings.config.agent.gateway_timeout;
         hub.active.fetch_add(1, Ordering::SeqCst);
@@ -155,7 +155,7 @@ impl Turn {
         let (hub, lead) = (Arc::clone(&self.hub), self.msgs.first().map(|msg| msg.id));
         let reply = self.hub.reply_to(&self.target, 0);
         let (looker, place) = (Arc::clone(&self.hub), self.target.clone());
-        self.show = Some(Show::begin(Stage {
+        self.show = Some(Preview::begin(PreviewDeps {
             outbound,
             target: self.target.clone(),
             reply_to: self.reply_to.clone().filter(|_| reply),
@@ -181,11 +181,11 @@ impl Turn {
     }
 
     /// `false`: it was told already.
-    pub(super) fn stop(&mut self, why: Why, at: Instant) -> bool {
+    pub(super) fn stop(&mut self, why: TurnStopReason, at: Instant) -> bool {
         match &mut self.stopping {
             Some((before, _)) => {
                 // The person's own word is the strongest.
-                if why == Why::Stop {
+                if why == TurnStopReason::Stop {
                     *before = why;
                 }
                 false
@@ -263,7 +263,7 @@ impl Turn {
     pub(super) fn refresh(&self) {
         let Some(show) = &self.show else { return };
         let mut parts: Vec<String> = Vec::new();
-        if self.style.progress != Progress::Off && !self.lines.is_empty() {
+        if self.style.progress != ToolProgress::Off && !self.lines.is_empty() {
             parts.push(self.lines.join("\n"));
         }
         if self.style.stream && !may_become_silence(&self.text) && !self.text.trim().is_empty() {
@@ -288,7 +288,8 @@ impl Turn {
         self.last_tool = Some(name.to_owned());
         // What was said before a tool is not the answer.
         self.text.clear();
-        if self.style.progress == Progress::All || (self.style.progress == Progress::New && !again)
+        if self.style.progress == ToolProgress::All
+            || (self.style.progress == ToolProgress::New && !again)
         {
             self.lines.push(words::tool(name, arguments));
             let surplus = self.lines.len().saturating_sub(LINES);
@@ -312,19 +313,19 @@ impl Turn {
     }
 }
 
-impl Chat {
-    pub(super) async fn heard(&mut self, next: Next) {
+impl ChatTask {
+    pub(super) async fn heard(&mut self, next: HolderEvent) {
         match next {
-            Next::Wanted => {
+            HolderEvent::Wanted => {
                 if let Some(open) = &mut self.conversation {
                     open.wanted = true;
                 }
             }
-            Next::News(None) => {
+            HolderEvent::News(None) => {
                 self.conversation = None;
                 self.broke().await;
             }
-            Next::News(Some(news)) => {
+            HolderEvent::News(Some(news)) => {
                 if let Some(turn) = self.activity.turn_mut() {
                     turn.heard = Instant::now();
                 }
@@ -333,10 +334,10 @@ impl Chat {
         }
     }
 
-    async fn told(&mut self, news: News) {
+    async fn told(&mut self, news: ConversationUpdate) {
         match news {
-            News::Event(event) => self.event(event).await,
-            News::Said {
+            ConversationUpdate::Event(event) => self.event(event).await,
+            ConversationUpdate::Said {
                 level,
                 text,
                 columns,
@@ -351,8 +352,8 @@ impl Chat {
                     None => self.warn(level, &text).await,
                 }
             }
-            News::Moved { id, .. } => self.moved(id).await,
-            News::Unsaid(refusal) => {
+            ConversationUpdate::Moved { id, .. } => self.moved(id).await,
+            ConversationUpdate::Unsaid(refusal) => {
                 let text = format!("⚠️ {refusal}");
                 if self.activity.turn().is_some() {
                     self.end_turn(Some(text)).await;
@@ -360,7 +361,7 @@ impl Chat {
                     self.warn(NoticeLevel::Warning, &text).await;
                 }
             }
-            News::Ran(follows) => self.ran(follows).await,
+            ConversationUpdate::Ran(follows) => self.ran(follows).await,
         }
     }
 
@@ -439,7 +440,7 @@ impl Chat {
                 let msg = slash.msg.clone();
                 let reply_to = Some(msg.incoming.message_id.clone());
                 let (id, target) = (slash.turn.clone(), msg.target());
-                Turn::new(&self.hub, id, target, reply_to, vec![msg], None)
+                ChatTurn::new(&self.hub, id, target, reply_to, vec![msg], None)
             }
             _ => {
                 let Some(target) = self.whereabouts() else {
@@ -447,26 +448,26 @@ impl Chat {
                     return;
                 };
                 let id = format!("own-{}", crate::turn::show::key(&*self.hub.rng));
-                Turn::new(&self.hub, id, target, None, Vec::new(), None)
+                ChatTurn::new(&self.hub, id, target, None, Vec::new(), None)
             }
         };
         turn.started = true;
         self.take_up(turn);
         let open = self.conversation.as_mut();
         if open.is_some_and(|open| std::mem::take(&mut open.unwanted)) {
-            self.interrupt(Why::Stop).await;
+            self.interrupt(TurnStopReason::Stop).await;
         }
     }
 
     /// A turn begins here.
-    pub(super) fn take_up(&mut self, turn: Turn) {
+    pub(super) fn take_up(&mut self, turn: ChatTurn) {
         (self.hub.calls.happened)("agent:start", self.about(&turn));
         self.activity.run(turn);
     }
 
     /// What hooks are told about a turn.
-    pub(super) fn about(&self, turn: &Turn) -> Value {
-        let source = turn.msgs.first().map(Msg::source);
+    pub(super) fn about(&self, turn: &ChatTurn) -> Value {
+        let source = turn.msgs.first().map(InboxMessage::source);
         let entry = self.hub.index.get(&self.key);
         let session = self.seat().map(|seat| seat.id().to_owned());
         let session = session.or_else(|| Some(entry?.session_id));

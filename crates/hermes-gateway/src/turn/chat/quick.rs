@@ -10,9 +10,9 @@ use hermes_core::{redact, task};
 use hermes_platforms::Offer;
 use hermes_store::db::delivery::{Final, Reply};
 
-use super::Chat;
-use crate::settings::{GatewaySettings, Quick};
-use crate::turn::message::Msg;
+use super::ChatTask;
+use crate::settings::{GatewaySettings, QuickCommand};
+use crate::turn::message::InboxMessage;
 use crate::turn::words;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -21,7 +21,7 @@ const SHOWN: usize = 12_000;
 
 /// What menus and `/help` say of them.
 pub(in crate::turn) fn offers(settings: &GatewaySettings) -> Vec<Offer> {
-    let offer = |(name, quick): (&String, &Quick)| Offer {
+    let offer = |(name, quick): (&String, &QuickCommand)| Offer {
         name: name.clone(),
         about: match &quick.about {
             Some(about) => about.clone(),
@@ -32,9 +32,9 @@ pub(in crate::turn) fn offers(settings: &GatewaySettings) -> Vec<Offer> {
     settings.quick.iter().map(offer).collect()
 }
 
-impl Chat {
+impl ChatTask {
     /// Runs a command line beside everything else, and answers with what it said.
-    pub(super) async fn run_quick(&mut self, msg: Msg, command: String) {
+    pub(super) async fn run_quick(&mut self, msg: InboxMessage, command: String) {
         let Some(under_way) = self.hub.beside.begin(msg.id) else {
             return self.answer(&msg, "cmd", Some(words::TOO_MUCH)).await;
         };

@@ -7,9 +7,9 @@ use hermes_core::ids::SessionId;
 use hermes_store::db::delivery::{Final, Progress, Spoken};
 
 use super::state::InboxPosition;
-use super::{Chat, How, Job};
-use crate::spine::Extra;
-use crate::turn::message::Msg;
+use super::{ChatTask, TurnJob, TurnStart};
+use crate::spine::ChunkExtras;
+use crate::turn::message::InboxMessage;
 use crate::turn::words;
 
 /// The turn was stopped by us: what it wrote last is not its answer.
@@ -27,13 +27,13 @@ const TRIES: u32 = 3;
 /// One that did nothing can begin anew more often.
 const BEGINNINGS: u32 = 6;
 
-impl Chat {
+impl ChatTask {
     /// The first look: what was begun comes before what is new. When the store fails, it is
     /// looked again.
     pub(super) async fn wake_up(&mut self) {
         // Before the database is read: what ends in between is either here or answered there.
         let under_way = self.hub.beside.now();
-        let mut begun: Vec<Vec<Msg>> = Vec::new();
+        let mut begun: Vec<Vec<InboxMessage>> = Vec::new();
         let mut after = 0;
         loop {
             let found = self.hub.delivery.waiting_of(&self.key, after, super::PAGE);
@@ -50,7 +50,7 @@ impl Chat {
                 if waiting.turn.is_none() || under_way.contains(&waiting.id) {
                     continue;
                 }
-                match Msg::read(waiting).map(Msg::unwrapped) {
+                match InboxMessage::read(waiting).map(InboxMessage::unwrapped) {
                     Ok(msg) => match begun.iter_mut().find(|group| group[0].turn == msg.turn) {
                         Some(group) => group.push(msg),
                         None => begun.push(vec![msg]),
@@ -71,7 +71,7 @@ impl Chat {
 
     /// Turns that did not end come before everything that waits. One of which the store cannot
     /// say how far it got keeps its place, and those after it theirs.
-    pub(super) async fn recover_all(&mut self, groups: Vec<Vec<Msg>>) {
+    pub(super) async fn recover_all(&mut self, groups: Vec<Vec<InboxMessage>>) {
         let behind = std::mem::take(&mut self.queue.jobs);
         for group in groups {
             if self.cut.unsure.is_empty() {
@@ -104,7 +104,7 @@ impl Chat {
         group.extend(steers.map(|(msg, _)| msg));
         let shown = match turn.show.take() {
             Some(show) => show.end().await,
-            None => crate::turn::show::Shown::default(),
+            None => crate::turn::show::PreviewResult::default(),
         };
         for asked in std::mem::take(&mut turn.questions) {
             self.hub.asked(&asked.id, None);
@@ -127,7 +127,7 @@ impl Chat {
     }
 
     /// Messages of one turn that did not end.
-    async fn recover(&mut self, group: Vec<Msg>) {
+    async fn recover(&mut self, group: Vec<InboxMessage>) {
         let lead = &group[0];
         let turn = lead.turn.clone().unwrap_or_default();
         let told = match turn.split('-').next() {
@@ -144,7 +144,7 @@ impl Chat {
         }
         let Some(entry) = self.hub.index.get(&self.key) else {
             // The index lost the chat: nothing says what was done.
-            return self.again(group, How::Fresh).await;
+            return self.again(group, TurnStart::Fresh).await;
         };
         let session = SessionId::new(entry.session_id);
         let (progress, mine, others) = match self.look(&session, group.clone()).await {
@@ -168,10 +168,10 @@ impl Chat {
                 if limit > 0 && age > limit as f64 {
                     self.deliver(&mine, words::STALE).await;
                 } else {
-                    self.again(mine, How::Resume).await;
+                    self.again(mine, TurnStart::Resume).await;
                 }
             }
-            Progress::Untouched => self.again(mine, How::Fresh).await,
+            Progress::Untouched => self.again(mine, TurnStart::Fresh).await,
         }
         if others.is_empty() {
             return;
@@ -184,8 +184,9 @@ impl Chat {
     async fn look(
         &self,
         session: &SessionId,
-        group: Vec<Msg>,
-    ) -> Result<(Progress, Vec<Msg>, Vec<Msg>), hermes_core::store::StoreError> {
+        group: Vec<InboxMessage>,
+    ) -> Result<(Progress, Vec<InboxMessage>, Vec<InboxMessage>), hermes_core::store::StoreError>
+    {
         let delivery = &self.hub.delivery;
         let lead = &group[0];
         let message_id = lead.incoming.message_id.clone();
@@ -227,7 +228,7 @@ impl Chat {
     }
 
     /// Ends a turn of an earlier life with this text.
-    async fn deliver(&self, msgs: &[Msg], text: &str) {
+    async fn deliver(&self, msgs: &[InboxMessage], text: &str) {
         let lead = &msgs[0];
         // Under an id of its own: the turn may have ended for other messages.
         let turn = lead.attempt("turn");
@@ -245,7 +246,7 @@ impl Chat {
         };
         let mut preview = notes.get(PREVIEW).cloned();
         if let Some(first) = chunks.first_mut() {
-            let mut extra: Extra = first
+            let mut extra: ChunkExtras = first
                 .extra
                 .take()
                 .and_then(|value| serde_json::from_value(value).ok())
@@ -272,10 +273,10 @@ impl Chat {
     }
 
     /// Once more, but not for ever.
-    async fn again(&mut self, msgs: Vec<Msg>, how: How) {
+    async fn again(&mut self, msgs: Vec<InboxMessage>, how: TurnStart) {
         let lead = msgs[0].id;
         let notes = self.hub.delivery.notes(lead).await.unwrap_or_default();
-        let most = if how == How::Resume {
+        let most = if how == TurnStart::Resume {
             TRIES
         } else {
             BEGINNINGS
@@ -287,7 +288,7 @@ impl Chat {
             }
             return;
         }
-        self.queue.jobs.push_back(Job { msgs, how });
+        self.queue.jobs.push_back(TurnJob { msgs, how });
     }
 
     /// A turn of an earlier life begins once more: only that counts, not that it was found.

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use hermes_app::front::{Follows, Wish};
+use hermes_app::front::{CommandFollowUp, ConversationRequest};
 use tokio::time::Instant;
 
-use super::Chat;
-use crate::turn::message::Msg;
+use super::ChatTask;
+use crate::turn::message::InboxMessage;
 
 /// How long a command that the session obeys may take to say so.
 const REPORT: Duration = Duration::from_secs(30);
@@ -14,8 +14,8 @@ const REPORT: Duration = Duration::from_secs(30);
 const TURN: Duration = Duration::from_hours(1);
 
 /// A command that runs.
-pub(in crate::turn) struct Slash {
-    pub(super) msg: Msg,
+pub(in crate::turn) struct ChatCommandRun {
+    pub(super) msg: InboxMessage,
     pub(super) turn: String,
     pub(super) texts: Vec<String>,
     /// A turn came of it, which answers it.
@@ -24,7 +24,7 @@ pub(in crate::turn) struct Slash {
     reports_until: Option<Instant>,
 }
 
-impl Slash {
+impl ChatCommandRun {
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.reports_until
     }
@@ -41,8 +41,8 @@ impl Slash {
     }
 }
 
-impl Chat {
-    pub(super) async fn begin_slash(&mut self, mut msg: Msg) {
+impl ChatTask {
+    pub(super) async fn begin_slash(&mut self, mut msg: InboxMessage) {
         let Some(line) = msg.command_line() else {
             return;
         };
@@ -51,7 +51,7 @@ impl Chat {
             return;
         }
         msg.claims += 1;
-        self.commands.running = Some(Slash {
+        self.commands.running = Some(ChatCommandRun {
             msg,
             turn,
             texts: Vec::new(),
@@ -59,7 +59,7 @@ impl Chat {
             reports_until: None,
         });
         let sent = match self.seat() {
-            Some(seat) => seat.wish(Wish::Slash(line)).await,
+            Some(seat) => seat.wish(ConversationRequest::Slash(line)).await,
             None => false,
         };
         if !sent {
@@ -67,16 +67,16 @@ impl Chat {
         }
     }
 
-    pub(super) async fn ran(&mut self, follows: Follows) {
+    pub(super) async fn ran(&mut self, follows: CommandFollowUp) {
         let Some(slash) = &mut self.commands.running else {
             return;
         };
         match follows {
-            Follows::Report if slash.texts.is_empty() => {
+            CommandFollowUp::Report if slash.texts.is_empty() => {
                 slash.reports_until = Some(Instant::now() + REPORT);
             }
             // The turn answers it, when it comes: perhaps after the one that runs.
-            Follows::Turn if !slash.turned => {
+            CommandFollowUp::Turn if !slash.turned => {
                 let wait = if self.activity.turn().is_some() {
                     TURN
                 } else {
@@ -84,7 +84,9 @@ impl Chat {
                 };
                 slash.reports_until = Some(Instant::now() + wait);
             }
-            Follows::Nothing | Follows::Report | Follows::Turn => self.end_slash().await,
+            CommandFollowUp::Nothing | CommandFollowUp::Report | CommandFollowUp::Turn => {
+                self.end_slash().await
+            }
         }
     }
 

@@ -10,14 +10,14 @@ use hermes_store::db::delivery::StoredQuestion;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::Job;
-use super::begin::Preparing;
-use super::earlier::Held;
-use super::news::Turn;
-use super::slash::Slash;
-use super::switch::Switch;
-use crate::seats::Seat;
-use crate::turn::message::Msg;
+use super::TurnJob;
+use super::begin::TurnPreparation;
+use super::earlier::HeldAnswer;
+use super::news::ChatTurn;
+use super::slash::ChatCommandRun;
+use super::switch::SessionSwitch;
+use crate::seats::PooledConversation;
+use crate::turn::message::InboxMessage;
 
 /// Whether a turn runs.
 #[derive(Default)]
@@ -25,11 +25,11 @@ pub(super) enum ChatActivity {
     #[default]
     Idle,
     /// The next turn, or the conversation for a command, is being made ready.
-    Preparing(Preparing),
+    Preparing(TurnPreparation),
     Running {
-        turn: Box<Turn>,
+        turn: Box<ChatTurn>,
         /// What was being made ready when the conversation began the turn by itself.
-        next: Option<Preparing>,
+        next: Option<TurnPreparation>,
     },
 }
 
@@ -38,21 +38,21 @@ impl ChatActivity {
         matches!(self, Self::Idle)
     }
 
-    pub(super) fn turn(&self) -> Option<&Turn> {
+    pub(super) fn turn(&self) -> Option<&ChatTurn> {
         match self {
             Self::Running { turn, .. } => Some(turn),
             Self::Idle | Self::Preparing(_) => None,
         }
     }
 
-    pub(super) fn turn_mut(&mut self) -> Option<&mut Turn> {
+    pub(super) fn turn_mut(&mut self) -> Option<&mut ChatTurn> {
         match self {
             Self::Running { turn, .. } => Some(turn),
             Self::Idle | Self::Preparing(_) => None,
         }
     }
 
-    pub(super) fn preparing(&self) -> Option<&Preparing> {
+    pub(super) fn preparing(&self) -> Option<&TurnPreparation> {
         match self {
             Self::Preparing(preparing) => Some(preparing),
             Self::Running { next, .. } => next.as_ref(),
@@ -60,7 +60,7 @@ impl ChatActivity {
         }
     }
 
-    pub(super) fn preparing_mut(&mut self) -> Option<&mut Preparing> {
+    pub(super) fn preparing_mut(&mut self) -> Option<&mut TurnPreparation> {
         match self {
             Self::Preparing(preparing) => Some(preparing),
             Self::Running { next, .. } => next.as_mut(),
@@ -68,13 +68,13 @@ impl ChatActivity {
         }
     }
 
-    pub(super) fn run(&mut self, turn: Turn) {
+    pub(super) fn run(&mut self, turn: ChatTurn) {
         let next = self.take_preparing();
         let turn = Box::new(turn);
         *self = Self::Running { turn, next };
     }
 
-    pub(super) fn take_turn(&mut self) -> Option<Turn> {
+    pub(super) fn take_turn(&mut self) -> Option<ChatTurn> {
         match std::mem::take(self) {
             Self::Running { turn, next } => {
                 *self = next.map_or(Self::Idle, Self::Preparing);
@@ -87,7 +87,7 @@ impl ChatActivity {
         }
     }
 
-    pub(super) fn take_preparing(&mut self) -> Option<Preparing> {
+    pub(super) fn take_preparing(&mut self) -> Option<TurnPreparation> {
         match std::mem::take(self) {
             Self::Idle => None,
             Self::Preparing(preparing) => Some(preparing),
@@ -101,7 +101,7 @@ impl ChatActivity {
 
 /// The conversation that is open for the chat.
 pub(super) struct OpenConversation {
-    pub(super) seat: Seat,
+    pub(super) seat: PooledConversation,
     /// Somebody else waits for it.
     pub(super) wanted: bool,
     /// It stays open until then although nothing happens.
@@ -111,7 +111,7 @@ pub(super) struct OpenConversation {
 }
 
 impl OpenConversation {
-    pub(super) fn new(seat: Seat) -> Self {
+    pub(super) fn new(seat: PooledConversation) -> Self {
         Self {
             seat,
             wanted: false,
@@ -178,7 +178,7 @@ impl InboxPosition {
 /// Messages that wait for a turn.
 #[derive(Default)]
 pub(super) struct ChatQueue {
-    pub(super) jobs: VecDeque<Job>,
+    pub(super) jobs: VecDeque<TurnJob>,
     /// The last one may still grow until then.
     pub(super) grows_until: Option<Instant>,
 }
@@ -187,19 +187,19 @@ pub(super) struct ChatQueue {
 #[derive(Default)]
 pub(super) struct ChatCommands {
     /// Lines for the program that wait for the conversation.
-    pub(super) waiting: VecDeque<Msg>,
-    pub(super) running: Option<Slash>,
+    pub(super) waiting: VecDeque<InboxMessage>,
+    pub(super) running: Option<ChatCommandRun>,
     /// The chat goes to another conversation when nothing runs.
-    pub(super) switch: Option<(Msg, Switch)>,
+    pub(super) switch: Option<(InboxMessage, SessionSwitch)>,
 }
 
 /// What is left of turns that were cut.
 #[derive(Default)]
 pub(super) struct CutTurns {
     /// Groups of messages of which the store could not say how far they got.
-    pub(super) unsure: Vec<Vec<Msg>>,
+    pub(super) unsure: Vec<Vec<InboxMessage>>,
     /// Questions that they put, and that no turn has come to again.
     pub(super) questions: Vec<StoredQuestion>,
     /// Words that answer them; the database has them as well.
-    pub(super) held: Vec<Held>,
+    pub(super) held: Vec<HeldAnswer>,
 }

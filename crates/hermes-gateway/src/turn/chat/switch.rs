@@ -5,24 +5,24 @@ use hermes_core::store::{SessionStore as _, SessionUpdate, StoreError};
 use hermes_store::db::ListFilter;
 use serde_json::json;
 
-use super::Chat;
+use super::ChatTask;
 use super::state::OpenConversation;
 use crate::authorize::admin::Tier;
-use crate::session::{Entry, SessionKey};
-use crate::turn::message::Msg;
+use crate::session::{SessionEntry, SessionKey};
+use crate::turn::message::InboxMessage;
 use crate::turn::session::note_account;
 
 /// Where to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::turn) enum Switch {
+pub(in crate::turn) enum SessionSwitch {
     New { title: Option<String> },
     Resume { session: String },
     Branch { title: Option<String> },
 }
 
-impl Chat {
+impl ChatTask {
     /// The next message goes to another conversation.
-    pub(super) async fn switch(&mut self, msg: Msg, switch: Switch) {
+    pub(super) async fn switch(&mut self, msg: InboxMessage, switch: SessionSwitch) {
         self.give_up_seat();
         let text = match self.go(&msg, &switch).await {
             Ok(text) => text,
@@ -31,10 +31,10 @@ impl Chat {
         self.answer(&msg, "cmd", Some(&text)).await;
     }
 
-    async fn go(&mut self, msg: &Msg, switch: &Switch) -> Result<String, String> {
+    async fn go(&mut self, msg: &InboxMessage, switch: &SessionSwitch) -> Result<String, String> {
         let before = self.hub.index.get(&self.key);
         let (id, text) = match switch {
-            Switch::New { title } => {
+            SessionSwitch::New { title } => {
                 let id = self.hub.new_session_id();
                 if let Some(before) = &before {
                     self.end(&before.session_id).await;
@@ -45,11 +45,11 @@ impl Chat {
                     format!("🆕 A new conversation{}.", named.unwrap_or_default()),
                 )
             }
-            Switch::Resume { session } => (
+            SessionSwitch::Resume { session } => (
                 session.clone(),
                 format!("↩️ Back in the conversation {session}."),
             ),
-            Switch::Branch { .. } => {
+            SessionSwitch::Branch { .. } => {
                 let before = before
                     .as_ref()
                     .ok_or("There is nothing to branch from yet.")?;
@@ -62,10 +62,10 @@ impl Chat {
         };
         let key = SessionKey::new(self.key.clone());
         let now = self.hub.local_now();
-        let mut entry = Entry::new(key, id.clone(), msg.source().clone(), now);
+        let mut entry = SessionEntry::new(key, id.clone(), msg.source().clone(), now);
         note_account(&mut entry, &msg.incoming.account);
-        entry.is_fresh_reset = matches!(switch, Switch::New { .. });
-        if let (Some(before), Switch::Branch { .. }) = (&before, switch) {
+        entry.is_fresh_reset = matches!(switch, SessionSwitch::New { .. });
+        if let (Some(before), SessionSwitch::Branch { .. }) = (&before, switch) {
             entry.model_override.clone_from(&before.model_override);
         }
         let put = self.hub.index.put(&entry).await;
@@ -74,7 +74,9 @@ impl Chat {
             let left = before.session_id.as_str();
             self.hub.left(&self.key, left, msg.source());
         }
-        if let Switch::New { title: Some(title) } | Switch::Branch { title: Some(title) } = switch {
+        if let SessionSwitch::New { title: Some(title) }
+        | SessionSwitch::Branch { title: Some(title) } = switch
+        {
             let session = SessionId::new(id.clone());
             match self.hub.store.set_title(&session, title, false).await {
                 // A conversation without a row gets its name with its first message.
@@ -106,14 +108,14 @@ impl Chat {
     }
 
     /// A copy of a conversation under a new id.
-    async fn branch(&mut self, msg: &Msg, from: &str) -> Result<String, String> {
+    async fn branch(&mut self, msg: &InboxMessage, from: &str) -> Result<String, String> {
         let stored = self.hub.store.load(&SessionId::new(from)).await;
         let stored = stored.map_err(|error| error.to_string())?;
         let stored = stored.filter(|stored| !stored.items.is_empty());
         let stored = stored.ok_or("There is nothing to branch from yet.")?;
         let id = self.hub.new_session_id();
         let key = SessionKey::new(self.key.clone());
-        let entry = Entry::new(key, id.clone(), msg.source().clone(), self.hub.local_now());
+        let entry = SessionEntry::new(key, id.clone(), msg.source().clone(), self.hub.local_now());
         let mut opening = self.opening_of(msg, &entry);
         opening.history = stored.items.into_iter().map(|item| item.message).collect();
         let seat = self.hub.seats.sit(opening).await;
@@ -138,7 +140,11 @@ impl Chat {
     }
 
     /// The conversation that `/resume` means. Other people's are not found.
-    pub(super) async fn resumable(&self, msg: &Msg, reference: &str) -> Result<String, String> {
+    pub(super) async fn resumable(
+        &self,
+        msg: &InboxMessage,
+        reference: &str,
+    ) -> Result<String, String> {
         let store = &self.hub.store;
         let text = |error: StoreError| error.to_string();
         let id = store.resolve_for_resume(reference).await.map_err(text)?;
@@ -160,7 +166,7 @@ impl Chat {
     }
 
     /// The latest conversations of the person, for a list.
-    pub(super) async fn list(&self, msg: &Msg) -> Result<String, String> {
+    pub(super) async fn list(&self, msg: &InboxMessage) -> Result<String, String> {
         let filter = ListFilter {
             source: Some(msg.source().platform.clone()),
             min_messages: 1,

@@ -4,16 +4,16 @@ use chrono::{Local, TimeDelta};
 use hermes_core::ids::SessionId;
 use hermes_core::store::{SessionStore as _, SessionUpdate, StoreError};
 
-use super::Post;
-use crate::session::IndexError;
+use super::MessagePoster;
+use crate::session::SessionIndexError;
 
 /// Nothing is left to do for a conversation that was not touched for so long.
 const REST: TimeDelta = TimeDelta::minutes(10);
 
-impl Post {
+impl MessagePoster {
     /// Ends the conversations of a platform on which every message is one of its own (webhooks), once
     /// they are answered: otherwise they would pile up for ever. Returns how many.
-    pub async fn close_answered(&self, platform: &str) -> Result<usize, IndexError> {
+    pub async fn close_answered(&self, platform: &str) -> Result<usize, SessionIndexError> {
         let hub = &self.hub;
         let now = hub.clock.now();
         let since = now.with_timezone(&Local).naive_local() - REST;

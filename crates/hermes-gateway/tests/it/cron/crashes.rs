@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_gateway::cron::Told;
+use hermes_gateway::cron::JobDeliveryStatus;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -134,14 +134,14 @@ async fn who_may_not_deliver_leaves_it_to_the_one_who_may() {
         .fire("a", &terminal.cancel)
         .await
         .unwrap();
-    assert_eq!(report.told, Told::HandedOver(1));
+    assert_eq!(report.told, JobDeliveryStatus::HandedOver(1));
     assert_eq!(ground.job("a").text("last_status"), "ok");
     assert_eq!(ground.history()[0].status, "completed");
     // The terminal lives on and looks again: it leaves it where it is.
     terminal.scheduler.tick(&terminal.cancel).await.unwrap();
     assert_eq!((ground.mail().len(), finished(&ground)), (0, 1));
     let reports = gateway.scheduler.tick(&gateway.cancel).await.unwrap();
-    assert_eq!(reports[0].told, Told::Owed(1));
+    assert_eq!(reports[0].told, JobDeliveryStatus::Owed(1));
     assert_eq!((ground.mail().len(), finished(&ground)), (1, 0));
     assert_eq!(ground.job("a").fields()["repeat"]["completed"], 1);
 }

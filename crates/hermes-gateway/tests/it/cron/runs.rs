@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hermes_gateway::cron::{CronError, Report, Told};
+use hermes_gateway::cron::{CronError, JobDeliveryStatus, JobRunReport};
 use hermes_platforms::Posting;
 use hermes_store::db::delivery::Target;
 use hermes_store::jobs::JobClaimError;
@@ -14,7 +14,7 @@ use super::town::{Act, Ground, Life, Wall, every, once};
 
 const NOON: &str = "2027-01-10T12:00:00Z";
 
-async fn tick(ground: &Ground, act: Act) -> (Life, Vec<Report>) {
+async fn tick(ground: &Ground, act: Act) -> (Life, Vec<JobRunReport>) {
     let life = ground.life(act, Wall::at(NOON));
     let reports = life.scheduler.tick(&life.cancel).await.unwrap();
     (life, reports)
@@ -53,7 +53,7 @@ async fn a_job_is_a_conversation_of_its_own() {
     assert!(opening.system.as_ref().unwrap().contains("[SILENT]"));
     assert_eq!(told.prompts, ["do a"]);
     assert_eq!(reports[0].response, "All **fine**.");
-    assert_eq!(reports[0].told, Told::Owed(1));
+    assert_eq!(reports[0].told, JobDeliveryStatus::Owed(1));
     assert_eq!(
         ground.mail(),
         [("telegram:1".to_owned(), "All **fine**.".to_owned())]
@@ -86,7 +86,7 @@ async fn a_message_says_whose_it_is_and_belongs_where_the_job_was_made() {
     }));
     ground.policy.wrap = true;
     let (_, reports) = tick(&ground, Act::Answer("News".to_owned())).await;
-    assert_eq!(reports[0].told, Told::Owed(3));
+    assert_eq!(reports[0].told, JobDeliveryStatus::Owed(3));
     let error = reports[0].delivery_error.clone().unwrap();
     assert!(error.contains("email is not set up"), "{error}");
     assert_eq!(ground.job("a").text("last_delivery_error"), error);
@@ -117,7 +117,7 @@ async fn nothing_is_told_when_there_is_nothing_to_tell() {
     let (_, reports) = tick(&ground, Act::Answer("[SILENT]".to_owned())).await;
     assert_eq!(
         (reports[0].told, reports[0].error.as_ref()),
-        (Told::Silent, None)
+        (JobDeliveryStatus::Silent, None)
     );
     assert!(ground.mail().is_empty());
     assert_eq!(ground.outputs("a").len(), 1);
@@ -126,7 +126,7 @@ async fn nothing_is_told_when_there_is_nothing_to_tell() {
     let (_, reports) = tick(&ground, Act::Answer("for the file".to_owned())).await;
     assert_eq!(
         (reports[0].told, reports[0].delivery_error.as_ref()),
-        (Told::Nobody, None)
+        (JobDeliveryStatus::Nobody, None)
     );
 }
 
@@ -232,12 +232,12 @@ async fn a_script_feeds_the_agent_or_lets_it_sleep() {
         prompts[0].contains("3 new mails") && prompts[0].ends_with("do a"),
         "{prompts:?}"
     );
-    assert_eq!(told, Told::Owed(1));
+    assert_eq!(told, JobDeliveryStatus::Owed(1));
     for quiet in ["", "looked\n{\"wakeAgent\": false}"] {
         let (prompts, told, error) = run(0, quiet).await;
         assert_eq!(
             (prompts.len(), told, error),
-            (0, Told::Silent, None),
+            (0, JobDeliveryStatus::Silent, None),
             "{quiet}"
         );
     }
@@ -323,7 +323,10 @@ async fn a_person_runs_one_now() {
     assert_eq!((report.job.as_str(), report.error), ("later", None));
     // A single one that is run early has run: that is a success, and it is gone.
     let report = life.scheduler.fire("single", &life.cancel).await.unwrap();
-    assert_eq!((report.error, report.told), (None, Told::Owed(1)));
+    assert_eq!(
+        (report.error, report.told),
+        (None, JobDeliveryStatus::Owed(1))
+    );
     assert!(ground.table().get("single").is_err());
     let again = life.scheduler.fire("single", &life.cancel).await;
     assert!(matches!(

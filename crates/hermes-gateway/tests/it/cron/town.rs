@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use hermes_agent::weight::Weight;
-use hermes_app::front::{News, OpenedConversation, Refusal, RefusalKind, WISHES, Wish};
+use hermes_app::front::{
+    ConversationRequest, ConversationUpdate, HostError, HostErrorKind, OpenedConversation, WISHES,
+};
 use hermes_app::wiring::unattended::CommandOutput;
 use hermes_config::Zone;
 use hermes_core::BoxFuture;
@@ -18,9 +20,11 @@ use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary};
 use hermes_core::store::StoreError;
 use hermes_core::task;
 use hermes_core::usage::{Cost, Usage};
-use hermes_gateway::cron::{Around, Courier, Deps, Policy, Scheduler};
-use hermes_gateway::program::{ConversationHost, Opening, Script};
-use hermes_gateway::seats::{Bounds, Seats};
+use hermes_gateway::cron::{
+    JobEnvironment, JobMessenger, Scheduler, SchedulerDeps, SchedulerPolicy,
+};
+use hermes_gateway::program::{ConversationHost, HomeScript, OpeningRequest};
+use hermes_gateway::seats::{ConversationPool, PoolLimits};
 use hermes_platforms::{HomeChannel, Offer, PostError, Posting};
 use hermes_store::db::delivery::{Owner, Processes};
 use hermes_store::jobs::{Execution, Executions, Job, JobTable};
@@ -67,15 +71,15 @@ pub(crate) enum Act {
 
 #[derive(Default)]
 pub(crate) struct Told {
-    pub openings: Vec<Opening>,
+    pub openings: Vec<OpeningRequest>,
     pub prompts: Vec<String>,
-    pub scripts: Vec<Script>,
+    pub scripts: Vec<HomeScript>,
     pub interrupts: usize,
 }
 
 pub(crate) struct FakeProgram {
     pub act: Mutex<Act>,
-    pub ran: Mutex<HashMap<PathBuf, Result<CommandOutput, Refusal>>>,
+    pub ran: Mutex<HashMap<PathBuf, Result<CommandOutput, HostError>>>,
     pub told: Arc<Mutex<Told>>,
     pub busy: Arc<AtomicUsize>,
     pub most_busy: Arc<AtomicUsize>,
@@ -106,8 +110,8 @@ impl FakeProgram {
     }
 }
 
-fn summary(exit: TurnExit, text: &str) -> News {
-    News::Event(AgentEvent::TurnFinished {
+fn summary(exit: TurnExit, text: &str) -> ConversationUpdate {
+    ConversationUpdate::Event(AgentEvent::TurnFinished {
         summary: TurnSummary {
             exit,
             text: text.to_owned(),
@@ -124,16 +128,16 @@ fn summary(exit: TurnExit, text: &str) -> News {
 async fn talk(
     act: Act,
     told: Arc<Mutex<Told>>,
-    mut wishes: mpsc::Receiver<Wish>,
-    news: mpsc::Sender<News>,
+    mut wishes: mpsc::Receiver<ConversationRequest>,
+    news: mpsc::Sender<ConversationUpdate>,
 ) {
-    let say = |one: News| {
+    let say = |one: ConversationUpdate| {
         let news = news.clone();
         async move { drop(news.send(one).await) }
     };
     while let Some(wish) = wishes.recv().await {
         match wish {
-            Wish::Say(input) => {
+            ConversationRequest::Say(input) => {
                 told.lock().unwrap().prompts.push(input.text);
                 match &act {
                     Act::Answer(text) => say(summary(TurnExit::Answered, text)).await,
@@ -154,19 +158,22 @@ async fn talk(
                             rule: None,
                             posture: None,
                         };
-                        say(News::Event(AgentEvent::ApprovalNeeded { request })).await;
+                        say(ConversationUpdate::Event(AgentEvent::ApprovalNeeded {
+                            request,
+                        }))
+                        .await;
                     }
                     Act::Hang | Act::Refuse(_) | Act::Panic => {}
                 }
             }
-            Wish::Order(AgentCommand::Answer { verdict, .. }) => {
+            ConversationRequest::Order(AgentCommand::Answer { verdict, .. }) => {
                 let text = match verdict {
                     Verdict::Deny { .. } => "it was denied",
                     _ => "it was allowed",
                 };
                 say(summary(TurnExit::Answered, text)).await;
             }
-            Wish::Order(AgentCommand::Interrupt) => {
+            ConversationRequest::Order(AgentCommand::Interrupt) => {
                 told.lock().unwrap().interrupts += 1;
                 say(summary(TurnExit::Interrupted, "")).await;
             }
@@ -176,11 +183,14 @@ async fn talk(
 }
 
 impl ConversationHost for FakeProgram {
-    fn ready(&self) -> Result<(), Refusal> {
+    fn ready(&self) -> Result<(), HostError> {
         Ok(())
     }
 
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
+    fn open(
+        &self,
+        opening: OpeningRequest,
+    ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
         let act = self.act.lock().unwrap().clone();
         let id = opening.id.clone();
         self.told.lock().unwrap().openings.push(opening);
@@ -191,7 +201,7 @@ impl ConversationHost for FakeProgram {
         );
         Box::pin(async move {
             match &act {
-                Act::Refuse(why) => return Err(Refusal::new(RefusalKind::Failed, why.clone())),
+                Act::Refuse(why) => return Err(HostError::new(HostErrorKind::Failed, why.clone())),
                 Act::Panic => panic!("the program broke"),
                 _ => {}
             }
@@ -216,12 +226,12 @@ impl ConversationHost for FakeProgram {
         })
     }
 
-    fn script(&self, script: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
+    fn script(&self, script: HomeScript) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
         let ran = self.ran.lock().unwrap().get(&script.path).cloned();
         self.told.lock().unwrap().scripts.push(script);
         let none = || {
-            Err(Refusal::new(
-                RefusalKind::NotFound,
+            Err(HostError::new(
+                HostErrorKind::NotFound,
                 "there is no such script",
             ))
         };
@@ -257,7 +267,7 @@ pub(crate) struct FakeCourier {
     pub died: CancellationToken,
 }
 
-impl Courier for FakeCourier {
+impl JobMessenger for FakeCourier {
     fn post(&self, posting: Posting) -> BoxFuture<'_, Result<usize, PostError>> {
         Box::pin(async move {
             let fate = *self.fate.lock().unwrap();
@@ -290,7 +300,7 @@ pub(crate) struct Town {
     pub route: Mutex<Option<(String, String)>>,
 }
 
-impl Around for Town {
+impl JobEnvironment for Town {
     fn homes(&self) -> Vec<(String, HomeChannel)> {
         let home = HomeChannel {
             chat_id: "1".to_owned(),
@@ -330,7 +340,7 @@ pub(crate) struct Ground {
     pub alive: Arc<Alive>,
     pids: AtomicU32,
     pub zone: Zone,
-    pub policy: Policy,
+    pub policy: SchedulerPolicy,
 }
 
 /// A process.
@@ -353,10 +363,10 @@ impl Ground {
             alive: Arc::default(),
             pids: AtomicU32::new(100),
             zone: Zone::parse("UTC").unwrap(),
-            policy: Policy {
+            policy: SchedulerPolicy {
                 wrap: false,
                 glance: Duration::from_hours(1),
-                ..Policy::default()
+                ..SchedulerPolicy::default()
             },
         }
     }
@@ -420,11 +430,15 @@ impl Ground {
         });
         let cancel = CancellationToken::new();
         let jobs = self.table();
-        let scheduler = Scheduler::new(Deps {
+        let scheduler = Scheduler::new(SchedulerDeps {
             jobs: jobs.clone(),
             dir: self.dir.path().to_owned(),
             zone: self.zone.clone(),
-            seats: Seats::new(Arc::clone(&program) as _, Bounds::default(), cancel.clone()),
+            seats: ConversationPool::new(
+                Arc::clone(&program) as _,
+                PoolLimits::default(),
+                cancel.clone(),
+            ),
             around: Arc::clone(&town) as _,
             courier: delivers.then(|| Arc::clone(&courier) as _),
             store: None,

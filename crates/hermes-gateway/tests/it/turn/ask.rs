@@ -126,7 +126,7 @@ async fn strangers_cannot_press() {
     let question = house.screen.find("rm -rf").unwrap();
     let mut press = incoming("c", "p1", "pressed");
     press.source.user_id = Some("mallory".to_owned());
-    press.pressed = Some(hermes_platforms::Pressed {
+    press.pressed = Some(hermes_platforms::ButtonPress {
         data: question.buttons[0].1.clone(),
         message_id: Some(question.id.clone()),
     });

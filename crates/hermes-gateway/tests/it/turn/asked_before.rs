@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermes_platforms::Pressed;
+use hermes_platforms::ButtonPress;
 use pretty_assertions::assert_eq;
 
 use super::stage::{Bubble, House, Life, incoming};
@@ -120,7 +120,7 @@ async fn whoever_lost_the_right_since_has_not_answered() {
     let mut press = incoming("c", "p1", "pressed");
     press.source.user_id = Some("boss".to_owned());
     press.source.user_name = Some("Bob".to_owned());
-    press.pressed = Some(Pressed {
+    press.pressed = Some(ButtonPress {
         data: data.clone(),
         message_id: Some(question.id.clone()),
     });

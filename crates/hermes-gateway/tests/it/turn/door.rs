@@ -3,7 +3,7 @@
 use hermes_core::ids::SessionId;
 use hermes_core::message::Message;
 use hermes_core::store::{NewItem, NewSession, SessionStore as _};
-use hermes_platforms::{Incoming, LinkState, Pressed};
+use hermes_platforms::{ButtonPress, IncomingMessage, PlatformState};
 use pretty_assertions::assert_eq;
 
 use super::stage::{House, Life, incoming};
@@ -19,15 +19,15 @@ fn telegram(settings: &str) -> House {
 }
 
 /// Somebody writes in their own private chat.
-fn by(user: &str, id: &str, text: &str) -> Incoming {
+fn by(user: &str, id: &str, text: &str) -> IncomingMessage {
     let mut message = incoming(user, id, text);
     message.source.user_id = Some(user.to_owned());
     message
 }
 
-fn press(user: &str, id: &str, data: &str) -> Incoming {
+fn press(user: &str, id: &str, data: &str) -> IncomingMessage {
     let mut message = by(user, id, "pressed");
-    message.pressed = Some(Pressed {
+    message.pressed = Some(ButtonPress {
         data: data.to_owned(),
         message_id: None,
     });
@@ -192,7 +192,7 @@ async fn a_revoked_account_does_not_silence_the_other() {
     life.until("it gives up", |_| {
         let status = life.gateway.status();
         let mut platforms = status.platforms.iter();
-        platforms.any(|one| one.condition.state == LinkState::Fatal)
+        platforms.any(|one| one.condition.state == PlatformState::Fatal)
     })
     .await;
     life.say("c", "m1", "hello").await;
@@ -202,7 +202,7 @@ async fn a_revoked_account_does_not_silence_the_other() {
     let states = status.platforms.iter().map(|one| one.condition.state);
     assert_eq!(
         states.collect::<Vec<_>>(),
-        [LinkState::Connected, LinkState::Fatal]
+        [PlatformState::Connected, PlatformState::Fatal]
     );
     life.end().await;
 }

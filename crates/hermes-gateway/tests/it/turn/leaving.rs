@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use hermes_core::ids::SessionId;
 use hermes_core::store::SessionStore as _;
-use hermes_gateway::gateway::Leaving;
-use hermes_platforms::{Posting, Recourse, Voice};
+use hermes_gateway::gateway::ShutdownNotice;
+use hermes_platforms::{MirrorRole, Posting, Recourse};
 use hermes_store::db::delivery::Target;
 use pretty_assertions::assert_eq;
 
@@ -42,9 +42,9 @@ fn target(chat: &str, thread: Option<&str>) -> Target {
 async fn chats_at_work_and_homes_hear_that_it_goes_down() {
     let mut house = House::new(HOME);
     let life = at_work_and_at_home(&mut house).await;
-    let leaving = Leaving {
+    let leaving = ShutdownNotice {
         homes: true,
-        ..Leaving::default()
+        ..ShutdownNotice::default()
     };
     life.gateway.leave(&leaving).await;
     // It has left already: nobody waits for the end to see it.
@@ -60,7 +60,7 @@ async fn chats_at_work_and_homes_hear_that_it_goes_down() {
 async fn whoever_asked_for_a_restart_is_not_told_again() {
     let mut house = House::new(HOME);
     let life = at_work_and_at_home(&mut house).await;
-    let leaving = Leaving {
+    let leaving = ShutdownNotice {
         restart: true,
         asked: Some(Target {
             platform: "telegram".to_owned(),
@@ -79,9 +79,9 @@ async fn a_platform_can_be_left_in_peace() {
     let mut house =
         House::new(&HOME.replace("enabled", "gateway_restart_notification: false, enabled"));
     let life = at_work_and_at_home(&mut house).await;
-    let leaving = Leaving {
+    let leaving = ShutdownNotice {
         homes: true,
-        ..Leaving::default()
+        ..ShutdownNotice::default()
     };
     life.gateway.leave(&leaving).await;
     assert_eq!(heard(&house, "c"), Vec::<String>::new());
@@ -95,7 +95,7 @@ fn posting(id: &str, target: Target) -> Posting {
         target,
         text: "by the way".to_owned(),
         files: false,
-        mirror: Some(Voice::Assistant),
+        mirror: Some(MirrorRole::Assistant),
     }
 }
 

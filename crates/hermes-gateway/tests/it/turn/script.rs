@@ -9,7 +9,8 @@ use std::time::Duration;
 use hermes_agent::prompt::{STEER_CLOSE, STEER_OPEN, steer_block};
 use hermes_agent::weight::Weight;
 use hermes_app::front::{
-    Follows, NEWS, News, OpenedConversation, Refusal, RefusalKind, WISHES, Wish,
+    CommandFollowUp, ConversationRequest, ConversationUpdate, HostError, HostErrorKind, NEWS,
+    OpenedConversation, WISHES,
 };
 use hermes_app::wiring::unattended::{CommandLine, CommandOutput};
 use hermes_core::BoxFuture;
@@ -22,7 +23,7 @@ use hermes_core::model::{Route, WireFormat};
 use hermes_core::store::{NewItem, NewSession, SessionStore as _};
 use hermes_core::task;
 use hermes_core::usage::{Cost, Usage};
-use hermes_gateway::program::{ConversationHost, Opening, Script};
+use hermes_gateway::program::{ConversationHost, HomeScript, OpeningRequest};
 use hermes_platforms::Offer;
 use hermes_store::Store;
 use tokio::sync::{Notify, mpsc};
@@ -34,7 +35,7 @@ pub(crate) struct Scripted {
     pub fuse: Fuse,
     /// Turns that wait for this before they end.
     pub gate: Arc<Notify>,
-    pub opened: Mutex<Vec<Opening>>,
+    pub opened: Mutex<Vec<OpeningRequest>>,
     /// Subagents work, and whoever reads the news has read that.
     pub delegated: Arc<AtomicBool>,
     /// Words in between that turns have taken.
@@ -61,11 +62,14 @@ impl Scripted {
 }
 
 impl ConversationHost for Scripted {
-    fn ready(&self) -> Result<(), Refusal> {
+    fn ready(&self) -> Result<(), HostError> {
         Ok(())
     }
 
-    fn open(&self, opening: Opening) -> BoxFuture<'_, Result<OpenedConversation, Refusal>> {
+    fn open(
+        &self,
+        opening: OpeningRequest,
+    ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
         Box::pin(async move {
             let (wishes, orders) = mpsc::channel(WISHES);
             let (news, heard) = mpsc::channel(NEWS);
@@ -102,12 +106,12 @@ impl ConversationHost for Scripted {
         })
     }
 
-    fn script(&self, _: Script) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
-        let refusal = Refusal::new(RefusalKind::Invalid, "no scripts here");
+    fn script(&self, _: HomeScript) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
+        let refusal = HostError::new(HostErrorKind::Invalid, "no scripts here");
         Box::pin(std::future::ready(Err(refusal)))
     }
 
-    fn run_line(&self, line: CommandLine) -> BoxFuture<'_, Result<CommandOutput, Refusal>> {
+    fn run_line(&self, line: CommandLine) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
         Box::pin(async move {
             self.lines.lock().unwrap().push(line.command.clone());
             self.gate.notified().await;
@@ -137,8 +141,8 @@ struct Conversation {
     steered: Arc<AtomicUsize>,
     action: Arc<Mutex<String>>,
     id: SessionId,
-    orders: mpsc::Receiver<Wish>,
-    news: mpsc::Sender<News>,
+    orders: mpsc::Receiver<ConversationRequest>,
+    news: mpsc::Sender<ConversationUpdate>,
     steers: VecDeque<String>,
     begun: bool,
     source: String,
@@ -156,20 +160,22 @@ impl Conversation {
     async fn run(mut self) {
         while let Some(wish) = self.orders.recv().await {
             let input: UserInput = match wish {
-                Wish::Say(input) => input,
-                Wish::Order(AgentCommand::Steer(text)) => text.as_str().into(),
-                Wish::Slash(line) => {
-                    self.tell(News::Said {
+                ConversationRequest::Say(input) => input,
+                ConversationRequest::Order(AgentCommand::Steer(text)) => text.as_str().into(),
+                ConversationRequest::Slash(line) => {
+                    self.tell(ConversationUpdate::Said {
                         level: NoticeLevel::Info,
                         text: format!("ran {line}"),
                         columns: false,
                     })
                     .await;
                     if !line.starts_with("/poem") {
-                        self.tell(News::Ran(Follows::Nothing)).await;
+                        self.tell(ConversationUpdate::Ran(CommandFollowUp::Nothing))
+                            .await;
                         continue;
                     }
-                    self.tell(News::Ran(Follows::Turn)).await;
+                    self.tell(ConversationUpdate::Ran(CommandFollowUp::Turn))
+                        .await;
                     "roses are red".into()
                 }
                 _ => continue,
@@ -193,12 +199,12 @@ impl Conversation {
         true
     }
 
-    async fn tell(&self, news: News) {
+    async fn tell(&self, news: ConversationUpdate) {
         let _ = self.news.send(news).await;
     }
 
     async fn event(&self, event: AgentEvent) {
-        self.tell(News::Event(event)).await;
+        self.tell(ConversationUpdate::Event(event)).await;
     }
 
     async fn commit(&mut self, message: Message, platform_message_id: Option<String>) {
@@ -351,16 +357,16 @@ impl Conversation {
                 () = &mut open => return Ok(()),
                 wish = self.orders.recv() => match wish {
                     None => return Err(Early::Closed),
-                    Some(Wish::Order(AgentCommand::Interrupt)) => return Err(Early::Interrupted),
-                    Some(Wish::Order(AgentCommand::Steer(text))) => {
+                    Some(ConversationRequest::Order(AgentCommand::Interrupt)) => return Err(Early::Interrupted),
+                    Some(ConversationRequest::Order(AgentCommand::Steer(text))) => {
                         self.steers.push_back(text);
                         self.steered.fetch_add(1, Ordering::SeqCst);
                     }
-                    Some(Wish::Slash(line)) => {
+                    Some(ConversationRequest::Slash(line)) => {
                         let text = format!("ran {line}");
                         let level = NoticeLevel::Info;
-                        self.tell(News::Said { level, text, columns: false }).await;
-                        self.tell(News::Ran(Follows::Nothing)).await;
+                        self.tell(ConversationUpdate::Said { level, text, columns: false }).await;
+                        self.tell(ConversationUpdate::Ran(CommandFollowUp::Nothing)).await;
                     }
                     Some(_) => {}
                 },
@@ -370,7 +376,7 @@ impl Conversation {
 
     fn take_orders(&mut self) {
         while let Ok(wish) = self.orders.try_recv() {
-            if let Wish::Order(AgentCommand::Steer(text)) = wish {
+            if let ConversationRequest::Order(AgentCommand::Steer(text)) = wish {
                 self.steers.push_back(text);
             }
         }
@@ -450,8 +456,10 @@ impl Conversation {
         while verdicts.contains(&None) {
             match self.orders.recv().await {
                 None => return Err(Early::Closed),
-                Some(Wish::Order(AgentCommand::Interrupt)) => return Err(Early::Interrupted),
-                Some(Wish::Order(AgentCommand::Answer { request, verdict })) => {
+                Some(ConversationRequest::Order(AgentCommand::Interrupt)) => {
+                    return Err(Early::Interrupted);
+                }
+                Some(ConversationRequest::Order(AgentCommand::Answer { request, verdict })) => {
                     let number: usize = request[1..].parse().unwrap();
                     verdicts[number] = Some(verdict);
                 }
@@ -477,8 +485,12 @@ impl Conversation {
         loop {
             match self.orders.recv().await {
                 None => return Err(Early::Closed),
-                Some(Wish::Order(AgentCommand::Interrupt)) => return Err(Early::Interrupted),
-                Some(Wish::Order(AgentCommand::Reply { answer, .. })) => return Ok(answer),
+                Some(ConversationRequest::Order(AgentCommand::Interrupt)) => {
+                    return Err(Early::Interrupted);
+                }
+                Some(ConversationRequest::Order(AgentCommand::Reply { answer, .. })) => {
+                    return Ok(answer);
+                }
                 Some(_) => {}
             }
         }

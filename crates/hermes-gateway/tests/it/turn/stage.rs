@@ -9,13 +9,14 @@ use hermes_config::{Config, Env, Home};
 use hermes_core::BoxFuture;
 use hermes_core::task;
 use hermes_gateway::authorize::pairing::Pairing;
-use hermes_gateway::gateway::{Calls, Deps, Gateway, RestartRequest};
-use hermes_gateway::seats::{Bounds, Seats};
+use hermes_gateway::gateway::{Gateway, GatewayCallbacks, GatewayDeps, RestartRequest};
+use hermes_gateway::seats::{ConversationPool, PoolLimits};
 use hermes_gateway::settings::GatewaySettings;
 use hermes_gateway::voice::Transcriber;
 use hermes_platforms::{
-    Capabilities, Found, Hopeless, Inbound, Incoming, Limits, Link, Markup, MediaKind, MediaRef,
-    Outbound, Outgoing, Platform, Pressed, Recourse, SendError, Source, Unit,
+    AdapterLink, ButtonPress, Capabilities, DeliveryLookup, FatalPlatformError, InboundAdapter,
+    IncomingMessage, Markup, MediaKind, MediaRef, MessageSource, OutboundAdapter, OutgoingMessage,
+    Platform, PlatformLimits, Recourse, SendError, TextUnit,
 };
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Owner, Processes, Target};
@@ -67,7 +68,7 @@ pub(crate) struct Bubble {
 }
 
 impl Bubble {
-    fn new(number: usize, message: &Outgoing) -> Self {
+    fn new(number: usize, message: &OutgoingMessage) -> Self {
         let buttons = message.buttons.iter().flatten();
         let buttons = buttons.map(|one| (one.label.clone(), one.data.clone()));
         Self {
@@ -116,23 +117,23 @@ pub(crate) fn capabilities(recourse: Recourse) -> Capabilities {
         reactions: false,
         drafts: false,
         markup: Markup::Plain,
-        limits: Limits {
+        limits: PlatformLimits {
             text: 1000,
-            unit: Unit::Chars,
+            unit: TextUnit::Chars,
             file_bytes: 1_000_000,
         },
         recourse,
     }
 }
 
-impl Outbound for Phone {
+impl OutboundAdapter for Phone {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
     fn send<'a>(
         &'a self,
-        message: &'a Outgoing,
+        message: &'a OutgoingMessage,
     ) -> BoxFuture<'a, Result<Option<String>, SendError>> {
         Box::pin(async move {
             self.fuse.tick().await;
@@ -161,7 +162,7 @@ impl Outbound for Phone {
     fn edit<'a>(
         &'a self,
         id: &'a str,
-        message: &'a Outgoing,
+        message: &'a OutgoingMessage,
     ) -> BoxFuture<'a, Result<(), SendError>> {
         Box::pin(async move {
             self.fuse.tick().await;
@@ -236,7 +237,7 @@ impl Outbound for Phone {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn pressed<'a>(&'a self, _: &'a Incoming, note: Option<&'a str>) -> BoxFuture<'a, ()> {
+    fn pressed<'a>(&'a self, _: &'a IncomingMessage, note: Option<&'a str>) -> BoxFuture<'a, ()> {
         let note = note.unwrap_or("seen").to_owned();
         self.screen.notes.lock().unwrap().push(note);
         Box::pin(std::future::ready(()))
@@ -258,24 +259,32 @@ impl Outbound for Phone {
         })
     }
 
-    fn look_up<'a>(&'a self, message: &'a Outgoing) -> BoxFuture<'a, Result<Found, SendError>> {
+    fn look_up<'a>(
+        &'a self,
+        message: &'a OutgoingMessage,
+    ) -> BoxFuture<'a, Result<DeliveryLookup, SendError>> {
         Box::pin(async move {
             self.fuse.tick().await;
             let bubbles = self.screen.bubbles.lock().unwrap();
             let found = bubbles.iter().find(|one| one.key == message.key);
-            Ok(found.map_or(Found::No, |one| Found::Yes(Some(one.id.clone()))))
+            Ok(found.map_or(DeliveryLookup::No, |one| {
+                DeliveryLookup::Yes(Some(one.id.clone()))
+            }))
         })
     }
 }
 
 /// Hands over what people write, one after the other.
 struct Line {
-    incoming: mpsc::Receiver<Incoming>,
+    incoming: mpsc::Receiver<IncomingMessage>,
     stored: Arc<AtomicUsize>,
 }
 
-impl Inbound for Line {
-    fn run(mut self: Box<Self>, link: Link) -> BoxFuture<'static, Result<(), Hopeless>> {
+impl InboundAdapter for Line {
+    fn run(
+        mut self: Box<Self>,
+        link: AdapterLink,
+    ) -> BoxFuture<'static, Result<(), FatalPlatformError>> {
         Box::pin(async move {
             link.health.received(1.0);
             while let Some(message) = self.incoming.recv().await {
@@ -292,9 +301,11 @@ impl Inbound for Line {
 /// An account whose token no longer counts.
 struct Revoked;
 
-impl Inbound for Revoked {
-    fn run(self: Box<Self>, _: Link) -> BoxFuture<'static, Result<(), Hopeless>> {
-        Box::pin(std::future::ready(Err(Hopeless("revoked".to_owned()))))
+impl InboundAdapter for Revoked {
+    fn run(self: Box<Self>, _: AdapterLink) -> BoxFuture<'static, Result<(), FatalPlatformError>> {
+        Box::pin(std::future::ready(Err(FatalPlatformError(
+            "revoked".to_owned(),
+        ))))
     }
 }
 
@@ -328,7 +339,7 @@ pub(crate) struct Life {
     pub restarts: Arc<Mutex<Vec<RestartRequest>>>,
     pub happened: Happened,
     platform: &'static str,
-    line: mpsc::Sender<Incoming>,
+    line: mpsc::Sender<IncomingMessage>,
     said: AtomicUsize,
     stored: Arc<AtomicUsize>,
     pub cancel: CancellationToken,
@@ -403,21 +414,21 @@ impl House {
         let asked = Arc::clone(&restarts);
         let happened = Happened::default();
         let heard = Arc::clone(&happened);
-        let deps = Deps {
+        let deps = GatewayDeps {
             settings,
             store: store.clone(),
             delivery: delivery.clone(),
             lease,
-            seats: Seats::new(program.clone(), Bounds::default(), cancel.clone()),
+            seats: ConversationPool::new(program.clone(), PoolLimits::default(), cancel.clone()),
             pairing: Pairing::new(&home, self.clock.clone()),
             clock: self.clock.clone(),
             rng: Arc::new(SeqRng::new(u64::from(self.lives) << 32)),
             transcriber: self.transcriber.clone(),
             speaker: None,
-            calls: Calls {
+            calls: GatewayCallbacks {
                 restart: Arc::new(move |request| asked.lock().unwrap().push(request)),
                 happened: Arc::new(move |event, about| heard.lock().unwrap().push((event, about))),
-                ..Calls::default()
+                ..GatewayCallbacks::default()
             },
         };
         let gateway = Gateway::new(deps).await.unwrap();
@@ -457,8 +468,8 @@ impl House {
             fuse,
             capabilities: self.capabilities.clone(),
         };
-        let outbound: Arc<dyn Outbound> = Arc::new(phone);
-        let one = |account: &str, inbound: Box<dyn Inbound>| Platform {
+        let outbound: Arc<dyn OutboundAdapter> = Arc::new(phone);
+        let one = |account: &str, inbound: Box<dyn InboundAdapter>| Platform {
             name: self.platform,
             account: account.to_owned(),
             exclusive: None,
@@ -479,7 +490,7 @@ impl Life {
         self.send(incoming(chat, id, text)).await;
     }
 
-    pub(crate) async fn send(&self, mut message: Incoming) {
+    pub(crate) async fn send(&self, mut message: IncomingMessage) {
         if message.source.platform == "fake" {
             self.platform.clone_into(&mut message.source.platform);
         }
@@ -502,7 +513,7 @@ impl Life {
 
     pub(crate) async fn press_data(&self, chat: &str, id: &str, data: &str, bubble: &str) {
         let mut message = incoming(chat, id, "pressed");
-        message.pressed = Some(Pressed {
+        message.pressed = Some(ButtonPress {
             data: data.to_owned(),
             message_id: Some(bubble.to_owned()),
         });
@@ -559,17 +570,17 @@ impl Life {
     }
 }
 
-pub(crate) fn incoming(chat: &str, id: &str, text: &str) -> Incoming {
-    Incoming {
+pub(crate) fn incoming(chat: &str, id: &str, text: &str) -> IncomingMessage {
+    IncomingMessage {
         account: String::new(),
         message_id: id.to_owned(),
-        source: Source {
+        source: MessageSource {
             platform: "fake".to_owned(),
             chat_id: chat.to_owned(),
             chat_type: "dm".to_owned(),
             user_id: Some(format!("user of {chat}")),
             user_name: Some("Ann".to_owned()),
-            ..Source::default()
+            ..MessageSource::default()
         },
         text: text.to_owned(),
         media: Vec::new(),

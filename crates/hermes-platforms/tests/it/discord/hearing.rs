@@ -61,13 +61,13 @@ async fn nothing_is_made_for_a_stranger() {
 
 #[tokio::test]
 async fn a_thread_that_cannot_be_made_does_not_lose_the_message() {
-    use hermes_testkit::discord::{Fault, FaultKind};
+    use hermes_testkit::discord::{DiscordFault, DiscordFaultKind};
     let scene = Scene::new();
     let mut bot = scene.up().await;
-    scene.discord.fail(Fault {
+    scene.discord.fail(DiscordFault {
         method: "POST",
         path: "/threads",
-        kind: FaultKind::Status(
+        kind: DiscordFaultKind::Status(
             403,
             json!({"code": 50013, "message": "Missing Permissions"}),
         ),

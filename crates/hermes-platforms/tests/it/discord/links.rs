@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use hermes_platforms::LinkState;
-use hermes_testkit::discord::Spoken;
+use hermes_platforms::PlatformState;
+use hermes_testkit::discord::SocketRecord;
 use pretty_assertions::assert_eq;
 
 use super::proxy::Proxy;
@@ -14,7 +14,7 @@ fn resumes(scene: &Scene) -> Vec<u64> {
     spoken
         .iter()
         .filter_map(|one| match one {
-            Spoken::Resume { seq, .. } => Some(*seq),
+            SocketRecord::Resume { seq, .. } => Some(*seq),
             _ => None,
         })
         .collect()
@@ -24,7 +24,7 @@ fn identifies(scene: &Scene) -> usize {
     let spoken = scene.discord.spoken();
     let identifies = spoken
         .iter()
-        .filter(|one| matches!(one, Spoken::Identify(_)));
+        .filter(|one| matches!(one, SocketRecord::Identify(_)));
     identifies.count()
 }
 
@@ -90,7 +90,7 @@ async fn a_socket_that_is_open_and_dead_is_noticed() {
     scene.discord.say(direct, scene.ann, "anybody?");
     assert_eq!(bot.next().await.text, "anybody?");
     assert_eq!(resumes(&scene).len(), 1);
-    let condition = soon(bot.until(LinkState::Connected)).await;
+    let condition = soon(bot.until(PlatformState::Connected)).await;
     assert!(condition.received_at.is_some());
     bot.stop().await.unwrap();
 }
@@ -101,7 +101,7 @@ async fn an_outage_is_waited_out() {
     let direct = scene.discord.direct(scene.ann);
     let mut bot = scene.up().await;
     scene.discord.offline(true);
-    let condition = soon(bot.until(LinkState::Retrying)).await;
+    let condition = soon(bot.until(PlatformState::Retrying)).await;
     assert!(condition.error.is_some());
     scene.discord.say(direct, scene.ann, "meanwhile");
     scene.discord.offline(false);

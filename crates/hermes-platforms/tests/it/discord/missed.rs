@@ -1,6 +1,6 @@
 //! What is said while we are not there.
 
-use hermes_testkit::discord::{Asked, BOT, FakeDiscord, Fault, FaultKind};
+use hermes_testkit::discord::{BOT, DiscordFault, DiscordFaultKind, DiscordRequest, FakeDiscord};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -155,7 +155,7 @@ async fn the_bound_holds_for_all_channels_together() {
         let arrival = bot.arrival().await;
         assert_eq!(arrival.message.text, "missed");
         // All of them are looked into before the first counts.
-        let looks = |asked: &[Asked], channel: &u64| {
+        let looks = |asked: &[DiscordRequest], channel: &u64| {
             let path = format!("/channels/{channel}/messages");
             asked.iter().any(|one| one.path.contains(&path))
         };
@@ -184,10 +184,10 @@ async fn what_could_not_be_read_is_asked_for_again() {
     remembered(&scene).await;
     scene.discord.forget_sessions();
     scene.discord.say(direct, scene.ann, "two");
-    scene.discord.fail(Fault {
+    scene.discord.fail(DiscordFault {
         method: "GET",
         path: "/messages",
-        kind: FaultKind::Status(200, json!({"not": "a list"})),
+        kind: DiscordFaultKind::Status(200, json!({"not": "a list"})),
         times: 2,
     });
     let mut bot = scene.up().await;

@@ -15,10 +15,11 @@ use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::task;
 use hermes_gateway::authorize::pairing::Pairing;
 use hermes_gateway::platforms::HomeAdmission;
-use hermes_platforms::discord::{DiscordSettings, Timing, platform_with};
+use hermes_platforms::discord::{DiscordSettings, DiscordTiming, platform_with};
 use hermes_platforms::{
-    Arrival, Condition, Health, Hopeless, Incoming, Link, LinkState, Markup, Outbound, Outgoing,
-    Platform, PlatformDeps, PlatformSettings,
+    AdapterLink, Arrival, FatalPlatformError, HealthReporter, IncomingMessage, Markup,
+    OutboundAdapter, OutgoingMessage, Platform, PlatformCondition, PlatformDeps, PlatformSettings,
+    PlatformState,
 };
 use hermes_store::db::delivery::Target;
 use hermes_testkit::discord::{BOT, FakeDiscord, TOKEN};
@@ -31,8 +32,8 @@ use tokio_util::sync::CancellationToken;
 /// Longer than any test needs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn timing() -> Timing {
-    Timing {
+fn timing() -> DiscordTiming {
+    DiscordTiming {
         call: Duration::from_secs(5),
         transfer: Duration::from_secs(5),
         hello: Duration::from_secs(5),
@@ -107,9 +108,9 @@ impl Scene {
     fn start(&self) -> Running {
         let platform = self.platform();
         let (sender, arrivals) = mpsc::channel(8);
-        let (health, condition) = Health::new();
+        let (health, condition) = HealthReporter::new();
         let cancel = CancellationToken::new();
-        let link = Link {
+        let link = AdapterLink {
             arrivals: sender,
             health,
             cancel: cancel.clone(),
@@ -126,7 +127,7 @@ impl Scene {
     /// A platform that is connected.
     async fn up(&self) -> Running {
         let mut running = self.start();
-        soon(running.until(LinkState::Connected)).await;
+        soon(running.until(PlatformState::Connected)).await;
         running
     }
 
@@ -139,10 +140,10 @@ impl Scene {
 /// A platform that receives.
 struct Running {
     arrivals: mpsc::Receiver<Arrival>,
-    condition: watch::Receiver<Condition>,
+    condition: watch::Receiver<PlatformCondition>,
     cancel: CancellationToken,
-    task: JoinHandle<Result<Result<(), Hopeless>, task::Panicked>>,
-    outbound: Arc<dyn Outbound>,
+    task: JoinHandle<Result<Result<(), FatalPlatformError>, task::Panicked>>,
+    outbound: Arc<dyn OutboundAdapter>,
 }
 
 impl Running {
@@ -152,23 +153,23 @@ impl Running {
     }
 
     /// The next message, stored.
-    async fn next(&mut self) -> Incoming {
+    async fn next(&mut self) -> IncomingMessage {
         let arrival = self.arrival().await;
         arrival.stored.send(true).unwrap();
         arrival.message
     }
 
-    async fn until(&mut self, state: LinkState) -> Condition {
+    async fn until(&mut self, state: PlatformState) -> PlatformCondition {
         let reached = self.condition.wait_for(|now| now.state == state).await;
         reached.unwrap().clone()
     }
 
-    async fn stop(self) -> Result<(), Hopeless> {
+    async fn stop(self) -> Result<(), FatalPlatformError> {
         self.cancel.cancel();
         soon(self.task).await.unwrap().unwrap()
     }
 
-    async fn ended(self) -> Result<(), Hopeless> {
+    async fn ended(self) -> Result<(), FatalPlatformError> {
         soon(self.task).await.unwrap().unwrap()
     }
 }
@@ -187,8 +188,8 @@ fn target(channel: u64) -> Target {
     }
 }
 
-fn outgoing(channel: u64, key: &str, text: &str) -> Outgoing {
-    Outgoing {
+fn outgoing(channel: u64, key: &str, text: &str) -> OutgoingMessage {
+    OutgoingMessage {
         key: format!("{key:0>24}"),
         target: target(channel),
         text: text.to_owned(),

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_gateway::process::this_process;
-use hermes_gateway::session::Sharing;
-use hermes_gateway::spine::{Inbox, Outbox, Policy};
+use hermes_gateway::session::SessionSharing;
+use hermes_gateway::spine::{MessageInbox, Outbox, OutboxPolicy};
 use hermes_store::Store;
 use hermes_store::db::delivery::{Delivery, Final, NewChunk, Processes, Reply};
-use hermes_testkit::discord::{Fault, FaultKind};
+use hermes_testkit::discord::{DiscordFault, DiscordFaultKind};
 use pretty_assertions::assert_eq;
 use tokio::sync::Notify;
 
@@ -55,12 +55,12 @@ impl Life {
 
     /// Works until so much was answered in all.
     async fn work(&mut self, scene: &Scene, channel: u64, answers: usize) {
-        let inbox = Inbox::new(self.delivery.clone(), Sharing::default());
-        let policy = Policy {
+        let inbox = MessageInbox::new(self.delivery.clone(), SessionSharing::default());
+        let policy = OutboxPolicy {
             pause: Duration::from_millis(10),
             longest_pause: Duration::from_millis(50),
             deadline: Duration::from_secs(5),
-            ..Policy::default()
+            ..OutboxPolicy::default()
         };
         let (clock, rng) = (Arc::new(SystemClock), Arc::new(SystemRng));
         let outbox = Outbox::new(self.delivery.clone(), clock, rng, policy);
@@ -128,9 +128,9 @@ async fn everything_is_answered_once() {
         match number % 8 {
             1 => discord.announce_again(message),
             2 => discord.cut_sockets(),
-            3 => discord.fail(lost(FaultKind::AnswerLost)),
-            4 => discord.fail(lost(FaultKind::Lost)),
-            5 => discord.fail(lost(FaultKind::Limited {
+            3 => discord.fail(lost(DiscordFaultKind::AnswerLost)),
+            4 => discord.fail(lost(DiscordFaultKind::Lost)),
+            5 => discord.fail(lost(DiscordFaultKind::Limited {
                 seconds: 0.02,
                 global: false,
             })),
@@ -163,8 +163,8 @@ async fn everything_is_answered_once() {
     assert_eq!(seen, wanted);
 }
 
-fn lost(kind: FaultKind) -> Fault {
-    Fault {
+fn lost(kind: DiscordFaultKind) -> DiscordFault {
+    DiscordFault {
         method: "POST",
         path: "/messages",
         kind,

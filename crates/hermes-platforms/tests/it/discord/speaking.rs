@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use hermes_platforms::{Button, MediaKind, Offer, OutMedia, SendError, Tone};
-use hermes_testkit::discord::{Fault, FaultKind};
+use hermes_testkit::discord::{DiscordFault, DiscordFaultKind};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
 use super::{Scene, outgoing, soon, target};
 
-fn fault(method: &'static str, path: &'static str, kind: FaultKind) -> Fault {
-    Fault {
+fn fault(method: &'static str, path: &'static str, kind: DiscordFaultKind) -> DiscordFault {
+    DiscordFault {
         method,
         path,
         kind,
@@ -33,7 +33,7 @@ async fn the_same_key_is_one_message() {
     let message = outgoing(scene.room, "a", "hello");
     scene
         .discord
-        .fail(fault("POST", "/messages", FaultKind::AnswerLost));
+        .fail(fault("POST", "/messages", DiscordFaultKind::AnswerLost));
     let lost = out.send(&message).await.unwrap_err();
     assert!(matches!(lost, SendError::Unclear(_)), "{lost}");
     let first = out.send(&message).await.unwrap().unwrap();
@@ -62,7 +62,7 @@ async fn failures_are_told_apart() {
     scene.discord.fail(fault(
         "POST",
         "/messages",
-        FaultKind::Status(502, json!({})),
+        DiscordFaultKind::Status(502, json!({})),
     ));
     let error = out.send(&message).await.unwrap_err();
     assert!(matches!(error, SendError::Unclear(_)), "{error}");
@@ -89,7 +89,7 @@ async fn failures_are_told_apart() {
 async fn limits_are_obeyed_without_asking() {
     let scene = Scene::new();
     let out = scene.platform().outbound;
-    let kind = FaultKind::Limited {
+    let kind = DiscordFaultKind::Limited {
         seconds: 60.0,
         global: false,
     };
@@ -145,7 +145,7 @@ async fn messages_change_and_go() {
     ));
 
     // A message that cannot be answered is not lost for that.
-    let kind = FaultKind::Status(
+    let kind = DiscordFaultKind::Status(
         400,
         json!({"code": 50035, "message": "Invalid Form Body", "errors": {
             "message_reference": {"_errors": [{"code": "REPLIES_CANNOT_REFERENCE_SYSTEM_MESSAGE"}]},
@@ -203,7 +203,7 @@ async fn files_are_sent_once() {
     });
     scene
         .discord
-        .fail(fault("POST", "/messages", FaultKind::AnswerLost));
+        .fail(fault("POST", "/messages", DiscordFaultKind::AnswerLost));
     out.send(&message).await.unwrap_err();
     out.send(&message).await.unwrap();
     let there = scene.discord.messages(scene.room);

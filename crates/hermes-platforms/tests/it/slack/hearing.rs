@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hermes_platforms::{Button, MediaKind, Offer, SendError, Tone};
-use hermes_testkit::slack::Said;
+use hermes_testkit::slack::PostedMessage;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -190,7 +190,7 @@ async fn buttons_come_back_pressed() {
 async fn files_are_fetched_with_the_token() {
     let mut scene = Scene::new();
     let mut life = scene.live().await;
-    let said = Said::new("T1", "D1", "U1", "look")
+    let said = PostedMessage::new("T1", "D1", "U1", "look")
         .file("../a b.png", "image/png", b"picture")
         .file("audio_message.mp4", "video/mp4", b"hm");
     scene.slack.say_with(&said);
@@ -276,12 +276,12 @@ async fn what_was_said_during_a_long_absence_is_asked_for() {
     let root = scene.slack.say("T1", "C1", "U1", "<@UBOTT1> hello");
     life.hear().await;
     life.end().await;
-    let unheard = |said: Said| scene.slack.say_unheard(&said);
-    unheard(Said::new("T1", "D1", "U1", "anybody?"));
-    unheard(Said::new("T1", "D1", "U1", "hello?"));
-    unheard(Said::new("T1", "C1", "U1", "not for the bot"));
-    unheard(Said::new("T1", "C1", "U2", "<@UBOTT1> you?"));
-    unheard(Said::new("T1", "C1", "U2", "and in the thread").thread(&root));
+    let unheard = |said: PostedMessage| scene.slack.say_unheard(&said);
+    unheard(PostedMessage::new("T1", "D1", "U1", "anybody?"));
+    unheard(PostedMessage::new("T1", "D1", "U1", "hello?"));
+    unheard(PostedMessage::new("T1", "C1", "U1", "not for the bot"));
+    unheard(PostedMessage::new("T1", "C1", "U2", "<@UBOTT1> you?"));
+    unheard(PostedMessage::new("T1", "C1", "U2", "and in the thread").thread(&root));
     let mut life = scene.live().await;
     let mut heard = Vec::new();
     for _ in 0..4 {
@@ -311,11 +311,13 @@ async fn more_than_a_page_is_asked_for_and_what_got_no_answer_is_asked_again() {
     life.end().await;
     let missed: Vec<String> = (0..230).map(|number| format!("number {number}")).collect();
     for text in &missed {
-        scene.slack.say_unheard(&Said::new("T1", "D1", "U1", text));
+        scene
+            .slack
+            .say_unheard(&PostedMessage::new("T1", "D1", "U1", text));
     }
     // No conversation is known, so nothing is asked about any.
     for _ in 0..5 {
-        let cut = hermes_testkit::slack::Fault::CutBefore;
+        let cut = hermes_testkit::slack::SlackFault::CutBefore;
         scene.slack.fail_next("users.conversations", cut);
     }
     let asked = scene.slack.calls_of("users.conversations").len();

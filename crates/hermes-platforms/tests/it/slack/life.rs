@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use hermes_core::clock::{SystemClock, SystemRng};
 use hermes_core::task;
-use hermes_gateway::session::Sharing;
-use hermes_gateway::spine::Inbox;
-use hermes_platforms::slack::{SlackSettings, Timing, platform_with};
+use hermes_gateway::session::SessionSharing;
+use hermes_gateway::spine::MessageInbox;
+use hermes_platforms::slack::{SlackSettings, SlackTiming, platform_with};
 use hermes_platforms::{
-    Arrival, Condition, Health, Hopeless, Incoming, Link, LinkState, Markup, Outbound, Outgoing,
-    PlatformSettings,
+    AdapterLink, Arrival, FatalPlatformError, HealthReporter, IncomingMessage, Markup,
+    OutboundAdapter, OutgoingMessage, PlatformCondition, PlatformSettings, PlatformState,
 };
 use hermes_store::Store;
 use hermes_store::db::delivery::{Accepted, Delivery, Owner, Processes, Target};
@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 /// Much longer than anything takes; nothing waits for it to pass.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(crate) fn timing() -> Timing {
-    Timing {
+pub(crate) fn timing() -> SlackTiming {
+    SlackTiming {
         call: Duration::from_secs(5),
         transfer: Duration::from_secs(5),
         hello: Duration::from_secs(5),
@@ -42,7 +42,7 @@ pub(crate) fn timing() -> Timing {
 pub(crate) struct Scene {
     pub slack: FakeSlack,
     pub home: TempDir,
-    pub timing: Timing,
+    pub timing: SlackTiming,
     pub tokens: Vec<&'static str>,
     pub vars: Vec<(&'static str, &'static str)>,
     lives: u32,
@@ -106,16 +106,16 @@ impl Scene {
         )
         .unwrap();
         let (arrivals, mut coming) = mpsc::channel::<Arrival>(8);
-        let (health, condition) = Health::new();
+        let (health, condition) = HealthReporter::new();
         let cancel = CancellationToken::new();
-        let link = Link {
+        let link = AdapterLink {
             arrivals,
             health,
             cancel: cancel.clone(),
         };
         let inbound = task::spawn("inbound", platform.inbound.run(link));
         let (tell, heard) = mpsc::channel(1000);
-        let inbox = Inbox::new(delivery.clone(), Sharing::default());
+        let inbox = MessageInbox::new(delivery.clone(), SessionSharing::default());
         let storing = task::spawn("inbox", async move {
             while let Some(arrival) = coming.recv().await {
                 let accepted = inbox.store(&arrival.message).await.unwrap();
@@ -156,13 +156,13 @@ async fn delivery(home: &Path, life: u32) -> Delivery {
     owned.await.unwrap().0
 }
 
-type Inbound = tokio::task::JoinHandle<Result<Result<(), Hopeless>, task::Panicked>>;
+type Inbound = tokio::task::JoinHandle<Result<Result<(), FatalPlatformError>, task::Panicked>>;
 
 pub(crate) struct Life {
-    pub outbound: Arc<dyn Outbound>,
+    pub outbound: Arc<dyn OutboundAdapter>,
     pub delivery: Delivery,
-    heard: mpsc::Receiver<Incoming>,
-    condition: watch::Receiver<Condition>,
+    heard: mpsc::Receiver<IncomingMessage>,
+    condition: watch::Receiver<PlatformCondition>,
     cancel: CancellationToken,
     inbound: Inbound,
     storing: tokio::task::JoinHandle<Result<(), task::Panicked>>,
@@ -171,12 +171,12 @@ pub(crate) struct Life {
 impl Life {
     pub(crate) async fn connected(&self) {
         let mut condition = self.condition.clone();
-        let connected = condition.wait_for(|now| now.state == LinkState::Connected);
+        let connected = condition.wait_for(|now| now.state == PlatformState::Connected);
         soon(connected).await.unwrap();
     }
 
     /// The next new message.
-    pub(crate) async fn hear(&mut self) -> Incoming {
+    pub(crate) async fn hear(&mut self) -> IncomingMessage {
         soon(self.heard.recv()).await.expect("a message")
     }
 
@@ -216,8 +216,8 @@ pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
 }
 
 /// A message to a conversation, or to a thread of it.
-pub(crate) fn outgoing(channel: &str, thread: Option<&str>, text: &str) -> Outgoing {
-    Outgoing {
+pub(crate) fn outgoing(channel: &str, thread: Option<&str>, text: &str) -> OutgoingMessage {
+    OutgoingMessage {
         key: format!("{:0>24}", text.len()),
         target: Target {
             platform: "slack".to_owned(),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use hermes_platforms::slack::platform_with;
-use hermes_platforms::{Arrival, Health, Link};
-use hermes_testkit::slack::Fault;
+use hermes_platforms::{AdapterLink, Arrival, HealthReporter};
+use hermes_testkit::slack::SlackFault;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -25,8 +25,8 @@ async fn nothing_is_acknowledged_before_it_is_stored() {
     .unwrap();
     let (arrivals, mut coming) = mpsc::channel::<Arrival>(8);
     let cancel = CancellationToken::new();
-    let (health, _condition) = Health::new();
-    let link = Link {
+    let (health, _condition) = HealthReporter::new();
+    let link = AdapterLink {
         arrivals,
         health,
         cancel: cancel.clone(),
@@ -110,15 +110,15 @@ async fn it_tries_for_ever_to_connect() {
     let mut scene = Scene::new();
     let open = "apps.connections.open";
     for fault in [
-        Fault::RateLimited(1),
-        Fault::Status(503),
-        Fault::CutBefore,
-        Fault::Error("internal_error".to_owned()),
-        Fault::Error("too_many_websockets".to_owned()),
+        SlackFault::RateLimited(1),
+        SlackFault::Status(503),
+        SlackFault::CutBefore,
+        SlackFault::Error("internal_error".to_owned()),
+        SlackFault::Error("too_many_websockets".to_owned()),
     ] {
         scene.slack.fail_next(open, fault);
     }
-    scene.slack.fail_next("auth.test", Fault::CutBefore);
+    scene.slack.fail_next("auth.test", SlackFault::CutBefore);
     scene.slack.refuse_sockets(true);
     let mut life = scene.begin().await;
     let tried = |slack: &hermes_testkit::slack::FakeSlack| slack.calls_of(open).len() > 7;

@@ -16,9 +16,9 @@ const SOON: Duration = Duration::from_millis(250);
 
 /// One open panel at a time; what an earlier one was doing stops.
 #[derive(Default)]
-pub(crate) struct Desk {
+pub(crate) struct OpenPanel {
     stop: CancellationToken,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<PanelResults>>,
     /// What was looked for in conversations.
     pub(super) query: String,
     /// The theme that is put back when the person changes their mind.
@@ -29,7 +29,7 @@ pub(crate) struct Desk {
 
 /// What work beside the panel leaves for it.
 #[derive(Default)]
-pub(super) struct Shared {
+pub(super) struct PanelResults {
     busy: Option<String>,
     note: Option<String>,
     /// Model servers of this machine; `None`: not asked yet.
@@ -44,7 +44,7 @@ pub(super) struct Shared {
     pub(super) goes_to_endpoint: bool,
 }
 
-impl Desk {
+impl OpenPanel {
     /// A panel opens.
     pub(super) fn begin(&mut self) {
         self.end();
@@ -57,7 +57,7 @@ impl Desk {
         self.login = None;
     }
 
-    pub(super) fn shared(&self) -> MutexGuard<'_, Shared> {
+    pub(super) fn shared(&self) -> MutexGuard<'_, PanelResults> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -74,8 +74,8 @@ impl Desk {
     }
 
     /// A way to leave something from work that goes on beside the panel.
-    pub(super) fn tray(&self) -> Tray {
-        Tray(Arc::clone(&self.shared))
+    pub(super) fn tray(&self) -> PanelResultsHandle {
+        PanelResultsHandle(Arc::clone(&self.shared))
     }
 
     /// Does something beside the panel, which says so. What comes of it is noted below the list.
@@ -117,7 +117,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for OpenPanel {
     fn drop(&mut self) {
         self.stop.cancel();
     }
@@ -125,10 +125,10 @@ impl Drop for Desk {
 
 /// Where work beside a panel leaves what it found.
 #[derive(Clone)]
-pub(super) struct Tray(Arc<Mutex<Shared>>);
+pub(super) struct PanelResultsHandle(Arc<Mutex<PanelResults>>);
 
-impl Tray {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Shared> {
+impl PanelResultsHandle {
+    pub(super) fn lock(&self) -> MutexGuard<'_, PanelResults> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -143,7 +143,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_is_said_and_its_end_is_noted() {
-        let mut desk = Desk::default();
+        let mut desk = OpenPanel::default();
         desk.begin();
         let (go, wait) = tokio::sync::oneshot::channel::<()>();
         desk.start("test", "asking", async move {
@@ -170,7 +170,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panel_that_closes_stops_its_work() {
-        let mut desk = Desk::default();
+        let mut desk = OpenPanel::default();
         desk.begin();
         let (alive, gone) = tokio::sync::oneshot::channel::<()>();
         desk.start("test", "asking", async move {

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::mail::{AUTHSERV_ID, Letter, MailServer, PASSWORD, Proxy, Weather};
+use hermes_testkit::mail::{AUTHSERV_ID, MailFault, MailProxy, MailServer, PASSWORD, TestMail};
 use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
@@ -17,8 +17,8 @@ const PER_SENDER: u32 = 27;
 
 pub(super) struct Email {
     server: Rc<MailServer>,
-    imap: Proxy,
-    smtp: Proxy,
+    imap: MailProxy,
+    smtp: MailProxy,
     /// The mailbox of the gateway.
     address: String,
     talk: Talk,
@@ -34,8 +34,8 @@ impl Email {
         let ports = server.ports();
         Self {
             server: Rc::clone(server),
-            imap: Proxy::to(ports.imap),
-            smtp: Proxy::to(ports.smtp),
+            imap: MailProxy::to(ports.imap),
+            smtp: MailProxy::to(ports.smtp),
             address: address.to_owned(),
             talk: Talk::new(chats),
         }
@@ -43,7 +43,7 @@ impl Email {
 
     fn say_in(&mut self, chat: i64) {
         let text = self.talk.next(chat);
-        Letter::new(&person(chat), &self.address, "Weather", &text).send(&self.server);
+        TestMail::new(&person(chat), &self.address, "Weather", &text).send(&self.server);
     }
 
     fn texts(&self, chat: i64) -> Vec<String> {
@@ -96,15 +96,15 @@ impl Platform for Email {
         match rng.random_range(0..6) {
             0 => self.imap.cut(),
             1 => self.smtp.cut(),
-            2 => self.smtp.cut_next(Weather::CutBeforeDot),
-            3 => self.smtp.cut_next(Weather::CutAfterDot),
-            4 => self.smtp.weather(Weather::Refuse),
-            _ => self.smtp.weather(Weather::Fine),
+            2 => self.smtp.cut_next(MailFault::CutBeforeDot),
+            3 => self.smtp.cut_next(MailFault::CutAfterDot),
+            4 => self.smtp.weather(MailFault::Refuse),
+            _ => self.smtp.weather(MailFault::Fine),
         }
     }
 
     fn still(&mut self) {
-        self.smtp.weather(Weather::Fine);
+        self.smtp.weather(MailFault::Fine);
     }
 
     fn open(&self) -> Vec<String> {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use hermes_testkit::home::TempHome;
-use hermes_testkit::telegram::Telegram;
+use hermes_testkit::telegram::FakeTelegram;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ const CUT: &str = "the program ended while the job ran";
 const BY_HAND: usize = 120;
 
 pub(super) struct Jobs {
-    telegram: Arc<Telegram>,
+    telegram: Arc<FakeTelegram>,
     home: Rc<TempHome>,
     made: bool,
     hand: Option<Child>,
@@ -31,7 +31,7 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    pub(super) fn new(home: &Rc<TempHome>, telegram: Arc<Telegram>) -> Self {
+    pub(super) fn new(home: &Rc<TempHome>, telegram: Arc<FakeTelegram>) -> Self {
         Self {
             telegram,
             home: Rc::clone(home),
@@ -41,7 +41,7 @@ impl Jobs {
         }
     }
 
-    fn cron(&self, words: &[&str]) -> hermes_testkit::process::Finished {
+    fn cron(&self, words: &[&str]) -> hermes_testkit::process::FinishedProgram {
         hermes(&self.home).args(["cron"]).args(words).run().ok()
     }
 

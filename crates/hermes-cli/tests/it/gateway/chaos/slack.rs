@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use hermes_testkit::slack::{APP_TOKEN, Cut, FakeSlack, Fault, Said};
+use hermes_testkit::slack::{APP_TOKEN, FakeSlack, PostedMessage, SlackFault, SocketCut};
 use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ impl Slack {
             if chat <= LAST_DIRECT {
                 fake.add_channel(TEAM, &direct(chat), "im");
             } else {
-                let begin = Said::new(TEAM, CHANNEL, &person(chat), "let us begin");
+                let begin = PostedMessage::new(TEAM, CHANNEL, &person(chat), "let us begin");
                 roots.insert(chat, fake.say_unheard(&begin));
             }
         }
@@ -55,10 +55,10 @@ impl Slack {
         let text = self.talk.next(chat);
         let person = person(chat);
         let said = match self.roots.get(&chat) {
-            None => Said::new(TEAM, &direct(chat), &person, &text),
+            None => PostedMessage::new(TEAM, &direct(chat), &person, &text),
             Some(root) => {
                 let text = format!("<@UBOT{TEAM}> {text}");
-                Said::new(TEAM, CHANNEL, &person, &text).thread(root)
+                PostedMessage::new(TEAM, CHANNEL, &person, &text).thread(root)
             }
         };
         let id = self.fake.say_with(&said);
@@ -135,17 +135,17 @@ impl Platform for Slack {
             0 => return self.fake.cut_sockets(),
             1 => return self.fake.disconnect("refresh_requested"),
             2 => return self.fake.disconnect("warning"),
-            3 => return self.fake.cut_at_next_ack(Cut::Before),
-            4 => return self.fake.cut_at_next_ack(Cut::After),
+            3 => return self.fake.cut_at_next_ack(SocketCut::Before),
+            4 => return self.fake.cut_at_next_ack(SocketCut::After),
             5 => return self.repeat(rng),
-            6 => ("chat.postMessage", Fault::CutAfter),
-            7 => ("chat.postMessage", Fault::CutBefore),
-            8 => ("chat.postMessage", Fault::RateLimited(1)),
-            9 => ("chat.postMessage", Fault::Status(503)),
-            10 => ("chat.update", Fault::CutAfter),
-            11 => ("chat.update", Fault::RateLimited(1)),
-            12 => ("apps.connections.open", Fault::CutBefore),
-            _ => ("conversations.history", Fault::CutBefore),
+            6 => ("chat.postMessage", SlackFault::CutAfter),
+            7 => ("chat.postMessage", SlackFault::CutBefore),
+            8 => ("chat.postMessage", SlackFault::RateLimited(1)),
+            9 => ("chat.postMessage", SlackFault::Status(503)),
+            10 => ("chat.update", SlackFault::CutAfter),
+            11 => ("chat.update", SlackFault::RateLimited(1)),
+            12 => ("apps.connections.open", SlackFault::CutBefore),
+            _ => ("conversations.history", SlackFault::CutBefore),
         };
         self.fake.fail_next(method, fault);
     }

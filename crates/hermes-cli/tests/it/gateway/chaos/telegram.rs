@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hermes_testkit::telegram::{Fault, Says, TOKEN, Telegram as Fake};
+use hermes_testkit::telegram::{FakeTelegram as Fake, PersonMessage, TOKEN, TelegramFault};
 use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
@@ -58,26 +58,28 @@ impl Platform for Telegram {
 
     fn say(&mut self, rng: &mut SmallRng) {
         let chat = self.talk.any(rng);
-        self.fake.say(Says::text(chat, &self.talk.next(chat)));
+        self.fake
+            .say(PersonMessage::text(chat, &self.talk.next(chat)));
     }
 
     fn last_words(&mut self) {
         for chat in self.talk.chats() {
-            self.fake.say(Says::text(chat, &self.talk.next(chat)));
+            self.fake
+                .say(PersonMessage::text(chat, &self.talk.next(chat)));
         }
     }
 
     fn trouble(&mut self, rng: &mut SmallRng) {
-        let busy = Fault::TooMany { retry_after: 1 };
+        let busy = TelegramFault::TooMany { retry_after: 1 };
         let (method, fault) = match rng.random_range(0..8) {
-            0 => ("sendMessage", Fault::CutAfter),
-            1 => ("sendMessage", Fault::Cut),
+            0 => ("sendMessage", TelegramFault::CutAfter),
+            1 => ("sendMessage", TelegramFault::Cut),
             2 => ("sendMessage", busy),
-            3 => ("sendMessage", Fault::Status(502)),
-            4 => ("getUpdates", Fault::Cut),
-            5 => ("getUpdates", Fault::CutAfter),
-            6 => ("editMessageText", Fault::CutAfter),
-            _ => ("editMessageText", Fault::Cut),
+            3 => ("sendMessage", TelegramFault::Status(502)),
+            4 => ("getUpdates", TelegramFault::Cut),
+            5 => ("getUpdates", TelegramFault::CutAfter),
+            6 => ("editMessageText", TelegramFault::CutAfter),
+            _ => ("editMessageText", TelegramFault::Cut),
         };
         self.fake.fault(method, fault, 1);
     }

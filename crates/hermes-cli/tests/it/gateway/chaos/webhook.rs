@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use hermes_testkit::telegram::Telegram;
+use hermes_testkit::telegram::FakeTelegram;
 use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ const ASKED: i64 = 401;
 const TOLD: i64 = 402;
 
 pub(super) struct Webhook {
-    telegram: Arc<Telegram>,
+    telegram: Arc<FakeTelegram>,
     port: u16,
     callers: Callers,
     made: BTreeMap<i64, u32>,
@@ -27,7 +27,7 @@ pub(super) struct Webhook {
 }
 
 impl Webhook {
-    pub(super) fn new(telegram: Arc<Telegram>, port: u16) -> Self {
+    pub(super) fn new(telegram: Arc<FakeTelegram>, port: u16) -> Self {
         Self {
             telegram,
             port,
