@@ -11,17 +11,17 @@ use serde_json::{Map, Value, json};
 use super::admit::TurnPermit;
 use super::error::ApiError;
 use super::fields::ApiEndpoint;
+use super::idempotency::{self, IdempotencyKey};
 use super::input::{self, JsonObjectBody};
 use super::label;
 use super::names::{self, RequestedSession};
-use super::once::{self, IdempotencyKey};
 use super::outcome::{OutcomeReport, chat_usage};
-use super::place::TurnRequest;
+use super::recording::{self, RecordedSource, StreamEnding};
 use super::reply::StoredReply;
 use super::sse::{self, SseFrames};
-use super::tape::{self, RecordedSource, StreamEnding};
 use super::threads::HistoryDigest;
 use super::turn::{ApiTurn, TurnResult, TurnStep};
+use super::turn_request::TurnRequest;
 use super::{ApiState, SharedApiState, reply};
 
 /// Frames that go out together: more of them than this wait for the next write.
@@ -81,7 +81,7 @@ async fn answer(
             Ok(streamed(shared, completion, turn, usage))
         };
         return match asked {
-            Some(asked) => tape::answer(&state, asked, &session, begin).await,
+            Some(asked) => recording::answer(&state, asked, &session, begin).await,
             None => begin.await.map(sse::with_headers),
         };
     }
@@ -95,7 +95,7 @@ async fn answer(
         let turn = ApiTurn::begin(&shared, ticket, opening, input).await?;
         whole(&shared, &completion, &turn.finish().await)
     };
-    let told = once::answer(&state, asked, &session, work).await?;
+    let told = idempotency::answer(&state, asked, &session, work).await?;
     Ok(told.response())
 }
 
@@ -162,7 +162,7 @@ fn streamed(
     completion: ChatCompletion,
     turn: ApiTurn,
     usage: bool,
-) -> (CompletionStream, tape::HeaderList) {
+) -> (CompletionStream, recording::HeaderList) {
     let headers = reply::session_headers(turn.session(), completion.key.as_deref());
     let stream = CompletionStream {
         state,

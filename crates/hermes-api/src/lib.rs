@@ -18,30 +18,30 @@ mod error;
 mod fields;
 mod guard;
 mod health;
+mod idempotency;
 mod input;
 mod jobs;
 mod label;
 mod names;
-mod once;
 mod outcome;
-mod place;
+mod recording;
+mod repeat_filter;
 mod reply;
 mod responses;
 mod runs;
 mod sessions;
 mod settings;
 mod sse;
-mod tape;
-mod tell;
 mod threads;
 mod turn;
+mod turn_request;
 
 use std::sync::Arc;
 
 use hermes_config::{Config, Home};
 use hermes_core::clock::Clock;
 use hermes_core::task;
-use hermes_gateway::seats::ConversationPool;
+use hermes_gateway::conversation_pool::ConversationPool;
 use hermes_store::db::Store;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -50,7 +50,7 @@ use tokio_util::sync::CancellationToken;
 use hermes_platforms::PlatformSettings;
 
 pub use admit::ActiveTurns;
-use once::IdempotentAnswers;
+use idempotency::IdempotentAnswers;
 pub use settings::{ApiSettings, ApiSettingsError, ModelRoute};
 use threads::Threads;
 
@@ -132,7 +132,7 @@ impl ApiServer {
             work: self.work,
             threads: Threads::default(),
             once: IdempotentAnswers::default(),
-            tapes: tape::StreamRecordings::default(),
+            tapes: recording::StreamRecordings::default(),
             life: names::fresh("", 16),
             stored: responses::LazyResponseStore::default(),
             runs: runs::ApiRuns::default(),
@@ -152,7 +152,7 @@ struct ApiState {
     work: ActiveTurns,
     threads: Threads,
     once: IdempotentAnswers<Arc<reply::StoredReply>>,
-    tapes: tape::StreamRecordings,
+    tapes: recording::StreamRecordings,
     /// Names this life of the server in what it stores.
     life: String,
     stored: responses::LazyResponseStore,

@@ -7,15 +7,15 @@ use hermes_core::ask::Answer;
 use hermes_core::event::{AgentCommand, AgentEvent, TurnExit, TurnSummary, UserInput};
 use hermes_core::task;
 use hermes_core::usage::Usage;
+use hermes_gateway::conversation_pool::PooledConversation;
 use hermes_gateway::program::OpeningRequest;
-use hermes_gateway::seats::PooledConversation;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::ApiState;
 use super::admit::TurnPermit;
 use super::error::ApiError;
-use super::tell::RepeatFilter;
+use super::repeat_filter::RepeatFilter;
 
 /// What happens in a turn, as far as clients are told.
 #[derive(Debug)]

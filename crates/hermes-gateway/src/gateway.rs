@@ -17,13 +17,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::authorize::pairing::Pairing;
+use crate::conversation_pool::ConversationPool;
 use crate::process::MachineProcesses;
-use crate::seats::ConversationPool;
 use crate::session::{SessionIndex, SessionIndexError};
 use crate::settings::GatewaySettings;
 use crate::spine::{MessageInbox, beat};
 pub use crate::turn::{DecisionError, KnownChat, MessagePoster, OpenPermission, OwnerDecision};
-use crate::turn::{Hub, leaving, runner};
+use crate::turn::{Hub, runner, shutdown};
 use crate::voice::{SpeechSynthesizer, Transcriber};
 
 mod supervise;
@@ -210,7 +210,7 @@ impl Gateway {
     /// while the platforms still run. Takes a few seconds at most.
     pub async fn leave(&self, leaving: &ShutdownNotice) {
         self.hub.drain();
-        leaving::tell(&self.hub, leaving).await;
+        shutdown::tell(&self.hub, leaving).await;
     }
 
     /// Begins no new turns and waits for those that run, up to `patience`. `false`: some still

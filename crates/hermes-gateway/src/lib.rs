@@ -6,7 +6,7 @@
 //! | [`gateway`] | all of it, running |
 //! | [`spine`] | the durable middle: nothing accepted is lost, nothing is sent twice without a mark |
 //! | [`turn`] | messages become turns, turns become replies: commands, approvals, streaming, recovery |
-//! | [`seats`] | the conversations that are open |
+//! | [`conversation_pool`] | the conversations that are open |
 //! | [`session`] | which conversation a message belongs to, and when a new one begins |
 //! | [`render`] | text for a platform: markup, splitting, silence |
 //! | [`authorize`] | who may talk to the agent: allow-lists, pairing |
@@ -18,12 +18,12 @@
 
 pub mod authorize;
 pub mod control;
+pub mod conversation_pool;
 pub mod cron;
 pub mod gateway;
 pub mod platforms;
 pub mod process;
 pub mod render;
-pub mod seats;
 pub mod session;
 pub mod settings;
 pub mod spine;

@@ -18,15 +18,15 @@ pub(super) use self::request::{ResponsesRequest, read};
 use super::admit::TurnPermit;
 use super::error::ApiError;
 use super::fields::ApiEndpoint;
+use super::idempotency::{self, IdempotencyKey};
 use super::input::{self, JsonObjectBody};
 use super::names::{self, RequestedSession};
-use super::once::{self, IdempotencyKey};
 use super::outcome::{OutcomeReport, response_usage};
-use super::place::TurnRequest;
 use super::reply::StoredReply;
 use super::threads::HistoryDigest;
 use super::turn::{ApiTurn, TurnResult, TurnStep};
-use super::{ApiState, SharedApiState, reply, sse, tape};
+use super::turn_request::TurnRequest;
+use super::{ApiState, SharedApiState, recording, reply, sse};
 
 const FILE: &str = "response_store.db";
 
@@ -113,7 +113,7 @@ async fn answer(
             stream::begin(shared, answer, turn).await
         };
         return match asked {
-            Some(asked) => tape::answer(&state, asked, &session, begin).await,
+            Some(asked) => recording::answer(&state, asked, &session, begin).await,
             None => begin.await.map(sse::with_headers),
         };
     }
@@ -125,7 +125,7 @@ async fn answer(
         let turn = ApiTurn::begin(&shared, ticket, place.opening, place.input).await?;
         whole(&shared, answer, turn).await
     };
-    let told = once::answer(&state, asked, &session, work).await?;
+    let told = idempotency::answer(&state, asked, &session, work).await?;
     Ok(told.response())
 }
 

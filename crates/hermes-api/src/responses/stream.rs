@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use super::items::{ItemChange, ResponseItems, part};
 use super::{OutcomeReport, ResponseHead};
 use crate::error::ApiError;
+use crate::recording::{HeaderList, RecordedSource, StreamEnding};
 use crate::sse::{self, SseFrames};
-use crate::tape::{HeaderList, RecordedSource, StreamEnding};
 use crate::turn::{ApiTurn, TurnResult, TurnStep};
 use crate::{ApiState, reply};
 

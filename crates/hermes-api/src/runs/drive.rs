@@ -15,8 +15,8 @@ use crate::ApiState;
 use crate::admit::TurnPermit;
 use crate::label;
 use crate::outcome::{self, OutcomeReport};
-use crate::place::TurnRequest;
 use crate::turn::{ApiTurn, ApprovalEvent, TurnResult, TurnStep};
+use crate::turn_request::TurnRequest;
 
 const LATE: &str = "nobody answered in time";
 

@@ -22,13 +22,13 @@ use tokio::time::Instant;
 use self::log::{ApiRun, RunLogExcerpt};
 use super::error::ApiError;
 use super::fields::ApiEndpoint;
+use super::idempotency::{self, IdempotencyKey};
 use super::input::JsonObjectBody;
 use super::names::{self, RequestedSession};
-use super::once::{self, IdempotencyKey};
-use super::place::TurnRequest;
 use super::reply::StoredReply;
 use super::responses::{self, ResponsesRequest};
 use super::sse::{self, SseFrames};
+use super::turn_request::TurnRequest;
 use super::{ApiState, SharedApiState, reply};
 
 /// Runs that are remembered; those that ended first go first.
@@ -151,7 +151,7 @@ pub(super) async fn create(
         Ok(told)
     };
     match asked {
-        Some(asked) => Ok(once::answer(&state, asked, &session, begin)
+        Some(asked) => Ok(idempotency::answer(&state, asked, &session, begin)
             .await?
             .response()),
         None => Ok(begin.await?.response()),

@@ -14,11 +14,11 @@ use crate::input::{self, JsonObjectBody};
 use crate::label;
 use crate::names::{self, RequestedSession};
 use crate::outcome::{OutcomeReport, response_usage};
-use crate::place::TurnRequest;
 use crate::reply::StoredReply;
 use crate::responses::ResponseItems;
 use crate::sse::{self, SseFrames};
 use crate::turn::{ApiTurn, TurnResult, TurnStep};
+use crate::turn_request::TurnRequest;
 use crate::{ApiState, SharedApiState, reply};
 
 /// What was said, and the turn that answers.

@@ -2,7 +2,7 @@
 
 mod control;
 mod facts;
-mod life;
+mod lifecycle;
 mod program;
 mod run;
 pub(crate) mod scripts;

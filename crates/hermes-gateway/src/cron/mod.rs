@@ -6,19 +6,19 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`around`] | the chats and the model of a home, as they are now |
+//! | [`environment`] | the chats and the model of a home, as they are now |
 //! | `target` | where a result goes |
 //! | `record` | the ends of runs, written into the table together |
 //! | `run` | one run: script, conversation, patience |
 //! | `settle` | output file, message, history |
-//! | `words` | what is said to the model and to people |
+//! | `texts` | what is said to the model and to people |
 
-mod around;
+mod environment;
 mod record;
 mod run;
 mod settle;
 mod target;
-mod words;
+mod texts;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use around::{HomeJobEnvironment, JobEnvironment};
+pub use environment::{HomeJobEnvironment, JobEnvironment};
 pub use settle::JobMessenger;
 
 use run::JobRunOutcome;
@@ -61,7 +61,7 @@ pub struct SchedulerDeps {
     /// `<home>/cron`
     pub dir: PathBuf,
     pub zone: Zone,
-    pub seats: crate::seats::ConversationPool,
+    pub seats: crate::conversation_pool::ConversationPool,
     pub around: Arc<dyn JobEnvironment>,
     /// `None`: another process delivers; results are left for it.
     pub courier: Option<Arc<dyn JobMessenger>>,
@@ -461,10 +461,10 @@ impl SchedulerInner {
                 continue;
             };
             let at = self.now();
-            let document = words::document(
+            let document = texts::document(
                 &job,
                 at.fixed_offset(),
-                &words::RunRecord::Failed {
+                &texts::RunRecord::Failed {
                     prompt: &job.prompt(),
                     error: CUT,
                 },
@@ -687,12 +687,12 @@ impl SchedulerInner {
         let outcome = task::catch("job", self.carry_out(&job, &cancel)).await;
         let outcome = outcome.unwrap_or_else(|panic| {
             let error = format!("the program broke: {panic}");
-            let course = words::RunRecord::Failed {
+            let course = texts::RunRecord::Failed {
                 prompt: &job.prompt(),
                 error: &error,
             };
             JobRunOutcome {
-                document: words::document(&job, self.here(), &course),
+                document: texts::document(&job, self.here(), &course),
                 response: String::new(),
                 error: Some(error.clone()),
             }

@@ -16,9 +16,9 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::SchedulerInner;
-use super::words::{self, JobPromptContext, RunRecord};
+use super::texts::{self, JobPromptContext, RunRecord};
+use crate::conversation_pool::PooledConversation;
 use crate::program::{HomeScript, OpeningRequest};
-use crate::seats::PooledConversation;
 
 /// How long a conversation may take to stop when it is told to.
 const STOPPING: Duration = Duration::from_secs(5);
@@ -88,7 +88,7 @@ impl SchedulerInner {
         cancel: &CancellationToken,
     ) -> JobRunOutcome {
         let failed = |error: String| JobRunOutcome {
-            document: words::document(job, at, &RunRecord::ScriptFailed(&error)),
+            document: texts::document(job, at, &RunRecord::ScriptFailed(&error)),
             response: String::new(),
             error: Some(error),
         };
@@ -98,18 +98,18 @@ impl SchedulerInner {
             Err(error) => return failed(error),
         };
         let silent = |why| JobRunOutcome {
-            document: words::document(job, at, &RunRecord::Silent { script: true, why }),
+            document: texts::document(job, at, &RunRecord::Silent { script: true, why }),
             response: "[SILENT]".to_owned(),
             error: None,
         };
         if printed.trim().is_empty() {
             return silent("empty output");
         }
-        if words::says_sleep(&printed) {
+        if texts::says_sleep(&printed) {
             return silent("wakeAgent=false");
         }
         JobRunOutcome {
-            document: words::document(job, at, &RunRecord::Script(&printed)),
+            document: texts::document(job, at, &RunRecord::Script(&printed)),
             response: printed,
             error: None,
         }
@@ -128,11 +128,11 @@ impl SchedulerInner {
                 let why = if printed.trim().is_empty() {
                     Some("the script printed nothing")
                 } else {
-                    words::says_sleep(&printed).then_some("wakeAgent=false")
+                    texts::says_sleep(&printed).then_some("wakeAgent=false")
                 };
                 if let Some(why) = why {
                     return JobRunOutcome {
-                        document: words::document(
+                        document: texts::document(
                             job,
                             at,
                             &RunRecord::Silent { script: false, why },
@@ -146,10 +146,10 @@ impl SchedulerInner {
             Err(error) => material.script_error = Some(error),
         }
         material.upstream = self.upstream(job).await;
-        let prompt = words::prompt(job, &material);
+        let prompt = texts::prompt(job, &material);
         match self.converse(job, &prompt, at, cancel).await {
             Ok(response) => JobRunOutcome {
-                document: words::document(
+                document: texts::document(
                     job,
                     at,
                     &RunRecord::Answered {
@@ -161,7 +161,7 @@ impl SchedulerInner {
                 error: None,
             },
             Err(error) => JobRunOutcome {
-                document: words::document(
+                document: texts::document(
                     job,
                     at,
                     &RunRecord::Failed {
@@ -405,7 +405,7 @@ fn opening(job: &Job, id: String) -> Result<OpeningRequest, String> {
         provider: given("provider"),
         toolsets,
         skills: job.skills(),
-        system: Some(words::SETTING.to_owned()),
+        system: Some(texts::SETTING.to_owned()),
         unattended: true,
         single: true,
         ..OpeningRequest::default()

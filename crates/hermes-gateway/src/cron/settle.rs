@@ -12,7 +12,7 @@ use hermes_store::jobs::schedule::iso;
 use hermes_store::jobs::{EndedRun, FinishedRun, Job, JobAfterRun, RunResult};
 
 use super::run::{JobRunOutcome, is_script_only};
-use super::{JobDeliveryStatus, JobRunReport, SchedulerInner, target, words};
+use super::{JobDeliveryStatus, JobRunReport, SchedulerInner, target, texts};
 use crate::turn::MessagePoster;
 
 /// Takes messages to chats, or keeps them until that is possible.
@@ -176,8 +176,8 @@ impl SchedulerInner {
         // What a script prints, and what goes wrong, may be words of anybody.
         let files = run.error.is_none() && !is_script_only(job);
         let text = match &run.error {
-            Some(error) => words::failure(job, error),
-            None if words::is_silent(&run.response) => return nothing(JobDeliveryStatus::Silent),
+            Some(error) => texts::failure(job, error),
+            None if texts::is_silent(&run.response) => return nothing(JobDeliveryStatus::Silent),
             None => run.response.clone(),
         };
         let places = target::resolve(job, self.deps.around.as_ref());
@@ -196,7 +196,7 @@ impl SchedulerInner {
             };
         };
         let text = if self.deps.policy.wrap {
-            words::wrapped(job, &text)
+            texts::wrapped(job, &text)
         } else {
             text
         };

@@ -5,7 +5,7 @@ use hermes_store::db::delivery::Target;
 use hermes_store::jobs::Job;
 use serde_json::Value;
 
-use super::around::JobEnvironment;
+use super::environment::JobEnvironment;
 
 /// The places of a job, and what is wrong with the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 //! Environment, then config.yaml (top level, then under `gateway:`), then the old gateway.json,
 //! then defaults.
 
+mod access;
 mod blocks;
-mod door;
 mod gateway;
 #[cfg(test)]
 mod tests;
@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use hermes_config::Config;
 
+pub use access::AccessSummary;
 pub(crate) use blocks::home_var;
-pub use door::AccessSummary;
 pub use gateway::{
     BusyMode, GatewaySettings, GatewaySettingsError, StreamTransport, StreamingSettings,
 };

@@ -5,12 +5,12 @@
 //! at any instant the next life goes on from what is stored. A chunk that was being sent is
 //! looked into by the means of its platform, or sent again with a visible mark.
 
-mod heart;
+mod heartbeat;
 mod inbox;
 mod lanes;
 mod outbox;
 
-pub use heart::beat;
+pub use heartbeat::beat;
 pub use inbox::MessageInbox;
 pub use lanes::LaneRound;
 pub use outbox::{ChunkExtras, MARK, Outbox, OutboxPolicy};

@@ -9,10 +9,10 @@ use hermes_core::task;
 use hermes_store::db::delivery::{Final, NewChunk, Reply, Target};
 use tokio_util::sync::CancellationToken;
 
-use super::beside::SideWorkGuard;
 use super::hub::Hub;
 use super::message::InboxMessage;
-use super::words;
+use super::side_work::SideWorkGuard;
+use super::texts;
 use crate::program::OpeningRequest;
 
 /// What is asked, by which message, in which chat.
@@ -91,7 +91,7 @@ fn reply(key: &str, target: &Target, chunks: Vec<NewChunk>) -> Vec<Reply> {
 /// Runs one question to its end. `None`: it has nothing to say.
 async fn run(hub: &Hub, opening: OpeningRequest, text: String) -> Option<String> {
     let Ok(_permit) = Arc::clone(&hub.turns).acquire_owned().await else {
-        return Some(words::BROKE.to_owned());
+        return Some(texts::BROKE.to_owned());
     };
     let mut seat = match hub.seats.sit(opening).await {
         Ok(seat) => seat,
@@ -102,13 +102,13 @@ async fn run(hub: &Hub, opening: OpeningRequest, text: String) -> Option<String>
         ..UserInput::default()
     };
     if !seat.wish(ConversationRequest::Say(input)).await {
-        return Some(words::BROKE.to_owned());
+        return Some(texts::BROKE.to_owned());
     }
     while let Some(news) = seat.news().await {
         match news {
             ConversationUpdate::Event(AgentEvent::TurnFinished { summary }) => {
                 seat.close().await;
-                return words::of(&summary, false);
+                return texts::of(&summary, false);
             }
             ConversationUpdate::Event(AgentEvent::QuestionAsked { question }) => {
                 let why = "this runs in the background: nobody is asked".to_owned();
@@ -128,5 +128,5 @@ async fn run(hub: &Hub, opening: OpeningRequest, text: String) -> Option<String>
             _ => {}
         }
     }
-    Some(words::BROKE.to_owned())
+    Some(texts::BROKE.to_owned())
 }

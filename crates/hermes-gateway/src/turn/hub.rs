@@ -17,13 +17,13 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::beside::SideWork;
-use super::door::CurrentVariables;
+use super::admission::CurrentVariables;
+use super::side_work::SideWork;
 use super::{media_in, media_out};
 use crate::authorize::pairing::Pairing;
+use crate::conversation_pool::ConversationPool;
 use crate::gateway::{GatewayCallbacks, GatewayDeps, GatewayStatus, PlatformStatus};
 use crate::render::pieces;
-use crate::seats::ConversationPool;
 use crate::session::SessionIndex;
 use crate::settings::GatewaySettings;
 use crate::spine::{ChunkExtras, Outbox, OutboxPolicy};

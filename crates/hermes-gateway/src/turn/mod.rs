@@ -5,25 +5,25 @@
 //! reads for good is an obligation in the database, written in the transaction that answers the
 //! message; typing, reactions and previews are not, and nothing depends on them.
 
+mod admission;
 mod background;
-mod beside;
 mod chat;
-mod door;
 mod hub;
-pub(crate) mod leaving;
+mod location;
 mod media_in;
 mod media_out;
 mod message;
 mod operator;
-mod place;
 mod post;
+mod preview;
 pub(crate) mod runner;
 mod session;
-mod show;
+pub(crate) mod shutdown;
+mod side_work;
 mod style;
+mod texts;
 mod tool;
 mod voice_mode;
-mod words;
 
 pub(crate) use hub::Hub;
 pub use operator::{DecisionError, OpenPermission, OwnerDecision};

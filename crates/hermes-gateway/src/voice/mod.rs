@@ -4,19 +4,19 @@
 //! of the person, a program on this machine. A service is used only where it was named or where
 //! its key is there and nobody named another.
 
-mod block;
-mod hear;
-mod speak;
+mod settings;
+mod synthesize;
 mod template;
 mod tool;
+mod transcribe;
 
 use std::path::{Path, PathBuf};
 
 use hermes_core::BoxFuture;
 
-pub use hear::HomeTranscriber;
-pub use speak::HomeSynthesizer;
+pub use synthesize::HomeSynthesizer;
 pub use tool::SpeakTool;
+pub use transcribe::HomeTranscriber;
 
 /// Turns a recording into words.
 pub trait Transcriber: Send + Sync {

@@ -13,9 +13,9 @@ use hermes_core::BoxFuture;
 use hermes_core::store::StoreError;
 use hermes_core::task;
 use hermes_gateway::authorize::pairing::Pairing;
+use hermes_gateway::conversation_pool::{ConversationPool, PoolLimits};
 use hermes_gateway::gateway::{Gateway, GatewayCallbacks, GatewayDeps};
 use hermes_gateway::program::{ConversationHost, HomeScript, OpeningRequest};
-use hermes_gateway::seats::{ConversationPool, PoolLimits};
 use hermes_gateway::settings::GatewaySettings;
 use hermes_platforms::{
     AdapterLink, FatalPlatformError, InboundAdapter, Offer, Platform, Recourse,

@@ -1,6 +1,8 @@
 //! The foundation of the gateway, from outside.
 
 #[cfg(test)]
+mod conversation_pool;
+#[cfg(test)]
 mod crashes;
 #[cfg(test)]
 mod cron;
@@ -14,8 +16,6 @@ mod original;
 mod outbox;
 #[cfg(test)]
 mod pairing;
-#[cfg(test)]
-mod seats;
 #[cfg(test)]
 mod turn;
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::settings::DiscordBots;
 use super::wire::{
     DiscordChannel, DiscordInteraction, DiscordMessage, DiscordUser, GuildMember, Snowflake,
 };
-use super::{DiscordShared, missed, places};
+use super::{DiscordShared, channels, missed};
 use crate::platform::{AdapterLink, Applicant, IncomingMessage};
 use crate::source::MessageSource;
 
@@ -249,10 +249,12 @@ impl DiscordIntake<'_> {
         let (api, within) = (&self.shared.api, self.shared.timing.details);
         let roles = match (member, place.guild.filter(|_| !place.channel.is_direct())) {
             (Some(member), Some(_)) => member.roles.clone(),
-            (None, Some(guild)) => places::roles_of(api, &guild.to_string(), user.id, within).await,
+            (None, Some(guild)) => {
+                channels::roles_of(api, &guild.to_string(), user.id, within).await
+            }
             // A role somewhere says nothing here, unless the home names the server.
             (_, None) => match &rules.dm_role_guild {
-                Some(guild) => places::roles_of(api, guild, user.id, within).await,
+                Some(guild) => channels::roles_of(api, guild, user.id, within).await,
                 None => Vec::new(),
             },
         };

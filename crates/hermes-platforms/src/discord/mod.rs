@@ -14,10 +14,11 @@
 //! | `socket`, `link`, `progress` | one connection; connections one after the other; what is stored |
 //! | `rules` | which messages are meant for us |
 //! | `intake`, `read`, `missed` | from events to messages, and what no event told us of |
-//! | `places`, `memory` | channels; what must survive a restart |
-//! | `speak`, `files`, `menu` | from messages to calls; files both ways; the menu of commands |
+//! | `channels`, `memory` | channels; what must survive a restart |
+//! | `outbound`, `files`, `menu` | from messages to calls; files both ways; the menu of commands |
 
 mod api;
+mod channels;
 mod definition;
 mod files;
 mod intake;
@@ -26,13 +27,12 @@ mod link;
 mod memory;
 mod menu;
 mod missed;
-mod places;
+mod outbound;
 mod progress;
 mod read;
 mod rules;
 mod settings;
 mod socket;
-mod speak;
 mod wire;
 
 use std::sync::Arc;
@@ -49,8 +49,8 @@ use crate::PlatformDeps;
 use crate::platform::{AdapterLink, Admission, FatalPlatformError, InboundAdapter, Platform};
 use crate::settings::PlatformSettings;
 use api::DiscordApi;
+use channels::ChannelDirectory;
 use memory::DiscordMemory;
-use places::ChannelDirectory;
 
 /// The name in sessions, settings and files.
 pub const NAME: &str = "discord";
@@ -151,7 +151,7 @@ pub fn platform_with(
         account: String::new(),
         exclusive: Some(token),
         inbound: Box::new(DiscordReceiver(Arc::clone(&shared))),
-        outbound: Arc::new(speak::DiscordSender::new(shared)),
+        outbound: Arc::new(outbound::DiscordSender::new(shared)),
     })
 }
 

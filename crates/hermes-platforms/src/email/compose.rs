@@ -9,7 +9,7 @@ use lettre::{Address, address::AddressError};
 use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html};
 
 use super::account::EmailAccount;
-use super::letter::is_answer;
+use super::message::is_answer;
 use super::state::MailThread;
 use crate::markup::render;
 use crate::platform::{Markup, OutgoingMessage};

@@ -10,7 +10,7 @@ use hermes_core::clock::{Clock, Rng};
 
 use super::account::EmailAccount;
 use super::imap::{IdleEnd, ImapError, ImapMailbox, SelectedMailbox};
-use super::letter::{self, IgnoreReason, MailPosition};
+use super::message::{self, IgnoreReason, MailPosition};
 use super::state::{EmailState, MailboxCursor};
 use crate::platform::{AdapterLink, FatalPlatformError, InboundAdapter, PlatformState};
 
@@ -262,7 +262,7 @@ impl EmailInbox {
         if arrived.is_some_and(|at| at < cursor.not_before) {
             return Ok(());
         }
-        let from = match letter::sender(&account, &described.header) {
+        let from = match message::sender(&account, &described.header) {
             Ok(from) => from,
             Err(why @ IgnoreReason::Unproven(_)) => {
                 tracing::warn!(uid, "email: a mail is left alone: {why}");
@@ -281,7 +281,7 @@ impl EmailInbox {
             validity: cursor.validity,
             uid,
         };
-        let Some((mut message, thread)) = letter::read(&account, place, &from, &raw, whole) else {
+        let Some((mut message, thread)) = message::read(&account, place, &from, &raw, whole) else {
             tracing::warn!(uid, from, "email: a mail is left alone: it cannot be read");
             return Ok(());
         };

@@ -13,7 +13,7 @@ mod compose;
 mod definition;
 mod imap;
 mod inbound;
-mod letter;
+mod message;
 mod outbound;
 mod proof;
 mod quote;

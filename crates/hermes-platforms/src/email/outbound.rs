@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::account::EmailAccount;
 use super::imap::{ImapError, ImapMailbox};
 use super::state::EmailState;
-use super::{OWN_ID, compose, letter, smtp};
+use super::{OWN_ID, compose, message, smtp};
 use crate::platform::{
     Capabilities, DeliveryLookup, Markup, MediaRef, OutboundAdapter, OutgoingMessage,
     PlatformLimits, Recourse, SendError, TextUnit,
@@ -148,7 +148,7 @@ impl EmailSender {
         let Some(raw) = raw else {
             return Err(refused("the mail is no longer in the inbox"));
         };
-        let parsed = letter::parse(&raw);
+        let parsed = message::parse(&raw);
         let Some(part) = parsed.as_ref().and_then(|message| message.attachment(at)) else {
             return Err(refused("the mail has no such part"));
         };

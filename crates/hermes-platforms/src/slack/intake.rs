@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::hear::{SlackMessage, command, hear};
 use super::memory::ThreadRole;
+use super::message::{SlackMessage, command, read_message};
 use super::team::SlackTeam;
 use super::text::{attached, mentioned, readable};
 use super::{SlackShared, files, rich};
@@ -91,7 +91,7 @@ impl SlackShared {
         if let Some(kind) = event["channel_type"].as_str() {
             self.memory.learn(channel, &team.id, kind);
         }
-        let heard = match hear(event, team, &self.settings, &self.memory) {
+        let heard = match read_message(event, team, &self.settings, &self.memory) {
             Ok(heard) => heard,
             Err(why) => {
                 tracing::debug!(channel, "slack: passed over: {why}");

@@ -12,24 +12,24 @@
 //! | `team` | workspaces: who we are there, which conversation is whose, names of people |
 //! | `memory` | what must survive a restart: threads that we are in, conversations, the last sign of life |
 //! | `socket`, `link` | one connection; connections one after the other, for ever |
-//! | `hear`, `text`, `intake`, `interact`, `missed` | from events to messages, and what no event told us of |
-//! | `speak`, `files`, `blocks`, `look` | from messages to calls |
+//! | `message`, `text`, `intake`, `interact`, `missed` | from events to messages, and what no event told us of |
+//! | `outbound`, `files`, `blocks`, `look` | from messages to calls |
 
 mod api;
 mod blocks;
 mod definition;
 mod files;
-mod hear;
 mod intake;
 mod interact;
 mod link;
-mod look;
+mod lookup;
 mod memory;
+mod message;
 mod missed;
+mod outbound;
 mod rich;
 mod settings;
 mod socket;
-mod speak;
 mod team;
 mod text;
 
@@ -170,6 +170,6 @@ pub fn platform_with(
         account: String::new(),
         exclusive,
         inbound: Box::new(link::SlackReceiver::new(Arc::clone(&shared))),
-        outbound: Arc::new(speak::SlackSender::new(shared)),
+        outbound: Arc::new(outbound::SlackSender::new(shared)),
     })
 }

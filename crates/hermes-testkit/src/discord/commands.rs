@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::messages::{MessageDraft, delete, edit, post};
 use super::rest::{RestAnswer, RestRequest, error, invalid};
-use super::world::{BOT, FakeDiscordState, FakeInteraction, GUILD};
+use super::state::{BOT, FakeDiscordState, FakeInteraction, GUILD};
 
 /// How long an interaction waits for its first answer.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::FakeDiscordShared;
 use super::faults::{DiscordFault, DiscordFaultKind};
-use super::world::{SocketRecord, snowflake};
+use super::state::{SocketRecord, snowflake};
 
 /// Does what an order says. `{"error": …}`: it could not be read.
 pub(super) fn obey(shared: &FakeDiscordShared, order: &Value) -> Value {

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_websockets::{CloseCode, Message, ServerBuilder};
 
 use super::FakeDiscordShared;
-use super::world::{
+use super::state::{
     BOT, FakeDiscordState, FakeSession, GUILD, MESSAGE_CONTENT, SocketCommand, SocketRecord,
 };
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::multipart::MultipartPart;
 use super::rest::{RestAnswer, RestRequest, error, invalid};
-use super::world::{BOT, FakeDiscordState, FakeMessage, GUILD, now, snowflake};
+use super::state::{BOT, FakeDiscordState, FakeMessage, GUILD, now, snowflake};
 
 /// The longest text a bot may send.
 const TEXT: usize = 2000;

@@ -14,7 +14,7 @@ mod gateway;
 mod messages;
 mod multipart;
 mod rest;
-mod world;
+mod state;
 
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -29,11 +29,11 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use faults::{DiscordFault, DiscordFaultKind};
-pub use world::{BOT, DiscordRequest, GUILD, SocketRecord, TOKEN};
+pub use state::{BOT, DiscordRequest, GUILD, SocketRecord, TOKEN};
 
 use messages::MessageDraft;
 use multipart::MultipartPart;
-use world::{FakeDiscordState, SocketCommand};
+use state::{FakeDiscordState, SocketCommand};
 
 /// A running Discord; it ends when it is dropped.
 pub struct FakeDiscord {

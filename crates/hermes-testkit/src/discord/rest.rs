@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use super::faults::{BucketUse, DiscordFaultKind};
 use super::multipart::{MultipartPart, parts};
-use super::world::{BOT, DiscordRequest, FakeDiscordState, GUILD, snowflake};
+use super::state::{BOT, DiscordRequest, FakeDiscordState, GUILD, snowflake};
 use super::{FakeDiscordShared, commands, control, messages};
 use crate::model_server::http::{ArrivedRequest, HttpConnection, head};
 

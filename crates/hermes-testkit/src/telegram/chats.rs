@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::answer::{BotAnswer, bad, error};
 use super::params::BotParams;
-use super::world::{FakeTelegramState, FakeWebhook};
+use super::state::{FakeTelegramState, FakeWebhook};
 
 impl FakeTelegramState {
     pub(super) fn get_chat(&mut self, params: &BotParams) -> BotAnswer {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::FakeTelegramShared;
 use super::people::PersonMessage;
-use super::world::{FakeTelegramState, PlannedFault, ShownMessage, TelegramFault};
+use super::state::{FakeTelegramState, PlannedFault, ShownMessage, TelegramFault};
 
 pub(super) fn run(shared: &Arc<FakeTelegramShared>, body: &[u8]) -> Value {
     let Ok(order) = serde_json::from_slice::<Value>(body) else {

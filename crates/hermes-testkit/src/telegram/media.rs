@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::answer::{BotAnswer, BotError, bad};
 use super::markup::{parse, utf16};
 use super::params::BotParams;
-use super::world::{FakeTelegramState, StoredFile};
+use super::state::{FakeTelegramState, StoredFile};
 
 /// Captions are shorter than texts.
 const CAPTION: usize = 1024;

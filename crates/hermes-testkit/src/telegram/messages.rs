@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::answer::{BotAnswer, BotError, bad};
 use super::markup::{ParsedMarkup, parse, utf16};
 use super::params::BotParams;
-use super::world::FakeTelegramState;
+use super::state::FakeTelegramState;
 
 /// The longest text, in UTF-16, markup taken out.
 const TEXT: usize = 4096;

@@ -24,7 +24,7 @@ mod messages;
 mod params;
 mod people;
 mod serve;
-mod world;
+mod state;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -38,8 +38,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use params::{BotParams, TelegramUpload};
 pub use people::PersonMessage;
-pub use world::{BotRequest, ShownMessage, StoredFile, TelegramFault};
-use world::{FakeTelegramState, PlannedFault};
+pub use state::{BotRequest, ShownMessage, StoredFile, TelegramFault};
+use state::{FakeTelegramState, PlannedFault};
 
 /// The token of the bot.
 pub const TOKEN: &str = "110201543:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw";

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::markup::utf16;
-use super::world::{FakeChat, FakeTelegramState};
+use super::state::{FakeChat, FakeTelegramState};
 
 /// What a person writes.
 #[derive(Clone, Debug, Default)]

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use super::FakeTelegramShared;
 use super::answer::{BotAnswer, BotError, error, too_many};
 use super::params::BotParams;
-use super::world::{BotRequest, FakeTelegramState, TelegramFault};
+use super::state::{BotRequest, FakeTelegramState, TelegramFault};
 use crate::model_server::http::{ArrivedRequest, HttpConnection, head};
 
 /// Accepts until told to stop. While the server refuses there is no listener at all.

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::RunArgs;
-use super::life::{self, GatewayEnd};
+use super::lifecycle::{self, GatewayEnd};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::Output;
@@ -115,7 +115,7 @@ async fn live(args: &RunArgs, cx: &Context) -> Result<GatewayEnd, Failure> {
         return Ok(GatewayEnd::Planned);
     }
     let notifier = Notifier::from_vars(|name| std::env::var(name).ok());
-    let ended = life::begin(cx, Arc::new(settings), state, notifier).await;
+    let ended = lifecycle::begin(cx, Arc::new(settings), state, notifier).await;
     drop(claim);
     ended
 }

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use super::ChatTask;
 use super::answers::{button, choices, form, outcome, pick, read, verdict, verdict_word};
-use super::news::ChatTurn;
+use super::events::ChatTurn;
 use crate::settings;
 use crate::spine::ChunkExtras;
 use crate::turn::message::InboxMessage;

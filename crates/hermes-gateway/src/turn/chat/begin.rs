@@ -11,15 +11,15 @@ use serde_json::json;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::news::ChatTurn;
+use super::events::ChatTurn;
 use super::state::{ChatActivity, InboxPosition, OpenConversation};
 use super::{ChatTask, TurnJob, TurnStart};
+use crate::conversation_pool::{HolderEvent, PooledConversation};
 use crate::program::OpeningRequest;
-use crate::seats::{HolderEvent, PooledConversation};
 use crate::session::{ResetReason, SessionEntry};
 use crate::turn::media_in::{self, ReceivedInput};
 use crate::turn::message::InboxMessage;
-use crate::turn::{place, tool, words};
+use crate::turn::{location, texts, tool};
 use crate::voice::SpeakTool;
 
 /// What is being made ready.
@@ -260,8 +260,10 @@ impl ChatTask {
             model: chosen("model").or(over.model),
             provider: chosen("provider").or(over.provider),
             system: Some(match over.prompt {
-                Some(prompt) => format!("{}\n{prompt}", place::block(&self.hub.settings, source)),
-                None => place::block(&self.hub.settings, source),
+                Some(prompt) => {
+                    format!("{}\n{prompt}", location::block(&self.hub.settings, source))
+                }
+                None => location::block(&self.hub.settings, source),
             }),
             tools: self.tools(msg),
             // The answer goes into the log or becomes a comment: there is nobody to ask.
@@ -298,7 +300,7 @@ impl ChatTask {
 /// What a cut turn goes on with.
 fn again(msgs: &[InboxMessage]) -> ReceivedInput {
     let mut taken = ReceivedInput::default();
-    words::CUT.clone_into(&mut taken.input.text);
+    texts::CUT.clone_into(&mut taken.input.text);
     taken.input.platform_message_id = msgs.first().map(|msg| msg.incoming.message_id.clone());
     taken
 }

@@ -8,12 +8,12 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::switch::SessionSwitch;
-use super::{ChatTask, TurnStart, news};
+use super::{ChatTask, TurnStart, events};
 use crate::gateway::RestartRequest;
 use crate::settings::{BusyMode, QuickKind};
 use crate::turn::message::InboxMessage;
 use crate::turn::voice_mode::VoiceMode;
-use crate::turn::{background, words};
+use crate::turn::{background, texts};
 
 /// The commands of a chat: those of the program, and what only a chat has.
 pub(in crate::turn) fn offers(mut program: Vec<Offer>) -> Vec<Offer> {
@@ -212,7 +212,7 @@ impl ChatTask {
 
     async fn begin_switch(&mut self, msg: InboxMessage, switch: SessionSwitch) {
         if self.is_busy() {
-            self.interrupt(news::TurnStopReason::Switch).await;
+            self.interrupt(events::TurnStopReason::Switch).await;
             if let Some((before, _)) = self.commands.switch.replace((msg, switch)) {
                 self.answer(&before, "cmd", None).await;
             }
@@ -261,11 +261,11 @@ impl ChatTask {
             seat.wish(hermes_app::front::ConversationRequest::Stop)
                 .await;
         }
-        self.interrupt(news::TurnStopReason::Stop).await;
+        self.interrupt(events::TurnStopReason::Stop).await;
         let mut text = if ran {
-            words::STOPPED
+            texts::STOPPED
         } else {
-            words::NOTHING_RUNS
+            texts::NOTHING_RUNS
         }
         .to_owned();
         if dropped > 0 {
@@ -326,7 +326,7 @@ impl ChatTask {
             return self.answer(&msg, "cmd", Some(text)).await;
         };
         let Some(under_way) = self.hub.beside.begin(msg.id) else {
-            return self.answer(&msg, "cmd", Some(words::TOO_MUCH)).await;
+            return self.answer(&msg, "cmd", Some(texts::TOO_MUCH)).await;
         };
         let asked = background::BackgroundRequest {
             key: self.key.clone(),

@@ -209,7 +209,7 @@ impl ChatTask {
         }
         let by: String = by.chars().filter(|ch| !ch.is_control()).take(64).collect();
         let text = format!("🚫 The answer of {by} does not count: they may not decide this now.");
-        let key = format!("void-{}", crate::turn::show::key(&*self.hub.rng));
+        let key = format!("void-{}", crate::turn::preview::key(&*self.hub.rng));
         self.say(target, &key, &text).await;
     }
 

@@ -7,15 +7,15 @@ use hermes_core::event::{TurnExit, TurnSummary};
 use hermes_platforms::{MediaKind, OutMedia};
 use hermes_store::db::delivery::{Final, NewChunk, Target};
 
-use super::news::{ChatTurn, TurnStopReason, told};
+use super::events::{ChatTurn, TurnStopReason, told};
 use super::{ChatTask, TurnJob, TurnStart};
 use crate::render::{is_silence, pieces};
 use crate::spine::ChunkExtras;
 use crate::turn::hub::react;
 use crate::turn::media_out;
-use crate::turn::show::PreviewResult;
+use crate::turn::preview::PreviewResult;
+use crate::turn::texts;
 use crate::turn::voice_mode::VoiceMode;
-use crate::turn::words;
 
 const DELETING: Duration = Duration::from_secs(10);
 /// Longer answers are not spoken.
@@ -42,11 +42,11 @@ impl ChatTask {
             Some(TurnStopReason::Stuck) => Some(format!(
                 "⚠️ Nothing happened for {} minutes, so I stopped.{}",
                 self.hub.settings.config.agent.gateway_timeout / 60,
-                words::of(&summary, true)
+                texts::of(&summary, true)
                     .map(|text| format!("\n\n{text}"))
                     .unwrap_or_default()
             )),
-            _ => words::of(&summary, why.is_some()),
+            _ => texts::of(&summary, why.is_some()),
         };
         let silent = summary.exit == TurnExit::Answered
             && text.as_deref().is_some_and(|text| self.is_silent(text));
@@ -86,8 +86,8 @@ impl ChatTask {
         if let Some(message) = shown.message {
             self.delete(&target, &message).await;
         }
-        if let Some(text) = words::of(summary, false).filter(|text| !self.is_silent(text)) {
-            let id = format!("own-{}", crate::turn::show::key(&*self.hub.rng));
+        if let Some(text) = texts::of(summary, false).filter(|text| !self.is_silent(text)) {
+            let id = format!("own-{}", crate::turn::preview::key(&*self.hub.rng));
             self.say(&target, &id, &text).await;
         }
     }

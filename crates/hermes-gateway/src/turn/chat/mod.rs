@@ -9,8 +9,8 @@ mod ask;
 mod begin;
 mod command;
 mod earlier;
+mod events;
 mod finish;
-mod news;
 mod quick;
 mod recover;
 mod slash;
@@ -28,18 +28,18 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::door::AdmissionDecision;
+use super::admission::AdmissionDecision;
 use super::hub::{ChatHandle, Hub, react};
 use super::message::InboxMessage;
 use super::style::ChatStyle;
-use super::words;
-use crate::seats::{HolderEvent, PooledConversation};
+use super::texts;
+use crate::conversation_pool::{HolderEvent, PooledConversation};
 use crate::settings::BusyMode;
 use crate::spine::ChunkExtras;
 
 pub(super) use command::offers;
 pub(super) use earlier::{kept_for_operator, put};
-use news::ChatTurn;
+use events::ChatTurn;
 pub(super) use quick::offers as quick_offers;
 use slash::ChatCommandRun;
 use state::{ChatActivity, ChatCommands, ChatQueue, CutTurns, InboxPosition, OpenConversation};
@@ -372,7 +372,7 @@ impl ChatTask {
             BusyMode::Interrupt => {
                 self.ack(&msg, "⚡").await;
                 self.enqueue(msg, TurnStart::Fresh);
-                self.interrupt(news::TurnStopReason::Message).await;
+                self.interrupt(events::TurnStopReason::Message).await;
             }
             BusyMode::Steer => {
                 self.ack(&msg, "⏳").await;
@@ -446,7 +446,7 @@ impl ChatTask {
         }
     }
 
-    async fn interrupt(&mut self, why: news::TurnStopReason) {
+    async fn interrupt(&mut self, why: events::TurnStopReason) {
         let (Some(turn), Some(open)) = (self.activity.turn_mut(), &self.conversation) else {
             return;
         };
@@ -584,7 +584,7 @@ impl ChatTask {
             if let Some(open) = self.conversation.take() {
                 open.seat.abandon();
             }
-            return self.end_turn(Some(words::ABANDONED.to_owned())).await;
+            return self.end_turn(Some(texts::ABANDONED.to_owned())).await;
         }
         turn.look(now);
         let expired = turn.expired(now);
@@ -592,7 +592,7 @@ impl ChatTask {
             self.expire(&id).await;
         }
         if self.activity.turn().is_some_and(|turn| turn.is_stuck(now)) {
-            self.interrupt(news::TurnStopReason::Stuck).await;
+            self.interrupt(events::TurnStopReason::Stuck).await;
         }
     }
 }

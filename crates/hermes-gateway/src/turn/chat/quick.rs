@@ -13,7 +13,7 @@ use hermes_store::db::delivery::{Final, Reply};
 use super::ChatTask;
 use crate::settings::{GatewaySettings, QuickCommand};
 use crate::turn::message::InboxMessage;
-use crate::turn::words;
+use crate::turn::texts;
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Characters of what a command says.
@@ -36,7 +36,7 @@ impl ChatTask {
     /// Runs a command line beside everything else, and answers with what it said.
     pub(super) async fn run_quick(&mut self, msg: InboxMessage, command: String) {
         let Some(under_way) = self.hub.beside.begin(msg.id) else {
-            return self.answer(&msg, "cmd", Some(words::TOO_MUCH)).await;
+            return self.answer(&msg, "cmd", Some(texts::TOO_MUCH)).await;
         };
         let turn = msg.attempt("quick");
         if !self.hub.claim(&[msg.id], &turn, &self.cancel).await {

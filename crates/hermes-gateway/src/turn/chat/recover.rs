@@ -10,7 +10,7 @@ use super::state::InboxPosition;
 use super::{ChatTask, TurnJob, TurnStart};
 use crate::spine::ChunkExtras;
 use crate::turn::message::InboxMessage;
-use crate::turn::words;
+use crate::turn::texts;
 
 /// The turn was stopped by us: what it wrote last is not its answer.
 pub(super) const CUT: &str = "cut";
@@ -89,7 +89,7 @@ impl ChatTask {
         if let Some(slash) = self.commands.running.take()
             && !slash.turned
         {
-            self.finish_with(&slash.turn, &slash.msg, Some(words::BROKE))
+            self.finish_with(&slash.turn, &slash.msg, Some(texts::BROKE))
                 .await;
         }
         let Some(mut turn) = self.activity.take_turn() else {
@@ -104,7 +104,7 @@ impl ChatTask {
         group.extend(steers.map(|(msg, _)| msg));
         let shown = match turn.show.take() {
             Some(show) => show.end().await,
-            None => crate::turn::show::PreviewResult::default(),
+            None => crate::turn::preview::PreviewResult::default(),
         };
         for asked in std::mem::take(&mut turn.questions) {
             self.hub.asked(&asked.id, None);
@@ -134,7 +134,7 @@ impl ChatTask {
             Some("turn") => None,
             // An answer that was not used is looked at like one that came now.
             Some("ans" | "odd") => return,
-            _ => Some(words::COMMAND_CUT),
+            _ => Some(texts::COMMAND_CUT),
         };
         if let Some(text) = told {
             for msg in &group {
@@ -166,7 +166,7 @@ impl ChatTask {
                     .agent
                     .gateway_auto_continue_freshness;
                 if limit > 0 && age > limit as f64 {
-                    self.deliver(&mine, words::STALE).await;
+                    self.deliver(&mine, texts::STALE).await;
                 } else {
                     self.again(mine, TurnStart::Resume).await;
                 }
@@ -283,7 +283,7 @@ impl ChatTask {
         };
         if tried(&notes) + 1 >= most {
             for msg in &msgs {
-                let text = (msg.id == lead).then_some(words::GAVE_UP);
+                let text = (msg.id == lead).then_some(texts::GAVE_UP);
                 self.answer(msg, "cmd", text).await;
             }
             return;

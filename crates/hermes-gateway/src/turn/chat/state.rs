@@ -13,10 +13,10 @@ use tokio::time::Instant;
 use super::TurnJob;
 use super::begin::TurnPreparation;
 use super::earlier::HeldAnswer;
-use super::news::ChatTurn;
+use super::events::ChatTurn;
 use super::slash::ChatCommandRun;
 use super::switch::SessionSwitch;
-use crate::seats::PooledConversation;
+use crate::conversation_pool::PooledConversation;
 use crate::turn::message::InboxMessage;
 
 /// Whether a turn runs.

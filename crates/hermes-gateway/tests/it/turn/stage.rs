@@ -9,8 +9,8 @@ use hermes_config::{Config, Env, Home};
 use hermes_core::BoxFuture;
 use hermes_core::task;
 use hermes_gateway::authorize::pairing::Pairing;
+use hermes_gateway::conversation_pool::{ConversationPool, PoolLimits};
 use hermes_gateway::gateway::{Gateway, GatewayCallbacks, GatewayDeps, RestartRequest};
-use hermes_gateway::seats::{ConversationPool, PoolLimits};
 use hermes_gateway::settings::GatewaySettings;
 use hermes_gateway::voice::Transcriber;
 use hermes_platforms::{

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
 use tokio::time::Instant;
 
-use super::desk::PanelResultsHandle;
+use super::open_panel::PanelResultsHandle;
 use super::{PanelKeyResult, key, page, row, text, unknown};
 use crate::chat::host::ScreenConversation;
 use crate::commands::{counted, mcp};

@@ -4,10 +4,10 @@
 //! and leaves its result at the [`OpenPanel`]; meanwhile the panel asks to be shown anew.
 
 mod cron;
-mod desk;
 mod keys;
 mod mcp;
 mod model;
+mod open_panel;
 mod own;
 mod rollback;
 mod sessions;
@@ -20,7 +20,7 @@ use hermes_core::front_end::{Effect, PagedText, TextKind};
 use hermes_core::slash::Verb;
 use hermes_tui::port::{CLOSED, MOVED, Panel, PanelKey, PanelRequest, REFRESH};
 
-pub(crate) use self::desk::OpenPanel;
+pub(crate) use self::open_panel::OpenPanel;
 use crate::chat::host::ScreenConversation;
 use crate::exit::Failure;
 use hermes_app::conversation::{CommandResult, show_text};

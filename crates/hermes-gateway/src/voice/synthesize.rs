@@ -9,8 +9,8 @@ use hermes_platforms::{Markup, PlatformHttp, render};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 
-use super::block::VoiceSettings;
-use super::hear::scratch;
+use super::settings::VoiceSettings;
+use super::transcribe::scratch;
 use super::{SpeechSynthesizer, template};
 use hermes_app::child;
 

@@ -81,7 +81,7 @@ fn words(restart: bool, works: bool) -> &'static str {
 }
 
 async fn say(hub: &Hub, target: Target, text: &str) -> Option<String> {
-    let id = format!("leaving-{}", super::show::key(&*hub.rng));
+    let id = format!("leaving-{}", super::preview::key(&*hub.rng));
     let chunks = hub.chunks(&target, text);
     let end = Final {
         turn: id.clone(),

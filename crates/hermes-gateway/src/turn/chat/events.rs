@@ -15,13 +15,13 @@ use tokio::time::Instant;
 
 use super::ask::PendingQuestion;
 use super::{ChatTask, recover};
+use crate::conversation_pool::HolderEvent;
 use crate::render::may_become_silence;
-use crate::seats::HolderEvent;
 use crate::turn::hub::{Hub, ReactionTask, react};
 use crate::turn::message::InboxMessage;
-use crate::turn::show::{Preview, PreviewDeps};
+use crate::turn::preview::{Preview, PreviewDeps};
 use crate::turn::style::{ChatStyle, ToolProgress};
-use crate::turn::words;
+use crate::turn::texts;
 
 /// Lines about tools that are shown at most.
 const LINES: usize = 8;
@@ -291,7 +291,7 @@ impl ChatTurn {
         if self.style.progress == ToolProgress::All
             || (self.style.progress == ToolProgress::New && !again)
         {
-            self.lines.push(words::tool(name, arguments));
+            self.lines.push(texts::tool(name, arguments));
             let surplus = self.lines.len().saturating_sub(LINES);
             self.lines.drain(..surplus);
         }
@@ -447,7 +447,7 @@ impl ChatTask {
                     tracing::warn!("{}: a turn without a place to tell of it", self.key);
                     return;
                 };
-                let id = format!("own-{}", crate::turn::show::key(&*self.hub.rng));
+                let id = format!("own-{}", crate::turn::preview::key(&*self.hub.rng));
                 ChatTurn::new(&self.hub, id, target, None, Vec::new(), None)
             }
         };
@@ -515,7 +515,7 @@ impl ChatTask {
                 return;
             }
         }
-        let id = format!("note-{}", crate::turn::show::key(&*self.hub.rng));
+        let id = format!("note-{}", crate::turn::preview::key(&*self.hub.rng));
         self.say(&target, &id, &format!("⚠️ {text}")).await;
     }
 

@@ -11,8 +11,10 @@ use hermes_app::front::{
 };
 use hermes_app::wiring::unattended::CommandOutput;
 use hermes_core::{BoxFuture, task};
+use hermes_gateway::conversation_pool::{
+    ConversationPool, HolderEvent, PoolLimits, PooledConversation,
+};
 use hermes_gateway::program::{ConversationHost, HomeScript, OpeningRequest};
-use hermes_gateway::seats::{ConversationPool, HolderEvent, PoolLimits, PooledConversation};
 use hermes_platforms::Offer;
 use pretty_assertions::assert_eq;
 use tokio::sync::{Notify, mpsc};

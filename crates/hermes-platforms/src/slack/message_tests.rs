@@ -52,34 +52,40 @@ fn threaded(channel: &str, text: &str) -> Value {
 #[test]
 fn in_company_we_speak_when_spoken_to() {
     let (team, settings, memory) = (team(), settings(), memory());
-    let hear = |event: &Value| hear(event, &team, &settings, &memory);
-    assert_eq!(hear(&event("C1", "channel", "hello")), Err("not to us"));
-    assert_eq!(hear(&event("G1", "mpim", "hello")), Err("not to us"));
-    let heard = hear(&event("C1", "channel", "<@UB> hello")).unwrap();
+    let read_message = |event: &Value| read_message(event, &team, &settings, &memory);
+    assert_eq!(
+        read_message(&event("C1", "channel", "hello")),
+        Err("not to us")
+    );
+    assert_eq!(
+        read_message(&event("G1", "mpim", "hello")),
+        Err("not to us")
+    );
+    let heard = read_message(&event("C1", "channel", "<@UB> hello")).unwrap();
     assert_eq!(
         (heard.text.as_str(), heard.session.as_deref()),
         ("hello", Some("10.1"))
     );
     assert!(!heard.wants_context && !heard.is_dm());
     assert_eq!(
-        hear(&event("D1", "im", "hello"))
+        read_message(&event("D1", "im", "hello"))
             .unwrap()
             .session
             .as_deref(),
         Some("10.1")
     );
     // In a thread: once mentioned, always heard, and the first time asks what was said before.
-    assert_eq!(hear(&threaded("C1", "and?")), Err("not to us"));
-    let first = hear(&threaded("C1", "<@UB|hermes> and?")).unwrap();
+    assert_eq!(read_message(&threaded("C1", "and?")), Err("not to us"));
+    let first = read_message(&threaded("C1", "<@UB|hermes> and?")).unwrap();
     assert!(first.wants_context && first.text == "and?");
     memory.note_thread("C1", "5.0", ThreadRole::Joined);
-    let next = hear(&threaded("C1", "and?")).unwrap();
+    let next = read_message(&threaded("C1", "and?")).unwrap();
     assert_eq!(
         (next.wants_context, next.session.as_deref()),
         (false, Some("5.0"))
     );
     assert_eq!(
-        hear(&threaded("C2", "and?")),
+        read_message(&threaded("C2", "and?")),
         Err("not to us"),
         "another conversation"
     );
@@ -89,7 +95,7 @@ fn in_company_we_speak_when_spoken_to() {
 fn an_answer_to_a_message_of_ours_needs_no_mention() {
     let (team, settings, memory) = (team(), settings(), memory());
     memory.note_thread("C1", "5.0", ThreadRole::Begun);
-    let heard = hear(&threaded("C1", "thanks"), &team, &settings, &memory).unwrap();
+    let heard = read_message(&threaded("C1", "thanks"), &team, &settings, &memory).unwrap();
     assert!(
         heard.wants_context,
         "what we said there is not in the session yet"
@@ -103,25 +109,25 @@ fn settings_open_and_close_the_gate() {
     let mut strict = settings();
     strict.strict_mention = true;
     assert_eq!(
-        hear(&threaded("C1", "x"), &team, &strict, &memory),
+        read_message(&threaded("C1", "x"), &team, &strict, &memory),
         Err("not to us")
     );
     let mut free = settings();
     free.free_channels.insert("C1".to_owned());
-    assert!(hear(&event("C1", "channel", "x"), &team, &free, &memory).is_ok());
-    assert!(hear(&event("C2", "channel", "x"), &team, &free, &memory).is_err());
+    assert!(read_message(&event("C1", "channel", "x"), &team, &free, &memory).is_ok());
+    assert!(read_message(&event("C2", "channel", "x"), &team, &free, &memory).is_err());
     let mut allowed = settings();
     allowed.allowed_channels.insert("C1".to_owned());
     let elsewhere = event("C2", "channel", "<@UB> x");
-    assert!(hear(&elsewhere, &team, &allowed, &memory).is_err());
+    assert!(read_message(&elsewhere, &team, &allowed, &memory).is_err());
     assert!(
-        hear(&event("D1", "im", "x"), &team, &allowed, &memory).is_ok(),
+        read_message(&event("D1", "im", "x"), &team, &allowed, &memory).is_ok(),
         "alone with us"
     );
     let mut words = settings();
     words.mention_patterns = vec![regex::Regex::new("(?i)hey hermes").unwrap()];
     assert!(
-        hear(
+        read_message(
             &event("C1", "channel", "Hey Hermes!"),
             &team,
             &words,
@@ -131,10 +137,10 @@ fn settings_open_and_close_the_gate() {
     );
     let mut flat = settings();
     (flat.reply_in_thread, flat.dm_threads) = (false, false);
-    let heard = hear(&event("C1", "channel", "<@UB> x"), &team, &flat, &memory).unwrap();
+    let heard = read_message(&event("C1", "channel", "<@UB> x"), &team, &flat, &memory).unwrap();
     assert_eq!(heard.session, None);
     assert_eq!(
-        hear(&event("D1", "im", "x"), &team, &flat, &memory)
+        read_message(&event("D1", "im", "x"), &team, &flat, &memory)
             .unwrap()
             .session,
         None
@@ -150,7 +156,7 @@ fn programs_are_heard_as_wished_and_we_never() {
     let with = |bots: SlackBots, event: &Value| {
         let mut settings = settings();
         settings.bots = bots;
-        hear(event, &team, &settings, &memory).is_ok()
+        read_message(event, &team, &settings, &memory).is_ok()
     };
     assert!(!with(SlackBots::None, &event) && with(SlackBots::Mentions, &event));
     event["text"] = json!("beep");
@@ -175,13 +181,13 @@ fn notices_are_not_messages() {
         let mut event = event("D1", "im", "x");
         event["subtype"] = json!(subtype);
         assert_eq!(
-            hear(&event, &team, &settings, &memory).is_ok(),
+            read_message(&event, &team, &settings, &memory).is_ok(),
             taken,
             "{subtype}"
         );
     }
     let other = json!({"type": "reaction_added"});
-    assert!(hear(&other, &team, &settings, &memory).is_err());
+    assert!(read_message(&other, &team, &settings, &memory).is_err());
 }
 
 #[test]
@@ -191,11 +197,17 @@ fn a_mention_without_a_type_takes_what_is_known() {
     event["type"] = json!("app_mention");
     event.as_object_mut().unwrap().remove("channel_type");
     assert_eq!(
-        hear(&event, &team, &settings, &memory).unwrap().kind,
+        read_message(&event, &team, &settings, &memory)
+            .unwrap()
+            .kind,
         "channel"
     );
     memory.learn("G1", "T1", "mpim");
-    assert!(hear(&event, &team, &settings, &memory).unwrap().is_dm());
+    assert!(
+        read_message(&event, &team, &settings, &memory)
+            .unwrap()
+            .is_dm()
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::ApiState;
 use super::error::ApiError;
-use super::once::{self, IdempotencyKey};
+use super::idempotency::{self, IdempotencyKey};
 use super::outcome::OutcomeReport;
 use super::reply::StoredReply;
 use super::sse::{self, EventSource, SseFrames};
@@ -77,7 +77,7 @@ pub(super) async fn answer<S: RecordedSource>(
         tape: Arc::clone(&own),
     };
     let work = record(Arc::clone(state), key.clone(), Arc::clone(&own), begin);
-    let told = once::answer_holding(state, asked, session, work, recording);
+    let told = idempotency::answer_holding(state, asked, session, work, recording);
     let tape = tokio::select! {
         biased;
         told = told => match (told, own.get()) {

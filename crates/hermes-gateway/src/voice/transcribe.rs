@@ -8,7 +8,7 @@ use hermes_core::BoxFuture;
 use hermes_platforms::{MultipartForm, PlatformHttp};
 use serde_json::Value;
 
-use super::block::VoiceSettings;
+use super::settings::VoiceSettings;
 use super::{Transcriber, template};
 use hermes_app::child;
 

@@ -43,7 +43,7 @@ fn is_program(event: &Value) -> bool {
 }
 
 /// `Err`: why it is not for us.
-pub(super) fn hear(
+pub(super) fn read_message(
     event: &Value,
     team: &SlackTeam,
     settings: &SlackSettings,
@@ -174,5 +174,5 @@ pub(super) fn command(text: &str, known: impl Fn(&str) -> bool) -> Option<String
 }
 
 #[cfg(test)]
-#[path = "hear_tests.rs"]
+#[path = "message_tests.rs"]
 mod tests;

@@ -12,6 +12,7 @@ use hermes_core::clock::{Clock, Rng, SystemClock, SystemRng};
 use hermes_core::store::StoreError;
 use hermes_core::task;
 use hermes_gateway::authorize::pairing::Pairing;
+use hermes_gateway::conversation_pool::{ConversationPool, PoolLimits};
 use hermes_gateway::gateway::{
     Gateway, GatewayCallbacks, GatewayDeps, GatewayError, RestartRequest, ShutdownNotice,
 };
@@ -20,7 +21,6 @@ use hermes_gateway::process::{
     self, GatewaySnapshot, GatewayState, GatewayStateFile, MachineProcesses, Marker, Notifier,
     PlatformSnapshot, TokenLock, TokenLocks,
 };
-use hermes_gateway::seats::{ConversationPool, PoolLimits};
 use hermes_gateway::settings::GatewaySettings;
 use hermes_platforms::{Platform, PlatformState, UnusablePlatform, webhook};
 use hermes_store::Store;
