@@ -401,8 +401,8 @@ impl AcpState {
             edits: edits.clone(),
             spent: opened.cost,
             orders: receiver,
-            wishes: opened.wishes,
-            news: opened.news,
+            wishes: opened.requests,
+            news: opened.updates,
             stop: stop.clone(),
         });
         let mode = edits.mode();

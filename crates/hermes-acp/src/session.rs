@@ -286,7 +286,7 @@ impl EditorSession {
                 }
                 self.cancelled |= self.turn;
                 if self.turn || !self.waiting.is_empty() || self.command.is_some() {
-                    self.wish(ConversationRequest::Order(AgentCommand::Interrupt));
+                    self.wish(ConversationRequest::Agent(AgentCommand::Interrupt));
                 }
             }
         }
@@ -297,12 +297,12 @@ impl EditorSession {
             return self.slash(line, prompt);
         }
         let wish = if self.waiting.is_empty() || !input.images.is_empty() {
-            ConversationRequest::Say(input)
+            ConversationRequest::Input(input)
         } else {
             // One prompt at a time: a second one is a word in between.
             let context = input.context.map(|text| format!("\n\n{text}"));
             let text = input.text + context.as_deref().unwrap_or_default();
-            ConversationRequest::Order(AgentCommand::Steer(text))
+            ConversationRequest::Agent(AgentCommand::Steer(text))
         };
         match self.wishes.try_send(wish) {
             Ok(()) => self.waiting.push(prompt),
@@ -338,7 +338,7 @@ impl EditorSession {
     async fn told(&mut self, news: ConversationUpdate) {
         match news {
             ConversationUpdate::Event(event) => self.event(event).await,
-            ConversationUpdate::Said {
+            ConversationUpdate::Text {
                 level,
                 text,
                 columns,
@@ -366,8 +366,8 @@ impl EditorSession {
                 };
                 self.outlet.notice(NoticeLevel::Info, &text).await;
             }
-            ConversationUpdate::Unsaid(refusal) => self.fail(&refusal),
-            ConversationUpdate::Ran(follows) => self.ran(follows),
+            ConversationUpdate::Rejected(refusal) => self.fail(&refusal),
+            ConversationUpdate::CommandEnded(follows) => self.ran(follows),
         }
     }
 

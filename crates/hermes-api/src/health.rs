@@ -54,7 +54,7 @@ async fn checks(state: &ApiState, status: &Value) -> Value {
     json!({
         "state_db": {"status": is(state.deps.store.stats().await.is_ok())},
         "config": {"status": is(config_reads(state))},
-        "model": {"status": is(state.deps.seats.program().ready().is_ok())},
+        "model": {"status": is(state.deps.seats.host().ready().is_ok())},
         "disk": disk(state.deps.home.root()),
         "gateway": {
             "status": is(matches!(gateway, "running" | "draining")),

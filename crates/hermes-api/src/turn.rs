@@ -81,10 +81,10 @@ impl ApiTurn {
         opening: OpeningRequest,
         input: UserInput,
     ) -> Result<Self, ApiError> {
-        let mut seat = state.deps.seats.sit(opening).await?;
+        let mut seat = state.deps.seats.acquire(opening).await?;
         catch_up(&mut seat).await?;
         let session = seat.id().to_owned();
-        if !seat.wish(ConversationRequest::Say(input)).await {
+        if !seat.wish(ConversationRequest::Input(input)).await {
             return Err(ended().into());
         }
         Ok(Self {
@@ -123,19 +123,19 @@ impl ApiTurn {
                     news = seat.news() => news,
                     () = self.cancel.cancelled() => {
                         self.interrupted = true;
-                        seat.wish(ConversationRequest::Order(AgentCommand::Interrupt)).await;
+                        seat.wish(ConversationRequest::Agent(AgentCommand::Interrupt)).await;
                         continue;
                     }
                 }
             };
             let step = match news {
                 None => Some(self.done(broken(ended()))),
-                Some(ConversationUpdate::Unsaid(refusal)) => Some(self.done(broken(refusal))),
+                Some(ConversationUpdate::Rejected(refusal)) => Some(self.done(broken(refusal))),
                 Some(ConversationUpdate::Moved { id, .. }) => {
                     self.session = id;
                     None
                 }
-                Some(ConversationUpdate::Said { .. } | ConversationUpdate::Ran(_)) => None,
+                Some(ConversationUpdate::Text { .. } | ConversationUpdate::CommandEnded(_)) => None,
                 Some(ConversationUpdate::Event(event)) => self.event(event).await,
             };
             if let Some(step) = step {
@@ -218,7 +218,7 @@ impl ApiTurn {
                     answer,
                 };
                 if let Some(seat) = &self.seat {
-                    seat.wish(ConversationRequest::Order(reply)).await;
+                    seat.wish(ConversationRequest::Agent(reply)).await;
                 }
                 None
             }
@@ -254,12 +254,12 @@ impl Drop for ApiTurn {
         // It counts as running until it has stopped.
         let ticket = self.ticket.take();
         task::spawn("a turn whose client left", async move {
-            seat.wish(ConversationRequest::Order(AgentCommand::Interrupt))
+            seat.wish(ConversationRequest::Agent(AgentCommand::Interrupt))
                 .await;
             while let Some(news) = seat.news().await {
                 if matches!(
                     news,
-                    ConversationUpdate::Unsaid(_)
+                    ConversationUpdate::Rejected(_)
                         | ConversationUpdate::Event(AgentEvent::TurnFinished { .. })
                 ) {
                     break;

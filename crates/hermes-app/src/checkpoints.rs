@@ -57,7 +57,7 @@ pub fn changed(diff: &str) -> String {
 }
 
 /// What was restored.
-pub fn told(restored: &RestoreReport) -> String {
+pub fn restore_text(restored: &RestoreReport) -> String {
     let dir = restored.directory.display();
     let to = format!(
         "checkpoint {} ({})",

@@ -88,17 +88,17 @@ pub struct CommandResult {
 }
 
 impl CommandResult {
-    pub fn of(effect: Effect) -> Self {
+    pub fn from_effect(effect: Effect) -> Self {
         Self::from(vec![effect])
     }
 
     /// Columns stay columns.
     pub fn plain(text: impl Into<String>) -> Self {
-        Self::of(show_text(TextKind::Plain, text))
+        Self::from_effect(show_text(TextKind::Plain, text))
     }
 
     pub fn info(text: impl Into<String>) -> Self {
-        Self::of(show_text(TextKind::Info, text))
+        Self::from_effect(show_text(TextKind::Info, text))
     }
 
     /// Nothing to show; the session reports by itself.
@@ -207,7 +207,7 @@ impl Conversation {
         let images = images::load(&std::mem::take(&mut options.images))?;
         let opened =
             OpenSession::open(OpenRequest::new(&options, cx, ConversationMode::Repl)).await?;
-        let (mut this, coming) = Self::around(options, cx, surface, opened).await?;
+        let (mut this, coming) = Self::with_session(options, cx, surface, opened).await?;
         this.images = images;
         this.leases = true;
         this.claim_or_ask(conflict).await?;
@@ -215,7 +215,7 @@ impl Conversation {
     }
 
     /// Takes over a chat that `options` opened.
-    pub async fn around(
+    pub async fn with_session(
         mut options: TurnOptions,
         cx: &AppContext,
         surface: Surface,
@@ -267,7 +267,7 @@ impl Conversation {
             // Nobody else knows it yet.
             return Ok(());
         }
-        let holder = match WindowLease::take(&self.cx.home, &self.chat.id) {
+        let holder = match WindowLease::acquire(&self.cx.home, &self.chat.id) {
             Ok(lease) => {
                 self.lease = Some(lease);
                 return Ok(());
@@ -341,12 +341,12 @@ impl Conversation {
 
     /// A message is about to be sent: is the session still this window's? Where it went on elsewhere it
     /// is read again first, and the person sees that before the message goes.
-    async fn not_ours(&mut self, text: &str) -> Result<Option<CommandResult>, Failure> {
+    async fn check_lease(&mut self, text: &str) -> Result<Option<CommandResult>, Failure> {
         if !self.leases || self.lease.as_ref().is_some_and(WindowLease::is_mine) {
             return Ok(None);
         }
-        let draft = CommandResult::of(Effect::Draft(text.to_owned()));
-        match WindowLease::take(&self.cx.home, &self.chat.id) {
+        let draft = CommandResult::from_effect(Effect::Draft(text.to_owned()));
+        match WindowLease::acquire(&self.cx.home, &self.chat.id) {
             Ok(lease) => {
                 self.lease = Some(lease);
                 self.watch = None;
@@ -401,7 +401,7 @@ impl Conversation {
         self.lease = None;
         self.watch = None;
         if self.chat.used {
-            match WindowLease::take(&self.cx.home, &self.chat.id) {
+            match WindowLease::acquire(&self.cx.home, &self.chat.id) {
                 Ok(lease) => self.lease = Some(lease),
                 Err(_) => self.watch().await?,
             }
@@ -516,18 +516,18 @@ impl Conversation {
     /// Sends words to the session as the person's.
     pub async fn ask(&mut self, text: impl Into<String>) -> Result<CommandResult, Failure> {
         let text = text.into();
-        if let Some(told) = self.unready(&text).await? {
+        if let Some(told) = self.check_ready(&text).await? {
             return Ok(told);
         }
         let message = self.message(text.as_str().into());
         self.chat.send(message).await?;
-        Ok(CommandResult::of(Effect::Asked(text)).then(CommandFollowUp::Turn))
+        Ok(CommandResult::from_effect(Effect::Asked(text)).then(CommandFollowUp::Turn))
     }
 
     /// Without a model nothing is sent: the words stay with the person, who is told what to do.
     /// What was configured meanwhile is looked at first.
-    pub async fn unready(&mut self, text: &str) -> Result<Option<CommandResult>, Failure> {
-        if let Some(told) = self.not_ours(text).await? {
+    pub async fn check_ready(&mut self, text: &str) -> Result<Option<CommandResult>, Failure> {
+        if let Some(told) = self.check_lease(text).await? {
             return Ok(Some(told));
         }
         if self.chat.missing.is_none() {
@@ -544,7 +544,7 @@ impl Conversation {
         let card = TextKind::Error {
             fix: Some(fix.to_owned()),
         };
-        let told = CommandResult::of(Effect::Draft(text.to_owned()));
+        let told = CommandResult::from_effect(Effect::Draft(text.to_owned()));
         Ok(Some(told.and(show_text(card, why.to_string()))))
     }
 
@@ -579,7 +579,7 @@ impl Conversation {
     }
 
     /// Leaves the session as it is: it goes on another time.
-    pub async fn put_aside(self) -> Outcome {
+    pub async fn suspend(self) -> Outcome {
         self.background.close().await;
         self.chat.close().await;
         Ok(())

@@ -10,9 +10,9 @@ use hermes_agent::weight::Weight;
 use hermes_core::front_end::TranscriptEntry;
 
 /// Wishes that may wait for a conversation.
-pub const WISHES: usize = 64;
+pub const REQUESTS: usize = 64;
 /// News that may wait to be read.
-pub const NEWS: usize = 256;
+pub const UPDATES: usize = 256;
 
 /// Why something cannot be done, for the person.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,17 +54,17 @@ pub struct OpenedConversation {
     pub approvals_off: bool,
     /// What it holds in memory. A turn that is told to have ended is in it.
     pub weight: Weight,
-    pub wishes: mpsc::Sender<ConversationRequest>,
-    pub news: mpsc::Receiver<ConversationUpdate>,
+    pub requests: mpsc::Sender<ConversationRequest>,
+    pub updates: mpsc::Receiver<ConversationUpdate>,
 }
 
 /// What a person wants of a conversation.
 #[derive(Debug)]
 pub enum ConversationRequest {
     /// Starts a turn; while one runs, it waits.
-    Say(UserInput),
+    Input(UserInput),
     /// Something else for the session: an answer, an interrupt, a word in between.
-    Order(AgentCommand),
+    Agent(AgentCommand),
     /// A line that begins with a slash; [`ConversationUpdate::Ran`] ends it.
     Slash(String),
     /// Stops the slash command that runs.
@@ -76,7 +76,7 @@ pub enum ConversationRequest {
 pub enum ConversationUpdate {
     Event(AgentEvent),
     /// A command says something.
-    Said {
+    Text {
         level: NoticeLevel,
         text: String,
         /// Columns are to stay columns.
@@ -88,9 +88,9 @@ pub enum ConversationUpdate {
         past: Vec<TranscriptEntry>,
     },
     /// What was to be said was not sent.
-    Unsaid(HostError),
+    Rejected(HostError),
     /// A slash command ended.
-    Ran(CommandFollowUp),
+    CommandEnded(CommandFollowUp),
 }
 
 /// What comes after a slash command.

@@ -63,7 +63,7 @@ impl ConversationMode {
     }
 
     /// One answer is all there will be otherwise: nobody would read what comes later.
-    fn hears(self) -> bool {
+    fn has_listener(self) -> bool {
         self == Self::Repl
     }
 }
@@ -151,7 +151,7 @@ fn described(router: &Router, options: &TurnOptions) -> Result<Route, Failure> {
 }
 
 /// Who would answer, or why nobody: a person can open a chat without a model, and choose one there.
-fn who_answers(
+fn answering_model(
     router: &Router,
     options: &TurnOptions,
     mode: ConversationMode,
@@ -181,9 +181,9 @@ fn answering(
 ) -> Result<AnsweringModel, Failure> {
     if let Some(parts) = parts {
         let router = parts.router(overrides(options));
-        let (route, missing) = who_answers(&router, options, mode)?;
+        let (route, missing) = answering_model(&router, options, mode)?;
         return Ok(AnsweringModel {
-            router: parts.of_one(router, &overrides(options), missing.as_ref()),
+            router: parts.conversation_router(router, &overrides(options), missing.as_ref()),
             route,
             missing,
         });
@@ -192,17 +192,17 @@ fn answering(
     for problem in router.problems() {
         cx.process.remark(&format!("config: {problem}"));
     }
-    let (route, missing) = who_answers(&router, options, mode)?;
+    let (route, missing) = answering_model(&router, options, mode)?;
     cx.process
         .start_logging(&cx.home.logs_dir(), &config.logging);
     // Where the file counts, it counts again when it has changed.
     let router = if options.ignores_config() || mode != ConversationMode::Repl {
-        no_model::or_nobody(router, missing.as_ref())
+        no_model::or_missing(router, missing.as_ref())
     } else {
         let cache = PartsCache::with(cx, config);
         cache
-            .take()
-            .of_one(router, &overrides(options), missing.as_ref())
+            .current()
+            .conversation_router(router, &overrides(options), missing.as_ref())
     };
     Ok(AnsweringModel {
         router,

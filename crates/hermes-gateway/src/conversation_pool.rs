@@ -1,6 +1,6 @@
-//! Conversations that are open: one per session, held by one at a time, closed when nobody has
-//! used them for a while, when there are too many, or when they hold too much memory. What they
-//! are is in the store: whoever wants one again has it opened anew.
+//! Open conversations: one per session, used by one holder at a time. They are closed when unused
+//! for a while, when there are too many, or when they use too much memory. Everything is in the
+//! store, so a closed one can be opened again.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -22,15 +22,15 @@ use tokio_util::sync::CancellationToken;
 use crate::program::{ConversationHost, OpeningRequest};
 use crate::settings::GatewaySettings;
 
-/// How many conversations are kept, and for how long.
+/// Limits on idle conversations.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolLimits {
-    /// Those that nobody holds. The one that was unused longest goes first.
+    /// Maximum number of idle conversations; the least recently used is closed first.
     pub idle: usize,
-    /// What all of them may hold in memory, about. Those at work count and are never closed: the
-    /// others make room for them.
+    /// Approximate memory limit for all of them. Active ones count but are never closed; idle ones
+    /// are closed to make space.
     pub bytes: usize,
-    /// An unused one is closed after this.
+    /// Idle conversations are closed after this time.
     pub age: Duration,
 }
 
@@ -45,8 +45,8 @@ impl Default for PoolLimits {
 }
 
 impl PoolLimits {
-    /// As the home says: `session_cache_mb` and `session_cache_count`.
-    pub fn of(settings: &GatewaySettings) -> Self {
+    /// From `session_cache_mb` and `session_cache_count`.
+    pub fn from_settings(settings: &GatewaySettings) -> Self {
         let number = |name: &str| settings.setting(name).and_then(Value::as_u64);
         let number = |name: &str| usize::try_from(number(name)?).ok();
         let plain = Self::default();
@@ -65,36 +65,36 @@ pub struct ConversationPool {
 }
 
 struct PoolInner {
-    program: Arc<dyn ConversationHost>,
-    bounds: PoolLimits,
-    rows: Mutex<HashMap<String, PoolEntry>>,
+    host: Arc<dyn ConversationHost>,
+    limits: PoolLimits,
+    entries: Mutex<HashMap<String, PoolEntry>>,
     changed: Notify,
     cancel: CancellationToken,
 }
 
-/// A session that is held, waited for, or kept.
+/// A session that is in use, waited for, or idle.
 struct PoolEntry {
-    /// One permit: whoever has it holds the conversation.
-    turn: Arc<Semaphore>,
-    /// Told when somebody else wants it.
+    /// One permit: its owner uses the conversation.
+    lock: Arc<Semaphore>,
+    /// Notified when another holder waits for it.
     wanted: Arc<Notify>,
     waiting: usize,
-    /// Open and held by nobody.
-    kept: Option<IdleConversation>,
-    /// What it holds in memory. `None`: it is not open.
+    /// Open and unused.
+    idle: Option<IdleConversation>,
+    /// Its memory use. `None`: it is not open.
     weight: Option<Weight>,
     /// When it was last used.
     used: Instant,
 }
 
 struct IdleConversation {
-    line: ConversationChannels,
-    terms: OpenedWith,
+    channels: ConversationChannels,
+    opened_with: OpenedWith,
     since: Instant,
 }
 
-/// What a conversation was opened with and cannot change while it is open. Whoever comes with
-/// other terms gets it opened anew.
+/// Options that cannot change while a conversation is open. With other options it is closed and
+/// opened again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct OpenedWith {
     unattended: bool,
@@ -105,7 +105,7 @@ struct OpenedWith {
 }
 
 impl OpenedWith {
-    fn of(opening: &OpeningRequest) -> Self {
+    fn from_request(opening: &OpeningRequest) -> Self {
         Self {
             unattended: opening.unattended,
             cwd: opening.cwd.clone(),
@@ -116,10 +116,10 @@ impl OpenedWith {
     }
 }
 
-/// Both ends of a conversation.
+/// Both channel ends of a conversation.
 struct ConversationChannels {
-    wishes: mpsc::Sender<ConversationRequest>,
-    news: mpsc::Receiver<ConversationUpdate>,
+    requests: mpsc::Sender<ConversationRequest>,
+    updates: mpsc::Receiver<ConversationUpdate>,
 }
 
 impl ConversationPool {
@@ -130,9 +130,9 @@ impl ConversationPool {
         cancel: CancellationToken,
     ) -> Self {
         let inner = Arc::new(PoolInner {
-            program,
-            bounds,
-            rows: Mutex::default(),
+            host: program,
+            limits: bounds,
+            entries: Mutex::default(),
             changed: Notify::new(),
             cancel,
         });
@@ -140,22 +140,22 @@ impl ConversationPool {
         Self { inner }
     }
 
-    pub fn program(&self) -> &Arc<dyn ConversationHost> {
-        &self.inner.program
+    pub fn host(&self) -> &Arc<dyn ConversationHost> {
+        &self.inner.host
     }
 
-    /// How many conversations are open, held or kept.
+    /// The number of open conversations.
     pub fn open(&self) -> usize {
         self.inner.rows().len()
     }
 
-    /// What all of them hold in memory, about.
+    /// Approximate memory use of all conversations.
     pub fn bytes(&self) -> usize {
         let rows = self.inner.rows();
         rows.values().map(PoolEntry::bytes).sum()
     }
 
-    /// A conversation was used, or has grown: perhaps there are too many now.
+    /// Notes that a conversation was used or has grown, so that the limits are checked.
     pub(crate) fn used(&self, id: &str) {
         if let Some(row) = self.inner.rows().get_mut(id) {
             row.used = Instant::now();
@@ -163,105 +163,111 @@ impl ConversationPool {
         self.inner.changed.notify_one();
     }
 
-    /// Takes the conversation of a session, waiting for whoever holds it. Opened with `opening`
-    /// unless it is open already, on the same terms.
-    pub async fn sit(&self, opening: OpeningRequest) -> Result<PooledConversation, HostError> {
+    /// Acquires the conversation of a session, waiting for its current holder. Opens it unless it
+    /// is open with the same options.
+    pub async fn acquire(&self, opening: OpeningRequest) -> Result<PooledConversation, HostError> {
         let id = opening.id.clone();
         let waiting = PoolWaiter::new(&self.inner, &id);
         let permit = tokio::select! {
-            () = self.inner.cancel.cancelled() => return Err(stopping()),
-            permit = Arc::clone(&waiting.turn).acquire_owned() => permit.map_err(|_| stopping())?,
+            () = self.inner.cancel.cancelled() => return Err(stopping_error()),
+            permit = Arc::clone(&waiting.lock).acquire_owned() => permit.map_err(|_| stopping_error())?,
         };
         let kept = self
             .inner
             .rows()
             .get_mut(&id)
-            .and_then(|row| row.kept.take());
+            .and_then(|row| row.idle.take());
         let mut seat = PooledConversation {
             id: id.clone(),
-            line: None,
-            terms: OpenedWith::of(&opening),
+            channels: None,
+            opened_with: OpenedWith::from_request(&opening),
             wanted: Arc::clone(&waiting.wanted),
             permit: Some(permit),
             inner: Arc::clone(&self.inner),
         };
         match kept {
-            // One that ended by itself is opened anew.
-            Some(kept) if kept.terms == seat.terms && !kept.line.wishes.is_closed() => {
-                seat.line = Some(kept.line);
+            // One that ended by itself is opened again.
+            Some(kept)
+                if kept.opened_with == seat.opened_with && !kept.channels.requests.is_closed() =>
+            {
+                seat.channels = Some(kept.channels);
                 Ok(seat)
             }
-            // Whoever waits here may go away at any moment, and must not leave the place to
-            // another while the old conversation ends or the new one begins.
+            // In a task of its own: the caller may be dropped at any moment, and the permit must be
+            // held until the old conversation has ended and the new one is open.
             old => {
                 let opening = seat.open(old, opening);
                 match task::spawn("opening a conversation", opening).await {
                     Ok(Ok(opened)) => opened,
-                    Ok(Err(panic)) => Err(broke(&panic)),
-                    Err(error) => Err(broke(&error)),
+                    Ok(Err(panic)) => Err(open_failed(&panic)),
+                    Err(error) => Err(open_failed(&error)),
                 }
             }
         }
     }
 
-    /// Closes the conversation of a session, if it is open; `false`: somebody holds it.
+    /// Closes the conversation of a session, if it is open; `false`: it is in use.
     pub async fn close(&self, id: &str) -> bool {
         let closing = {
             let mut rows = self.inner.rows();
             match rows.get_mut(id) {
-                Some(row) if row.turn.available_permits() == 0 => return false,
-                Some(row) => row.give_up(),
+                Some(row) if row.lock.available_permits() == 0 => return false,
+                Some(row) => row.take_idle(),
                 None => None,
             }
         };
         if let Some(closing) = closing {
-            let _ = self.inner.end(closing).await;
+            let _ = self.inner.close_in_background(closing).await;
         }
-        self.inner.forget_empty();
+        self.inner.remove_unused();
         true
     }
 
-    /// Waits until nobody holds the conversation of a session, closes it, and keeps it closed as
-    /// long as the answer lives: for whoever writes into its transcript. `None`: all is stopping.
-    pub async fn still(&self, id: &str) -> Option<OwnedSemaphorePermit> {
+    /// Waits until the conversation is unused, closes it, and keeps it closed while the returned
+    /// permit exists: for writers of its transcript. `None`: the pool is stopping.
+    pub async fn close_exclusively(&self, id: &str) -> Option<OwnedSemaphorePermit> {
         let waiting = PoolWaiter::new(&self.inner, id);
         let permit = tokio::select! {
             () = self.inner.cancel.cancelled() => return None,
-            permit = Arc::clone(&waiting.turn).acquire_owned() => permit.ok()?,
+            permit = Arc::clone(&waiting.lock).acquire_owned() => permit.ok()?,
         };
         let kept = self
             .inner
             .rows()
             .get_mut(id)
-            .and_then(|row| row.kept.take());
+            .and_then(|row| row.idle.take());
         let Some(kept) = kept else {
             return Some(permit);
         };
         let (inner, id) = (Arc::clone(&self.inner), id.to_owned());
         let closed = task::spawn("closing a conversation", async move {
-            kept.line.close().await;
+            kept.channels.close().await;
             inner.closed(&id);
             permit
         });
         closed.await.ok()?.ok()
     }
 
-    /// Closes what nobody holds.
+    /// Closes all idle conversations.
     pub async fn close_idle(&self) {
         let kept: Vec<ClosingConversation> = {
             let mut rows = self.inner.rows();
-            rows.values_mut().filter_map(PoolEntry::give_up).collect()
+            rows.values_mut().filter_map(PoolEntry::take_idle).collect()
         };
-        join_all(kept.into_iter().map(|one| self.inner.end(one))).await;
-        self.inner.forget_empty();
+        join_all(
+            kept.into_iter()
+                .map(|one| self.inner.close_in_background(one)),
+        )
+        .await;
+        self.inner.remove_unused();
     }
 }
 
-fn stopping() -> HostError {
+fn stopping_error() -> HostError {
     HostError::new(HostErrorKind::Failed, "the gateway is stopping")
 }
 
-fn broke(why: &dyn std::fmt::Display) -> HostError {
+fn open_failed(why: &dyn std::fmt::Display) -> HostError {
     let message = format!("the conversation could not be opened: {why}");
     HostError::new(HostErrorKind::Failed, message)
 }
@@ -271,26 +277,32 @@ impl PoolEntry {
         self.weight.as_ref().map_or(0, Weight::bytes)
     }
 
-    /// What is kept, to be closed; whoever wants the session meanwhile waits until it has ended.
-    fn give_up(&mut self) -> Option<ClosingConversation> {
-        self.kept.as_ref()?;
-        let place = Arc::clone(&self.turn).try_acquire_owned().ok()?;
-        let line = self.kept.take()?.line;
+    /// Takes the idle conversation in order to close it; other holders wait until it has ended.
+    fn take_idle(&mut self) -> Option<ClosingConversation> {
+        self.idle.as_ref()?;
+        let place = Arc::clone(&self.lock).try_acquire_owned().ok()?;
+        let line = self.idle.take()?.channels;
         self.weight = None;
-        Some(ClosingConversation { line, place })
+        Some(ClosingConversation {
+            channels: line,
+            permit: place,
+        })
     }
 }
 
-/// A conversation on its way out.
+/// A conversation that is being closed.
 struct ClosingConversation {
-    line: ConversationChannels,
-    place: OwnedSemaphorePermit,
+    channels: ConversationChannels,
+    permit: OwnedSemaphorePermit,
 }
 
 impl ConversationChannels {
     /// Returns when it has ended.
     async fn close(self) {
-        let Self { wishes, mut news } = self;
+        let Self {
+            requests: wishes,
+            updates: mut news,
+        } = self;
         drop(wishes);
         while news.recv().await.is_some() {}
     }
@@ -299,27 +311,29 @@ impl ConversationChannels {
 impl PoolInner {
     fn rows(&self) -> MutexGuard<'_, HashMap<String, PoolEntry>> {
         // A panic while holding this lock cannot leave the map half changed.
-        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn forget_empty(&self) {
+    fn remove_unused(&self) {
         self.rows().retain(|_, row| {
-            row.kept.is_some() || row.waiting > 0 || row.turn.available_permits() == 0
+            row.idle.is_some() || row.waiting > 0 || row.lock.available_permits() == 0
         });
     }
 
-    /// Ends a conversation whether somebody waits for that or not; until it has ended, its place
-    /// is taken.
-    fn end(
+    /// Closes a conversation in a task of its own; its permit is held until it has ended.
+    fn close_in_background(
         self: &Arc<Self>,
         closing: ClosingConversation,
     ) -> JoinHandle<Result<(), task::Panicked>> {
         let inner = Arc::clone(self);
         task::spawn("closing a conversation", async move {
-            let ClosingConversation { line, place } = closing;
+            let ClosingConversation {
+                channels: line,
+                permit: place,
+            } = closing;
             line.close().await;
             drop(place);
-            inner.forget_empty();
+            inner.remove_unused();
         })
     }
 
@@ -336,49 +350,49 @@ impl PoolInner {
         }
     }
 
-    /// What is too old, too many or too much, and when to look again.
+    /// Conversations over the limits, and when to check again.
     fn overdue(&self) -> (Vec<ClosingConversation>, Option<Instant>) {
         let mut rows = self.rows();
-        // Every weight is read once: it may change at any moment.
+        // Each weight is read once: it can change at any moment.
         let mut bytes = 0_usize;
         let mut kept: Vec<(Instant, String, usize)> = Vec::new();
         for (id, row) in rows.iter() {
             let weight = row.bytes();
             bytes = bytes.saturating_add(weight);
-            if let Some(one) = &row.kept {
+            if let Some(one) = &row.idle {
                 kept.push((one.since, id.clone(), weight));
             }
         }
         kept.sort();
         let now = Instant::now();
-        let surplus = kept.len().saturating_sub(self.bounds.idle);
+        let surplus = kept.len().saturating_sub(self.limits.idle);
         let mut closing = Vec::new();
         let mut next = None;
         for (place, (since, id, weight)) in kept.iter().enumerate() {
-            let old = *since + self.bounds.age <= now;
-            if place >= surplus && !old && bytes <= self.bounds.bytes {
-                next = Some(*since + self.bounds.age);
+            let old = *since + self.limits.age <= now;
+            if place >= surplus && !old && bytes <= self.limits.bytes {
+                next = Some(*since + self.limits.age);
                 break;
             }
             let Some(row) = rows.get_mut(id) else {
                 continue;
             };
-            if let Some(one) = row.give_up() {
+            if let Some(one) = row.take_idle() {
                 bytes = bytes.saturating_sub(*weight);
                 closing.push(one);
             }
         }
-        if bytes > self.bounds.bytes {
-            ask_holders(&rows, bytes - self.bounds.bytes);
+        if bytes > self.limits.bytes {
+            ask_holders(&rows, bytes - self.limits.bytes);
         }
         (closing, next)
     }
 }
 
-/// Those that hold a conversation although nothing happens in it give it up, the one that was
-/// unused longest first; whoever works does so at the end.
+/// Asks holders to release conversations, the least recently used first; active ones do so at the
+/// end of their turn.
 fn ask_holders(rows: &HashMap<String, PoolEntry>, mut surplus: usize) {
-    let held = rows.values().filter(|row| row.kept.is_none());
+    let held = rows.values().filter(|row| row.idle.is_none());
     let mut held: Vec<&PoolEntry> = held.filter(|row| row.weight.is_some()).collect();
     held.sort_by_key(|row| row.used);
     for row in held {
@@ -393,11 +407,11 @@ fn ask_holders(rows: &HashMap<String, PoolEntry>, mut surplus: usize) {
 async fn sweep(inner: Arc<PoolInner>) {
     loop {
         let (closing, next) = inner.overdue();
-        // One that does not end holds up no other.
+        // One that does not end must not block the others.
         for one in closing {
-            drop(inner.end(one));
+            drop(inner.close_in_background(one));
         }
-        inner.forget_empty();
+        inner.remove_unused();
         let later = async {
             match next {
                 Some(at) => tokio::time::sleep_until(at).await,
@@ -412,11 +426,11 @@ async fn sweep(inner: Arc<PoolInner>) {
     }
 }
 
-/// Somebody who waits for a session: its row stays while he does.
+/// Keeps the entry of a session while a holder waits for it.
 struct PoolWaiter<'a> {
     inner: &'a PoolInner,
     id: &'a str,
-    turn: Arc<Semaphore>,
+    lock: Arc<Semaphore>,
     wanted: Arc<Notify>,
 }
 
@@ -424,21 +438,21 @@ impl<'a> PoolWaiter<'a> {
     fn new(inner: &'a PoolInner, id: &'a str) -> Self {
         let mut rows = inner.rows();
         let row = rows.entry(id.to_owned()).or_insert_with(|| PoolEntry {
-            turn: Arc::new(Semaphore::new(1)),
+            lock: Arc::new(Semaphore::new(1)),
             wanted: Arc::new(Notify::new()),
             waiting: 0,
-            kept: None,
+            idle: None,
             weight: None,
             used: Instant::now(),
         });
         row.waiting += 1;
-        if row.turn.available_permits() == 0 {
+        if row.lock.available_permits() == 0 {
             row.wanted.notify_one();
         }
         Self {
             inner,
             id,
-            turn: Arc::clone(&row.turn),
+            lock: Arc::clone(&row.lock),
             wanted: Arc::clone(&row.wanted),
         }
     }
@@ -453,99 +467,101 @@ impl Drop for PoolWaiter<'_> {
     }
 }
 
-/// What happens to whoever holds a conversation.
+/// An event for the holder of a conversation.
 pub enum HolderEvent {
     /// `None`: it has ended.
-    News(Option<Box<ConversationUpdate>>),
-    /// Somebody else waits for it.
+    Update(Option<Box<ConversationUpdate>>),
+    /// Another holder waits for it.
     Wanted,
 }
 
-/// A conversation, held. Dropping it keeps the conversation open for the next one.
+/// A conversation in use. Dropping this keeps it open for the next holder.
 pub struct PooledConversation {
     id: String,
-    line: Option<ConversationChannels>,
-    terms: OpenedWith,
+    channels: Option<ConversationChannels>,
+    opened_with: OpenedWith,
     wanted: Arc<Notify>,
     permit: Option<OwnedSemaphorePermit>,
     inner: Arc<PoolInner>,
 }
 
 impl PooledConversation {
-    /// Opens the conversation of this seat, after the old one has ended.
+    /// Opens the conversation after the old one has ended.
     async fn open(
         mut self,
         old: Option<IdleConversation>,
         opening: OpeningRequest,
     ) -> Result<Self, HostError> {
         if let Some(old) = old {
-            old.line.close().await;
+            old.channels.close().await;
             self.inner.closed(&self.id);
         }
         let OpenedConversation {
-            wishes,
-            news,
+            requests: wishes,
+            updates: news,
             weight,
             ..
-        } = self.inner.program.open(opening).await?;
+        } = self.inner.host.open(opening).await?;
         self.inner.opened(&self.id, weight);
-        self.line = Some(ConversationChannels { wishes, news });
+        self.channels = Some(ConversationChannels {
+            requests: wishes,
+            updates: news,
+        });
         Ok(self)
     }
 
-    /// The session that was asked for; commands may have moved the conversation on from it.
+    /// The requested session; commands may have moved the conversation to another one.
     pub fn id(&self) -> &str {
         &self.id
     }
 
     /// `false`: the conversation has ended.
     pub async fn wish(&self, wish: ConversationRequest) -> bool {
-        match &self.line {
-            Some(line) => line.wishes.send(wish).await.is_ok(),
+        match &self.channels {
+            Some(line) => line.requests.send(wish).await.is_ok(),
             None => false,
         }
     }
 
-    /// For whoever wishes while another reads the news.
+    /// A sender for use while another task reads updates.
     pub fn wishes(&self) -> Option<mpsc::Sender<ConversationRequest>> {
-        self.line.as_ref().map(|line| line.wishes.clone())
+        self.channels.as_ref().map(|line| line.requests.clone())
     }
 
     /// `None`: the conversation has ended.
     pub async fn news(&mut self) -> Option<ConversationUpdate> {
-        self.line.as_mut()?.news.recv().await
+        self.channels.as_mut()?.updates.recv().await
     }
 
-    /// What comes first: news, or somebody else who waits for this session.
+    /// Waits for an update, or for another holder that waits for this session.
     pub async fn next(&mut self) -> HolderEvent {
         let wanted = Arc::clone(&self.wanted);
         tokio::select! {
             biased;
-            news = self.news() => HolderEvent::News(news.map(Box::new)),
+            news = self.news() => HolderEvent::Update(news.map(Box::new)),
             () = wanted.notified() => HolderEvent::Wanted,
         }
     }
 
-    /// Gives up a conversation that does not end: the next one opens it anew, whatever this one
-    /// still does.
+    /// Abandons a conversation that does not end: the next holder opens it again.
     pub fn abandon(mut self) {
-        if let Some(line) = self.line.take() {
+        if let Some(line) = self.channels.take() {
             self.inner.closed(&self.id);
             drop(task::spawn("abandoned conversation", line.close()));
         }
     }
 
-    /// Returns when somebody else waits for this session: between turns it should be given up.
+    /// Returns when another holder waits: between turns the conversation should be released.
     pub async fn wanted(&self) {
         self.wanted.notified().await;
     }
 
     /// Closes the conversation instead of keeping it; returns when it has ended.
     pub async fn close(mut self) {
-        let Some(line) = self.line.take() else {
+        let Some(line) = self.channels.take() else {
             return;
         };
-        // The seat goes along, so that it is taken until then, whoever waits here or not.
+        // The permit moves along, so that it is held until then even if the caller is dropped.
         let closed = task::spawn("closing a conversation", async move {
             line.close().await;
             self.inner.closed(&self.id);
@@ -556,18 +572,22 @@ impl PooledConversation {
 
 impl Drop for PooledConversation {
     fn drop(&mut self) {
-        if let Some(line) = self.line.take()
+        if let Some(line) = self.channels.take()
             && let Some(row) = self.inner.rows().get_mut(&self.id)
         {
-            if line.wishes.is_closed() {
+            if line.requests.is_closed() {
                 row.weight = None;
             } else {
                 let since = Instant::now();
-                let terms = self.terms.clone();
-                row.kept = Some(IdleConversation { line, terms, since });
+                let terms = self.opened_with.clone();
+                row.idle = Some(IdleConversation {
+                    channels: line,
+                    opened_with: terms,
+                    since,
+                });
             }
         }
-        // Only now may the next one look for it.
+        // Only now may the next holder get it.
         drop(self.permit.take());
         self.inner.changed.notify_one();
     }

@@ -1,4 +1,4 @@
-//! Connects the agent to where people are.
+//! Connects the agent to chat platforms.
 //!
 //! | module | what it does |
 //! |---|---|

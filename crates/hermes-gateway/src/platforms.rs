@@ -1,4 +1,4 @@
-//! The adapters that a home uses, and what they ask of the gateway.
+//! The adapters of a home, and the services they need from the gateway.
 
 use std::sync::Arc;
 
@@ -83,7 +83,7 @@ impl Admission for HomeAdmission {
     }
 }
 
-/// What webhooks need, from a gateway.
+/// Implements [`WebhookHost`] with a gateway.
 pub struct GatewayWebhooks {
     pub store: Store,
     pub post: MessagePoster,

@@ -17,7 +17,7 @@ impl EditorSession {
         let id = request.id.clone();
         let answer = |verdict| {
             let request = id.clone();
-            ConversationRequest::Order(AgentCommand::Answer { request, verdict })
+            ConversationRequest::Agent(AgentCommand::Answer { request, verdict })
         };
         if let Some(verdict) = self.edits.mode().verdict(&request) {
             return self.wish(answer(verdict));
@@ -49,7 +49,7 @@ impl EditorSession {
             let request = request.id;
             let order = AgentCommand::Answer { request, verdict };
             // Without a session there is nothing to allow.
-            let _ = wishes.send(ConversationRequest::Order(order)).await;
+            let _ = wishes.send(ConversationRequest::Agent(order)).await;
             open.cancel();
         });
     }
@@ -59,7 +59,7 @@ impl EditorSession {
         let asking = question::asking(&self.outlet.session, &question, can.as_ref());
         if let QuestionForm::Not(answer) = asking {
             let question = question.id;
-            return self.wish(ConversationRequest::Order(AgentCommand::Reply {
+            return self.wish(ConversationRequest::Agent(AgentCommand::Reply {
                 question,
                 answer,
             }));
@@ -96,7 +96,7 @@ impl EditorSession {
             };
             let question = question.id.clone();
             let order = AgentCommand::Reply { question, answer };
-            let _ = wishes.send(ConversationRequest::Order(order)).await;
+            let _ = wishes.send(ConversationRequest::Agent(order)).await;
             open.cancel();
         });
     }

@@ -44,7 +44,7 @@ pub(super) async fn drive(state: &ApiState, run: &ApiRun, ticket: TurnPermit, pl
             () = run.stop.cancelled(), if !stopping => {
                 stopping = true;
                 if let Some(wishes) = turn.wishes() {
-                    let _ = wishes.send(ConversationRequest::Order(AgentCommand::Interrupt)).await;
+                    let _ = wishes.send(ConversationRequest::Agent(AgentCommand::Interrupt)).await;
                 }
                 continue;
             }
@@ -90,7 +90,7 @@ async fn deny_late(run: &ApiRun, turn: &ApiTurn, now: f64) {
         };
         if let Some(wishes) = turn.wishes() {
             // A run that has ended meanwhile needs no answer.
-            let _ = wishes.send(ConversationRequest::Order(order)).await;
+            let _ = wishes.send(ConversationRequest::Agent(order)).await;
         }
     }
 }

@@ -222,7 +222,7 @@ pub(super) async fn approve(
             request: request.id,
         };
         // A run that has ended meanwhile needs no answer.
-        let _ = wishes.send(ConversationRequest::Order(order)).await;
+        let _ = wishes.send(ConversationRequest::Agent(order)).await;
     }
     let told = json!({"choice": choice, "resolved": resolved});
     run.tell("approval.responded", told, now);

@@ -8,8 +8,8 @@ use futures_util::StreamExt as _;
 use hermes_agent::weight::Weight;
 use hermes_api::{ApiDeps, ApiServer, GatewayFacts};
 use hermes_app::front::{
-    ConversationRequest, ConversationUpdate, HostError, HostErrorKind, NEWS, OpenedConversation,
-    WISHES,
+    ConversationRequest, ConversationUpdate, HostError, HostErrorKind, OpenedConversation,
+    REQUESTS, UPDATES,
 };
 use hermes_app::wiring::unattended::CommandOutput;
 use hermes_config::{Config, Home};
@@ -49,8 +49,8 @@ impl ConversationHost for Asks {
         &self,
         opening: OpeningRequest,
     ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
-        let (wishes, orders) = mpsc::channel(WISHES);
-        let (news, heard) = mpsc::channel(NEWS);
+        let (wishes, orders) = mpsc::channel(REQUESTS);
+        let (news, heard) = mpsc::channel(UPDATES);
         let id = opening.id.clone();
         drop(task::spawn("asks", talk(id, orders, news)));
         Box::pin(std::future::ready(Ok(OpenedConversation {
@@ -61,8 +61,8 @@ impl ConversationHost for Asks {
             remarks: Vec::new(),
             approvals_off: false,
             weight: Weight::default(),
-            wishes,
-            news: heard,
+            requests: wishes,
+            updates: heard,
         })))
     }
 
@@ -82,7 +82,7 @@ async fn talk(
     news: mpsc::Sender<ConversationUpdate>,
 ) {
     while let Some(wish) = orders.recv().await {
-        let ConversationRequest::Say(input) = wish else {
+        let ConversationRequest::Input(input) = wish else {
             continue;
         };
         let route = Route {
@@ -100,7 +100,7 @@ async fn talk(
         }
         let text = loop {
             match orders.recv().await {
-                Some(ConversationRequest::Order(AgentCommand::Answer { request, verdict })) => {
+                Some(ConversationRequest::Agent(AgentCommand::Answer { request, verdict })) => {
                     break format!("{request}: {verdict:?}");
                 }
                 Some(_) => {}

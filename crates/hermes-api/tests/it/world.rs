@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use hermes_agent::weight::Weight;
 use hermes_api::{ActiveTurns, ApiDeps, ApiServer, GatewayFacts};
 use hermes_app::front::{
-    ConversationRequest, ConversationUpdate, HostError, HostErrorKind, NEWS, OpenedConversation,
-    WISHES,
+    ConversationRequest, ConversationUpdate, HostError, HostErrorKind, OpenedConversation,
+    REQUESTS, UPDATES,
 };
 use hermes_app::wiring::unattended::CommandOutput;
 use hermes_config::{Config, Home};
@@ -88,8 +88,8 @@ impl ConversationHost for Talker {
                 Some(stored) => stored.items.into_iter().map(|item| item.message).collect(),
                 None => opening.history.clone(),
             };
-            let (wishes, receiver) = mpsc::channel(WISHES);
-            let (sender, news) = mpsc::channel(NEWS);
+            let (wishes, receiver) = mpsc::channel(REQUESTS);
+            let (sender, news) = mpsc::channel(UPDATES);
             let talk = Talk {
                 id: opening.id.clone(),
                 unattended: opening.unattended,
@@ -108,8 +108,8 @@ impl ConversationHost for Talker {
                 remarks: Vec::new(),
                 approvals_off: false,
                 weight: Weight::default(),
-                wishes,
-                news,
+                requests: wishes,
+                updates: news,
             })
         })
     }
@@ -136,7 +136,7 @@ struct Talk {
 impl Talk {
     async fn run(mut self) {
         while let Some(wish) = self.wishes.recv().await {
-            if let ConversationRequest::Say(input) = wish {
+            if let ConversationRequest::Input(input) = wish {
                 self.seen.inputs.lock().unwrap().push(input.clone());
                 self.turn(&input).await;
             }
@@ -250,7 +250,7 @@ impl Talk {
     async fn wait(&mut self) -> (TurnExit, String) {
         self.text("waiting").await;
         while let Some(wish) = self.wishes.recv().await {
-            if matches!(wish, ConversationRequest::Order(AgentCommand::Interrupt)) {
+            if matches!(wish, ConversationRequest::Agent(AgentCommand::Interrupt)) {
                 self.seen.interrupted.notify_one();
                 break;
             }
@@ -273,7 +273,7 @@ impl Talk {
         self.tell(AgentEvent::ApprovalNeeded { request }).await;
         while let Some(wish) = self.wishes.recv().await {
             match wish {
-                ConversationRequest::Order(AgentCommand::Answer { request, verdict }) => {
+                ConversationRequest::Agent(AgentCommand::Answer { request, verdict }) => {
                     assert_eq!(request, "request-1");
                     let text = match verdict {
                         Verdict::Deny { .. } => "denied".to_owned(),
@@ -281,7 +281,7 @@ impl Talk {
                     };
                     return self.say(&text).await;
                 }
-                ConversationRequest::Order(AgentCommand::Interrupt) => return "stopped".to_owned(),
+                ConversationRequest::Agent(AgentCommand::Interrupt) => return "stopped".to_owned(),
                 _ => {}
             }
         }
@@ -297,7 +297,7 @@ impl Talk {
         };
         self.tell(AgentEvent::QuestionAsked { question }).await;
         while let Some(wish) = self.wishes.recv().await {
-            if let ConversationRequest::Order(AgentCommand::Reply { answer, .. }) = wish {
+            if let ConversationRequest::Agent(AgentCommand::Reply { answer, .. }) = wish {
                 assert!(matches!(answer, Answer::Unanswered { .. }));
                 return self.say("I decided myself").await;
             }

@@ -20,8 +20,8 @@ use tokio::sync::mpsc;
 use super::Conversation;
 use crate::failure::{Exit, Failure};
 use crate::front::{
-    CommandFollowUp, ConversationRequest, ConversationUpdate, HostError, HostErrorKind, NEWS,
-    OpenedConversation, WISHES,
+    CommandFollowUp, ConversationRequest, ConversationUpdate, HostError, HostErrorKind,
+    OpenedConversation, REQUESTS, UPDATES,
 };
 use crate::slash_commands;
 use crate::wiring;
@@ -49,7 +49,7 @@ pub enum ClosePolicy {
 
 struct ConversationActor {
     conversation: Conversation,
-    live: ConversationInputs,
+    inputs: ConversationInputs,
     rules: CommandRules,
     on_close: ClosePolicy,
     /// Servers of this conversation alone.
@@ -58,8 +58,8 @@ struct ConversationActor {
 
 /// What goes on beside a command.
 struct ConversationInputs {
-    wishes: mpsc::Receiver<ConversationRequest>,
-    news: mpsc::Sender<ConversationUpdate>,
+    requests: mpsc::Receiver<ConversationRequest>,
+    updates: mpsc::Sender<ConversationUpdate>,
     /// `None`: the session is over.
     events: Option<EventReceiver>,
     handle: SessionHandle,
@@ -67,12 +67,12 @@ struct ConversationInputs {
     later: mpsc::Receiver<Effect>,
     waiting: VecDeque<ConversationRequest>,
     /// Events that the conversation was not told of yet.
-    seen: Vec<AgentEvent>,
-    left: bool,
+    unobserved: Vec<AgentEvent>,
+    closed: bool,
 }
 
 enum ActorEvent {
-    Wish(Option<ConversationRequest>),
+    Request(Option<ConversationRequest>),
     Event(Option<SequencedEvent>),
     Later(Effect),
 }
@@ -95,8 +95,8 @@ pub fn start(
     later: mpsc::Receiver<Effect>,
     options: ActorOptions,
 ) -> OpenedConversation {
-    let (wishes, receiver) = mpsc::channel(WISHES);
-    let (sender, news) = mpsc::channel(NEWS);
+    let (wishes, receiver) = mpsc::channel(REQUESTS);
+    let (sender, news) = mpsc::channel(UPDATES);
     let weight = Weight::default();
     let opened = OpenedConversation {
         id: conversation.chat.id.to_string(),
@@ -106,24 +106,24 @@ pub fn start(
         remarks: options.remarks,
         approvals_off: approvals_off(&conversation),
         weight: weight.clone(),
-        wishes,
-        news,
+        requests: wishes,
+        updates: news,
     };
     let live = ConversationInputs {
-        wishes: receiver,
-        news: sender,
+        requests: receiver,
+        updates: sender,
         events: conversation.opened.take(),
         handle: conversation.chat.handle(),
         weight,
         later,
         waiting: VecDeque::new(),
-        seen: Vec::new(),
-        left: false,
+        unobserved: Vec::new(),
+        closed: false,
     };
-    live.weigh();
+    live.update_weight();
     let actor = ConversationActor {
         conversation,
-        live,
+        inputs: live,
         rules: options.rules,
         on_close: options.on_close,
         servers: options.servers,
@@ -141,14 +141,14 @@ impl ConversationActor {
     /// Until nobody wants anything any more. Follows the conversation is closed. What it does when it
     /// does something is boxed: most of the time it waits, and many do.
     async fn run(mut self: Box<Self>) {
-        while !self.live.left {
-            if let Some(wish) = self.live.waiting.pop_front() {
-                Box::pin(self.wish(wish)).await;
+        while !self.inputs.closed {
+            if let Some(wish) = self.inputs.waiting.pop_front() {
+                Box::pin(self.handle_request(wish)).await;
             } else {
-                match self.live.next().await {
-                    ActorEvent::Wish(Some(wish)) => Box::pin(self.wish(wish)).await,
-                    ActorEvent::Wish(None) => break,
-                    ActorEvent::Event(event) => self.live.event(event).await,
+                match self.inputs.next().await {
+                    ActorEvent::Request(Some(wish)) => Box::pin(self.handle_request(wish)).await,
+                    ActorEvent::Request(None) => break,
+                    ActorEvent::Event(event) => self.inputs.event(event).await,
                     ActorEvent::Later(effect) => Box::pin(self.effect(effect)).await,
                 }
             }
@@ -156,7 +156,7 @@ impl ConversationActor {
         }
         let Self {
             mut conversation,
-            live,
+            inputs: live,
             on_close,
             servers,
             ..
@@ -166,7 +166,7 @@ impl ConversationActor {
         drop(live.events);
         let left = match on_close {
             ClosePolicy::End => Box::pin(conversation.leave()).await,
-            ClosePolicy::Keep => Box::pin(conversation.put_aside()).await,
+            ClosePolicy::Keep => Box::pin(conversation.suspend()).await,
         };
         if let Err(failure) = left {
             tracing::warn!("closing a conversation: {}", failure.message);
@@ -175,12 +175,12 @@ impl ConversationActor {
             servers.shutdown(wiring::mcp::STOPPING).await;
         }
         // Last of all: it tells that everything has ended.
-        drop(live.news);
+        drop(live.updates);
     }
 
     /// The conversation learns what happened.
     async fn settle(&mut self) {
-        for event in std::mem::take(&mut self.live.seen) {
+        for event in std::mem::take(&mut self.inputs.unobserved) {
             self.conversation.observe(&event);
             if matches!(event, AgentEvent::TurnFinished { .. })
                 && let Some(effect) = Box::pin(self.conversation.settle_title()).await
@@ -194,38 +194,38 @@ impl ConversationActor {
     /// Another session is open.
     fn take_opened(&mut self) {
         if let Some(events) = self.conversation.opened.take() {
-            self.live.events = Some(events);
-            self.live.handle = self.conversation.chat.handle();
-            self.live.weigh();
+            self.inputs.events = Some(events);
+            self.inputs.handle = self.conversation.chat.handle();
+            self.inputs.update_weight();
         }
     }
 
-    async fn wish(&mut self, wish: ConversationRequest) {
+    async fn handle_request(&mut self, wish: ConversationRequest) {
         match wish {
-            ConversationRequest::Say(input) => self.say(input).await,
-            ConversationRequest::Order(command) => self.live.command(command).await,
+            ConversationRequest::Input(input) => self.submit(input).await,
+            ConversationRequest::Agent(command) => self.inputs.command(command).await,
             ConversationRequest::Slash(line) => self.slash(&line).await,
             // Nothing runs that could be stopped.
             ConversationRequest::Stop => {}
         }
     }
 
-    async fn say(&mut self, input: UserInput) {
-        match self.conversation.unready(&input.text).await {
+    async fn submit(&mut self, input: UserInput) {
+        match self.conversation.check_ready(&input.text).await {
             Ok(None) => {}
             Ok(Some(_)) => {
                 let why = self.conversation.chat.missing.as_ref();
                 let why = why.map_or_else(String::new, ToString::to_string);
                 let failure = Failure::new(Exit::NotConfigured, why);
                 return self
-                    .live
-                    .tell(ConversationUpdate::Unsaid(refusal(&failure)))
+                    .inputs
+                    .send_update(ConversationUpdate::Rejected(host_error(&failure)))
                     .await;
             }
             Err(failure) => {
                 return self
-                    .live
-                    .tell(ConversationUpdate::Unsaid(refusal(&failure)))
+                    .inputs
+                    .send_update(ConversationUpdate::Rejected(host_error(&failure)))
                     .await;
             }
         }
@@ -238,52 +238,58 @@ impl ConversationActor {
                  does support them: hermes config set model.supports_vision true",
                 chat.route.model
             );
-            self.live.say(NoticeLevel::Warning, text, false).await;
+            self.inputs
+                .send_text(NoticeLevel::Warning, text, false)
+                .await;
         }
         let message = self.conversation.message(input);
-        self.live.command(message).await;
+        self.inputs.command(message).await;
     }
 
     async fn slash(&mut self, line: &str) {
         if let Some(text) = (self.rules.refused)(line) {
-            self.live.say(NoticeLevel::Warning, text, false).await;
+            self.inputs
+                .send_text(NoticeLevel::Warning, text, false)
+                .await;
             return self
-                .live
-                .tell(ConversationUpdate::Ran(CommandFollowUp::Nothing))
+                .inputs
+                .send_update(ConversationUpdate::CommandEnded(CommandFollowUp::Nothing))
                 .await;
         }
         if let Some(text) = (self.rules.help)(line) {
-            self.live.say(NoticeLevel::Info, text, true).await;
+            self.inputs.send_text(NoticeLevel::Info, text, true).await;
             return self
-                .live
-                .tell(ConversationUpdate::Ran(CommandFollowUp::Nothing))
+                .inputs
+                .send_update(ConversationUpdate::CommandEnded(CommandFollowUp::Nothing))
                 .await;
         }
         let Self {
-            conversation, live, ..
+            conversation,
+            inputs: live,
+            ..
         } = self;
         // What happened so far, so that it knows whether a turn runs.
-        for event in std::mem::take(&mut live.seen) {
+        for event in std::mem::take(&mut live.unobserved) {
             conversation.observe(&event);
         }
         let done = live
-            .attend(Box::pin(slash_commands::line(conversation, line)))
+            .run_alongside(Box::pin(slash_commands::line(conversation, line)))
             .await;
         let follows = match done {
             None => {
-                self.live
-                    .say(NoticeLevel::Info, "stopped".to_owned(), false)
+                self.inputs
+                    .send_text(NoticeLevel::Info, "stopped".to_owned(), false)
                     .await;
                 CommandFollowUp::Nothing
             }
             // A path, say: something to talk about.
             Some(None) => {
-                self.say(line.into()).await;
+                self.submit(line.into()).await;
                 CommandFollowUp::Turn
             }
             Some(Some(Err(failure))) => {
-                self.live
-                    .say(NoticeLevel::Warning, failure.message, false)
+                self.inputs
+                    .send_text(NoticeLevel::Warning, failure.message, false)
                     .await;
                 CommandFollowUp::Nothing
             }
@@ -295,26 +301,28 @@ impl ConversationActor {
             }
         };
         self.take_opened();
-        self.live.tell(ConversationUpdate::Ran(follows)).await;
+        self.inputs
+            .send_update(ConversationUpdate::CommandEnded(follows))
+            .await;
     }
 
     async fn effect(&mut self, effect: Effect) {
         let news = match effect {
-            Effect::Say(ShownText { kind, text }) => said(&kind, text),
-            Effect::Page(page) => said(&page.kind, page.text),
+            Effect::Say(ShownText { kind, text }) => text_update(&kind, text),
+            Effect::Page(page) => text_update(&page.kind, page.text),
             Effect::Opened { entries, .. } => ConversationUpdate::Moved {
                 id: self.conversation.chat.id.to_string(),
                 past: entries,
             },
-            Effect::Draft(text) => said(&TextKind::Info, format!("Your words were: {text}")),
+            Effect::Draft(text) => text_update(&TextKind::Info, format!("Your words were: {text}")),
             // What only a screen has a place for.
             _ => return,
         };
-        self.live.tell(news).await;
+        self.inputs.send_update(news).await;
     }
 }
 
-fn said(kind: &TextKind, text: String) -> ConversationUpdate {
+fn text_update(kind: &TextKind, text: String) -> ConversationUpdate {
     let (level, columns) = match kind {
         TextKind::Plain | TextKind::Diff => (NoticeLevel::Info, true),
         TextKind::Markdown | TextKind::Info => (NoticeLevel::Info, false),
@@ -325,14 +333,14 @@ fn said(kind: &TextKind, text: String) -> ConversationUpdate {
         TextKind::Error { fix: Some(fix) } => format!("{text}\n{fix}"),
         _ => text,
     };
-    ConversationUpdate::Said {
+    ConversationUpdate::Text {
         level,
         text,
         columns,
     }
 }
 
-pub fn refusal(failure: &Failure) -> HostError {
+pub fn host_error(failure: &Failure) -> HostError {
     let kind = match failure.exit {
         Exit::NotConfigured => HostErrorKind::NotConfigured,
         Exit::NotFound => HostErrorKind::NotFound,
@@ -354,21 +362,21 @@ pub fn refusal(failure: &Failure) -> HostError {
 impl ConversationInputs {
     async fn next(&mut self) -> ActorEvent {
         let Self {
-            wishes,
+            requests: wishes,
             events,
             later,
             ..
         } = self;
         tokio::select! {
             biased;
-            wish = wishes.recv() => ActorEvent::Wish(wish),
+            wish = wishes.recv() => ActorEvent::Request(wish),
             event = next_event(events) => ActorEvent::Event(event),
             Some(effect) = later.recv() => ActorEvent::Later(effect),
         }
     }
 
     /// Runs a command, and what goes on beside it. `None`: it was stopped.
-    async fn attend<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+    async fn run_alongside<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::pin!(work);
         loop {
             let next = tokio::select! {
@@ -377,25 +385,26 @@ impl ConversationInputs {
                 next = self.next() => next,
             };
             match next {
-                ActorEvent::Wish(None) => {
-                    self.left = true;
+                ActorEvent::Request(None) => {
+                    self.closed = true;
                     return None;
                 }
-                ActorEvent::Wish(Some(ConversationRequest::Stop)) => return None,
-                ActorEvent::Wish(Some(ConversationRequest::Order(command))) => {
+                ActorEvent::Request(Some(ConversationRequest::Stop)) => return None,
+                ActorEvent::Request(Some(ConversationRequest::Agent(command))) => {
                     self.command(command).await
                 }
-                ActorEvent::Wish(Some(wish)) if self.waiting.len() < WAITING => {
+                ActorEvent::Request(Some(wish)) if self.waiting.len() < WAITING => {
                     self.waiting.push_back(wish);
                 }
-                ActorEvent::Wish(Some(_)) => {
+                ActorEvent::Request(Some(_)) => {
                     let text = "too many messages are waiting for the running command; cancel it";
                     let refusal = HostError::new(HostErrorKind::Invalid, text);
-                    self.tell(ConversationUpdate::Unsaid(refusal)).await;
+                    self.send_update(ConversationUpdate::Rejected(refusal))
+                        .await;
                 }
                 ActorEvent::Event(event) => self.event(event).await,
                 ActorEvent::Later(Effect::Say(ShownText { kind, text })) => {
-                    self.tell(said(&kind, text)).await;
+                    self.send_update(text_update(&kind, text)).await;
                 }
                 ActorEvent::Later(_) => {}
             }
@@ -406,7 +415,8 @@ impl ConversationInputs {
         if self.handle.send(command).await.is_err() {
             let text = "the session ended unexpectedly; see logs/errors.log";
             let refusal = HostError::new(HostErrorKind::Failed, text);
-            self.tell(ConversationUpdate::Unsaid(refusal)).await;
+            self.send_update(ConversationUpdate::Rejected(refusal))
+                .await;
         }
     }
 
@@ -422,19 +432,19 @@ impl ConversationInputs {
                 | AgentEvent::ToolProgress { .. }
         );
         if !frequent {
-            self.seen.push(event.clone());
-            self.weigh();
+            self.unobserved.push(event.clone());
+            self.update_weight();
         }
-        self.tell(ConversationUpdate::Event(event)).await;
+        self.send_update(ConversationUpdate::Event(event)).await;
     }
 
     /// Before anybody is told that a turn has ended.
-    fn weigh(&self) {
+    fn update_weight(&self) {
         self.weight.set(self.handle.bytes());
     }
 
-    async fn say(&mut self, level: NoticeLevel, text: String, columns: bool) {
-        self.tell(ConversationUpdate::Said {
+    async fn send_text(&mut self, level: NoticeLevel, text: String, columns: bool) {
+        self.send_update(ConversationUpdate::Text {
             level,
             text,
             columns,
@@ -442,9 +452,9 @@ impl ConversationInputs {
         .await;
     }
 
-    async fn tell(&mut self, news: ConversationUpdate) {
-        if self.news.send(news).await.is_err() {
-            self.left = true;
+    async fn send_update(&mut self, news: ConversationUpdate) {
+        if self.updates.send(news).await.is_err() {
+            self.closed = true;
         }
     }
 }

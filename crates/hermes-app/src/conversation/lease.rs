@@ -49,7 +49,7 @@ pub struct WindowLease {
 impl WindowLease {
     /// Takes the conversation. `Err`: another window has it. Where nothing can be written, it is taken
     /// as well: a disk that is full must not keep a person from their conversation.
-    pub fn take(home: &Home, session: &SessionId) -> Result<Self, LeaseHolder> {
+    pub fn acquire(home: &Home, session: &SessionId) -> Result<Self, LeaseHolder> {
         Self::new(home, session).write(false)
     }
 
@@ -93,11 +93,11 @@ impl WindowLease {
             Some(other) if by_force && other.busy && other.is_alive() => return Err(other),
             _ => {}
         }
-        self.put(&self.me);
+        self.store(&self.me);
         Ok(self)
     }
 
-    fn put(&self, holder: &LeaseHolder) {
+    fn store(&self, holder: &LeaseHolder) {
         let written = serde_json::to_vec(holder)
             .map_err(std::io::Error::from)
             .and_then(|bytes| fs::write(&self.file, bytes));
@@ -119,7 +119,7 @@ impl WindowLease {
     pub fn set_busy(&mut self, busy: bool) {
         if self.me.busy != busy && self.is_mine() {
             self.me.busy = busy;
-            self.put(&self.me);
+            self.store(&self.me);
         }
     }
 }
@@ -160,7 +160,7 @@ mod tests {
 
     /// As another process would have written it.
     fn foreign(home: &Home, id: &SessionId, pid: u32, began: u64, busy: bool) -> PathBuf {
-        let lease = WindowLease::take(home, id).unwrap();
+        let lease = WindowLease::acquire(home, id).unwrap();
         let file = lease.file.clone();
         drop(lease);
         let other = LeaseHolder {
@@ -177,7 +177,7 @@ mod tests {
     fn one_window_has_it_and_gives_it_back() {
         let (_dir, home) = home();
         let id = SessionId::new("20260101_a/b");
-        let lease = WindowLease::take(&home, &id).unwrap();
+        let lease = WindowLease::acquire(&home, &id).unwrap();
         assert!(lease.is_mine());
         let file = lease.file.clone();
         drop(lease);
@@ -191,13 +191,13 @@ mod tests {
         // The parent of every test lives.
         let parent = std::os::unix::process::parent_id();
         foreign(&home, &id, parent, began(parent), false);
-        assert_eq!(WindowLease::take(&home, &id).unwrap_err().pid, parent);
+        assert_eq!(WindowLease::acquire(&home, &id).unwrap_err().pid, parent);
         let mine = WindowLease::seize(&home, &id).unwrap();
         assert!(mine.is_mine());
         drop(mine);
         // Another process of that number.
         foreign(&home, &id, parent, 1, false);
-        assert!(WindowLease::take(&home, &id).is_ok());
+        assert!(WindowLease::acquire(&home, &id).is_ok());
         // In the middle of a turn nothing is taken away.
         foreign(&home, &id, parent, began(parent), true);
         assert!(WindowLease::seize(&home, &id).is_err());
@@ -207,7 +207,7 @@ mod tests {
     fn whoever_lost_it_knows() {
         let (_dir, home) = home();
         let id = SessionId::new("a");
-        let mut lease = WindowLease::take(&home, &id).unwrap();
+        let mut lease = WindowLease::acquire(&home, &id).unwrap();
         lease.set_busy(true);
         let other = WindowLease::seize(&home, &id).unwrap_err();
         assert!(other.busy);

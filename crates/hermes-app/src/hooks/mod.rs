@@ -86,25 +86,25 @@ impl Hooks {
     }
 
     /// Whether anybody wants to know.
-    pub fn wants(&self, event: &str) -> bool {
+    pub fn has_hooks_for(&self, event: &str) -> bool {
         self.list
             .iter()
-            .any(|hook| hook.agreed && hook.hears(event))
+            .any(|hook| hook.agreed && hook.listens_to(event))
     }
 
     /// Those that run when this happens, in the order in which they run.
-    pub fn of<'a>(
+    pub fn for_event<'a>(
         &'a self,
         event: &'a str,
         happening: &'a HookEvent,
     ) -> impl Iterator<Item = &'a Hook> {
         let list = self.list.iter();
-        list.filter(move |hook| hook.agreed && hook.hears(event) && hook.concerns(happening))
+        list.filter(move |hook| hook.agreed && hook.listens_to(event) && hook.matches(happening))
     }
 
     /// Runs the hooks of an event; nobody waits for them.
-    pub fn tell(&self, event: &str, happening: HookEvent) {
-        if !self.wants(event) {
+    pub fn notify(&self, event: &str, happening: HookEvent) {
+        if !self.has_hooks_for(event) {
             return;
         }
         let Ok(permit) = Arc::clone(&self.beside).try_acquire_owned() else {
@@ -121,7 +121,7 @@ impl Hooks {
     /// Runs the hooks of an event one after the other; what they answered.
     pub async fn ask(&self, event: &str, happening: &HookEvent) -> Vec<Value> {
         let mut answers = Vec::new();
-        for hook in self.of(event, happening) {
+        for hook in self.for_event(event, happening) {
             match hook.run(event, happening).await {
                 Ok(answer) => answers.extend(answer),
                 Err(why) => tracing::warn!(event, hook = hook.name(), "hook: {why}"),
@@ -133,12 +133,12 @@ impl Hooks {
     /// Why a tool must not be called, if a hook says so.
     pub async fn objection(&self, happening: &HookEvent) -> Option<String> {
         let answers = self.ask("pre_tool_call", happening).await;
-        answers.iter().find_map(blocks)
+        answers.iter().find_map(block_reason)
     }
 }
 
 /// Either of the two forms that scripts use.
-fn blocks(answer: &Value) -> Option<String> {
+fn block_reason(answer: &Value) -> Option<String> {
     let is = |key: &str| answer.get(key).and_then(Value::as_str) == Some("block");
     if !is("action") && !is("decision") {
         return None;
@@ -163,14 +163,14 @@ impl Hook {
         }
     }
 
-    fn hears(&self, event: &str) -> bool {
+    fn listens_to(&self, event: &str) -> bool {
         match self.event.strip_suffix('*') {
             Some(beginning) => event.starts_with(beginning),
             None => self.event == event,
         }
     }
 
-    fn concerns(&self, happening: &HookEvent) -> bool {
+    fn matches(&self, happening: &HookEvent) -> bool {
         match (&self.matcher, &happening.tool) {
             (Some(matcher), Some((tool, _))) => matcher.is_match(tool),
             _ => true,

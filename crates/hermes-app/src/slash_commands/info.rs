@@ -202,7 +202,7 @@ pub(super) async fn copy(
         .checked_sub(nth)
         .and_then(|at| answers.get(at))
     {
-        Some(text) => Ok(CommandResult::of(Effect::Copy(text.clone()))),
+        Some(text) => Ok(CommandResult::from_effect(Effect::Copy(text.clone()))),
         None => Err(Failure::usage("there is no such answer")),
     }
 }
@@ -297,8 +297,10 @@ pub(super) async fn diff(
         return Ok(CommandResult::info("nothing has changed"));
     }
     Ok(match conversation.surface {
-        Surface::Line | Surface::Platform => CommandResult::of(show_text(TextKind::Diff, text)),
-        Surface::Screen => CommandResult::of(Effect::Page(PagedText {
+        Surface::Line | Surface::Platform => {
+            CommandResult::from_effect(show_text(TextKind::Diff, text))
+        }
+        Surface::Screen => CommandResult::from_effect(Effect::Page(PagedText {
             title: "changes".to_owned(),
             kind: TextKind::Diff,
             text,

@@ -199,7 +199,7 @@ async fn run(
     let prompt = all.swap_remove(at);
     let arguments = prompt.values(rest)?;
     if let Some(told) = conversation
-        .unready(format!("/{typed} {rest}").trim_end())
+        .check_ready(format!("/{typed} {rest}").trim_end())
         .await?
     {
         return Ok(told);

@@ -30,7 +30,7 @@ pub async fn opened(conversation: &mut Conversation) -> Result<CommandResult, Fa
     } else {
         Vec::new()
     };
-    Ok(CommandResult::of(Effect::Opened {
+    Ok(CommandResult::from_effect(Effect::Opened {
         banner: chat.banner(),
         entries,
     }))
@@ -357,7 +357,7 @@ pub(super) async fn history(
         Surface::Line | Surface::Platform => {
             CommandResult::plain(replay::lines(&entries).join("\n"))
         }
-        Surface::Screen => CommandResult::of(Effect::Page(PagedText {
+        Surface::Screen => CommandResult::from_effect(Effect::Page(PagedText {
             title: "conversation".to_owned(),
             kind: TextKind::Markdown,
             text: replay::markdown(&entries),
@@ -409,7 +409,7 @@ pub(super) fn quit(conversation: &mut Conversation, rest: &str) -> Result<Comman
             )));
         }
     }
-    Ok(CommandResult::of(Effect::Leave))
+    Ok(CommandResult::from_effect(Effect::Leave))
 }
 
 /// `/rollback`, `/rollback diff N`, `/rollback N [file]`.
@@ -441,13 +441,13 @@ pub(super) async fn rollback(
             let changes = checkpoints.diff(here, which).await;
             let changes = changes.map_err(|error| checkpoints::failure(&error))?;
             let text = checkpoints::changed(&changes.diff);
-            Ok(CommandResult::of(show_text(TextKind::Diff, text)))
+            Ok(CommandResult::from_effect(show_text(TextKind::Diff, text)))
         }
         ("diff", None) => Err(Failure::usage("/rollback diff <number>")),
         (which, file) => {
             let restored = checkpoints.restore(here, which, file).await;
             let restored = restored.map_err(|error| checkpoints::failure(&error))?;
-            Ok(CommandResult::plain(checkpoints::told(&restored)))
+            Ok(CommandResult::plain(checkpoints::restore_text(&restored)))
         }
     }
 }
@@ -455,7 +455,7 @@ pub(super) async fn rollback(
 /// `/compose`: the interface opens the editor by itself; here the text is made ready.
 pub(super) fn compose(conversation: &Conversation, text: &str) -> Result<CommandResult, Failure> {
     match conversation.surface {
-        Surface::Screen => Ok(CommandResult::of(Effect::Edit(text.to_owned()))),
+        Surface::Screen => Ok(CommandResult::from_effect(Effect::Edit(text.to_owned()))),
         Surface::Line | Surface::Platform => Err(Failure::usage(
             "\\ at the end of a line continues the message; $EDITOR needs the full interface",
         )),
@@ -463,5 +463,5 @@ pub(super) fn compose(conversation: &Conversation, text: &str) -> Result<Command
 }
 
 pub(super) fn redraw() -> CommandResult {
-    CommandResult::of(Effect::Redraw)
+    CommandResult::from_effect(Effect::Redraw)
 }

@@ -10,7 +10,7 @@ use crate::conversation::{CommandResult, Conversation};
 use crate::failure::{Failure, Outcome};
 
 /// Writes a key of config.yaml.
-pub(super) fn keep(conversation: &Conversation, key: &str, value: &str) -> Outcome {
+pub(super) fn save_setting(conversation: &Conversation, key: &str, value: &str) -> Outcome {
     let cx = &conversation.cx;
     settings::set(&cx.home, &cx.env, key, value, SetOptions::default())
         .map(drop)
@@ -60,9 +60,9 @@ pub(super) async fn model(
     };
     switch(conversation, wanted.model, wanted.provider).await?;
     if wanted.kept {
-        keep(conversation, "model.default", wanted.model)?;
+        save_setting(conversation, "model.default", wanted.model)?;
         if let Some(provider) = wanted.provider {
-            keep(conversation, "model.provider", provider)?;
+            save_setting(conversation, "model.provider", provider)?;
         }
     }
     Ok(CommandResult::order())
@@ -176,9 +176,9 @@ pub(super) fn status_bar(
 ) -> Result<CommandResult, Failure> {
     let on = switched(conversation.shown.status_line, word, "statusbar")?;
     conversation.shown.status_line = on;
-    Ok(CommandResult::of(Effect::Show(DisplaySetting::StatusLine(
-        on,
-    ))))
+    Ok(CommandResult::from_effect(Effect::Show(
+        DisplaySetting::StatusLine(on),
+    )))
 }
 
 pub(super) fn timestamps(

@@ -154,7 +154,7 @@ async fn with_skills(
     named: InvokedSkills,
 ) -> Result<CommandResult, Failure> {
     let line = format!("/{} {}", named.command, named.words);
-    if let Some(told) = conversation.unready(line.trim_end()).await? {
+    if let Some(told) = conversation.check_ready(line.trim_end()).await? {
         return Ok(told);
     }
     let chat = &conversation.chat;

@@ -94,7 +94,7 @@ pub(super) fn mcp(conversation: &Conversation, rest: &str) -> Result<CommandResu
                 return Err(unknown(name));
             }
             let value = if *state == "on" { "true" } else { "false" };
-            super::settings::keep(conversation, &key, value)?;
+            super::settings::save_setting(conversation, &key, value)?;
             Ok(CommandResult::plain(format!(
                 "{name} is {state} from the next turn"
             )))

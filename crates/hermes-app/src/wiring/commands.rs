@@ -56,7 +56,7 @@ pub struct LocalMachine {
 }
 
 impl LocalMachine {
-    pub fn here(cx: &AppContext, config: &Config, declared: &Declared) -> Result<Self, ExecError> {
+    pub fn new(cx: &AppContext, config: &Config, declared: &Declared) -> Result<Self, ExecError> {
         let sandbox = Arc::new(Sandbox::detect(SandboxSettings::from_config(
             &cx.home, config,
         )));
@@ -114,7 +114,7 @@ impl CommandEnvironment {
         let (environment, sandbox) = if let Some(environment) = far {
             (environment, None)
         } else {
-            let here = LocalMachine::here(cx, config, &declared)?;
+            let here = LocalMachine::new(cx, config, &declared)?;
             (here.environment, Some(here.sandbox))
         };
         let workspaces = Workspaces::for_environment(&environment, config, &cx.env);
@@ -162,7 +162,7 @@ impl CommandEnvironment {
     }
 
     /// This machine, wherever the commands of the agent run: scripts and skills lie here.
-    pub async fn ground_here(
+    pub async fn local_machine(
         &self,
         cx: &AppContext,
         config: &Config,
@@ -174,7 +174,7 @@ impl CommandEnvironment {
             });
         }
         let made = self.here.get_or_try_init(|| async {
-            let made = LocalMachine::here(cx, config, &Declared::default());
+            let made = LocalMachine::new(cx, config, &Declared::default());
             made.map_err(|error| Failure::failed(error.to_string()))
         });
         Ok(made.await?.clone())
@@ -254,7 +254,7 @@ impl ProcessNotifier {
             ours
         };
         for notice in waiting {
-            tell(session, &notice).await;
+            send_notice(session, &notice).await;
         }
     }
 
@@ -267,7 +267,7 @@ impl ProcessNotifier {
     }
 }
 
-async fn tell(session: &SessionHandle, notice: &Notice) {
+async fn send_notice(session: &SessionHandle, notice: &Notice) {
     if !notice.is_stale() {
         let command = AgentCommand::Inform {
             headline: notice.headline(),
@@ -289,7 +289,10 @@ impl Notices for ProcessNotifier {
             known.waiting.push_back(notice);
             return;
         };
-        task::spawn("notice", async move { tell(&session, &notice).await });
+        task::spawn(
+            "notice",
+            async move { send_notice(&session, &notice).await },
+        );
     }
 
     fn can_reach(&self, session: &SessionId) -> bool {

@@ -12,7 +12,7 @@ use hermes_mcp::toolbox::Toolbox;
 use hermes_store::Store;
 
 use super::commands::CommandEnvironment;
-use super::mcp::{BRIEFLY, McpServers, ServerWait, fed};
+use super::mcp::{BRIEFLY, McpServers, ServerWait, fed_toolset};
 use super::parts_cache::HomeParts;
 use crate::context::AppContext;
 use crate::failure::Failure;
@@ -117,7 +117,7 @@ impl FrontEndSettings {
 
     /// The servers of the home and those of the conversation. `waits`: how long its turns wait for
     /// those that are starting.
-    pub(super) fn feed(
+    pub(super) fn feed_tools(
         &self,
         home: Option<Arc<McpServers>>,
         waits: ServerWait,
@@ -149,7 +149,7 @@ impl ToolFeed for CombinedServers {
     fn toolsets(&self) -> Vec<FedToolset> {
         let home = self.home.iter().flat_map(|home| home.toolsets());
         let own = self.own.iter().flat_map(|own| own.names());
-        home.chain(own.map(|name| fed(&name))).collect()
+        home.chain(own.map(|name| fed_toolset(&name))).collect()
     }
 
     fn tools(&self) -> ToolList {

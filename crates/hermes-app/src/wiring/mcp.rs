@@ -118,7 +118,7 @@ impl McpServers {
             ended: CancellationToken::new(),
             state: Mutex::default(),
         };
-        this.state().seen = this.look();
+        this.state().seen = this.file_versions();
         this.apply(entries, &cx.env);
         if this.toolbox().is_some() {
             // Read once more for what the settings do not tell: whether the file has the key.
@@ -157,7 +157,7 @@ impl McpServers {
 
     /// Takes over what changed in the files since the last look.
     fn reload(&self) -> Vec<String> {
-        let now = self.look();
+        let now = self.file_versions();
         if !self.watches || std::mem::replace(&mut self.state().seen, now.clone()) == now {
             return Vec::new();
         }
@@ -185,7 +185,7 @@ impl McpServers {
         }
     }
 
-    fn look(&self) -> Vec<Option<FileVersion>> {
+    fn file_versions(&self) -> Vec<Option<FileVersion>> {
         let look = |path: PathBuf| {
             let metadata = std::fs::metadata(path).ok()?;
             Some(FileVersion {
@@ -204,7 +204,7 @@ impl McpServers {
 
     pub fn toolsets(&self) -> Vec<FedToolset> {
         let names = self.toolbox().map_or_else(Vec::new, |box_| box_.names());
-        names.iter().map(|name| fed(name)).collect()
+        names.iter().map(|name| fed_toolset(name)).collect()
     }
 
     pub fn tools(&self) -> Arc<[Arc<dyn Tool>]> {
@@ -299,7 +299,7 @@ fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
         let telling = async {
             let mut written = None;
             while let Some(reports) = toolbox.upgrade().map(|toolbox| toolbox.report()) {
-                let news: Vec<_> = reports.iter().map(news).collect();
+                let news: Vec<_> = reports.iter().map(server_change).collect();
                 let known = |(at, old): &(Instant, Vec<_>)| at.elapsed() < AT_LEAST && *old == news;
                 if !written.as_ref().is_some_and(known) {
                     if let Err(error) = board.post(&reports, SystemClock.now()) {
@@ -321,7 +321,7 @@ fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
 }
 
 /// What is worth writing at once.
-fn news(report: &ServerReport) -> (&'static str, Option<ServerChange>) {
+fn server_change(report: &ServerReport) -> (&'static str, Option<ServerChange>) {
     let news = report.link.as_ref().map(|link| ServerChange {
         epoch: link.epoch,
         last_ok: link.last_ok,
@@ -380,14 +380,17 @@ pub fn entries(config: &Config, env: &Env, home: &Home) -> Vec<ServerEntry> {
 
 /// The servers whose tools the session may use: others are not started at all.
 fn wanted(entries: Vec<ServerEntry>, choice: &ToolChoice) -> Vec<ServerEntry> {
-    let all: Vec<FedToolset> = entries.iter().map(|entry| fed(&entry.name)).collect();
+    let all: Vec<FedToolset> = entries
+        .iter()
+        .map(|entry| fed_toolset(&entry.name))
+        .collect();
     entries
         .into_iter()
-        .filter(|entry| choice.wants(&fed(&entry.name), &all))
+        .filter(|entry| choice.wants(&fed_toolset(&entry.name), &all))
         .collect()
 }
 
-pub(super) fn fed(server: &str) -> FedToolset {
+pub(super) fn fed_toolset(server: &str) -> FedToolset {
     FedToolset {
         name: naming::toolset(server).to_owned(),
         alias: server.to_owned(),

@@ -28,7 +28,7 @@ pub(super) fn route() -> Route {
 }
 
 /// The router, or one whose first choice is nobody until [`ModelRouter::switch`] names somebody.
-pub(super) fn or_nobody(
+pub(super) fn or_missing(
     router: Arc<dyn ModelRouter>,
     missing: Option<&RouteError>,
 ) -> Arc<dyn ModelRouter> {

@@ -138,7 +138,7 @@ impl OpenSession {
         // First of all, so that servers start while everything else is made ready.
         let resources = resources(options, cx, &config, mode);
         if !options.ignores_config() {
-            unsupported::tell_once(cx, &config);
+            unsupported::warn_once(cx, &config);
         }
         if let (Some(mcp), false) = (&resources.mcp, mode == ConversationMode::Repl) {
             mcp.show_progress(Arc::clone(&cx.process));
@@ -197,7 +197,7 @@ impl OpenSession {
         let store = resources.store(cx)?;
         let (clock, rng) = sources();
         let source = options.source().to_owned();
-        let who = SessionOwner::of(&source, &front_end);
+        let who = SessionOwner::new(&source, &front_end);
         let (stored, id) = match session {
             None => (find_session(options, &store).await?, new_id(&*clock, &*rng)),
             Some(named) => stored_or_begun(named, (options, cx, who), &store, &*clock).await?,
@@ -226,7 +226,7 @@ impl OpenSession {
         });
         let others = front_end.guarded(action_tools.tools.clone(), commands.as_deref());
         let choice = choice_of(options, &config, &front_end, &source);
-        let feed = front_end.feed(mcp.clone(), mode.waits(&front_end));
+        let feed = front_end.feed_tools(mcp.clone(), mode.waits(&front_end));
         let tools = home_tools(options, &choice, store_tools, others, feed)?;
         let (tools, hooked) = attached(tools, &action_tools, hooks_of(cx, &config, &front_end));
         let deps = SessionDeps {
@@ -247,7 +247,7 @@ impl OpenSession {
         let cwd = cwd(&start);
         let (handle, events) = Session::start(deps, start)?;
         let how = (
-            mode.hears() && !front_end.unattended,
+            mode.has_listener() && !front_end.unattended,
             front_end.parts.is_none(),
         );
         attach(&handle, &action_tools, commands.as_deref(), how).await;
@@ -351,7 +351,7 @@ fn store_tools(
 fn hooks_of(cx: &AppContext, config: &Config, front_end: &FrontEndSettings) -> Hooks {
     match &front_end.parts {
         Some(parts) => parts.hooks(),
-        None => tool_hooks::of(cx, config, false),
+        None => tool_hooks::load_hooks(cx, config, false),
     }
 }
 
@@ -402,7 +402,7 @@ fn attached(
 ) -> (Arc<HomeTools>, Arc<dyn ToolSource>) {
     let read = action_tools.read.clone();
     let tools = Arc::new(tools.on_compacted(move || read.clear()));
-    let hooked = tool_hooks::around(&tools, hooks);
+    let hooked = tool_hooks::with_hooks(&tools, hooks);
     action_tools.parent_tools.set(&hooked);
     (tools, hooked)
 }

@@ -73,17 +73,17 @@ pub struct PartsCache {
 
 impl PartsCache {
     pub fn new(cx: &AppContext) -> Result<Self, Failure> {
-        let seen = look(cx);
+        let seen = file_versions(cx);
         let config = Arc::new(cx.config()?);
-        Ok(Self::holding(HomeParts::of(cx, config, seen)))
+        Ok(Self::from_parts(HomeParts::new(cx, config, seen)))
     }
 
     /// With a configuration that was read already.
     pub(super) fn with(cx: &AppContext, config: &Arc<Config>) -> Self {
-        Self::holding(HomeParts::of(cx, Arc::clone(config), look(cx)))
+        Self::from_parts(HomeParts::new(cx, Arc::clone(config), file_versions(cx)))
     }
 
-    fn holding(parts: HomeParts) -> Self {
+    fn from_parts(parts: HomeParts) -> Self {
         let current = Arc::new(Mutex::new(Arc::new(parts)));
         let cache = Arc::downgrade(&current);
         let parts = current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,18 +95,18 @@ impl PartsCache {
 
     /// What the files say now. A file in the middle of an edit is no reason to stop: what was
     /// read last goes on.
-    pub fn take(&self) -> Arc<HomeParts> {
+    pub fn current(&self) -> Arc<HomeParts> {
         newest(&self.current)
     }
 }
 
 fn newest(current: &Arc<Mutex<Arc<HomeParts>>>) -> Arc<HomeParts> {
     let mut parts = current.lock().unwrap_or_else(PoisonError::into_inner);
-    let seen = look(&parts.cx);
+    let seen = file_versions(&parts.cx);
     if seen != parts.seen {
         let read = parts.cx.reread().and_then(|cx| {
             let config = Arc::new(cx.config()?);
-            Ok(HomeParts::of(&cx, config, seen))
+            Ok(HomeParts::new(&cx, config, seen))
         });
         match read {
             Ok(new) => {
@@ -123,7 +123,7 @@ fn newest(current: &Arc<Mutex<Arc<HomeParts>>>) -> Arc<HomeParts> {
 }
 
 impl HomeParts {
-    fn of(cx: &AppContext, config: Arc<Config>, seen: Vec<Option<FileVersion>>) -> Self {
+    fn new(cx: &AppContext, config: Arc<Config>, seen: Vec<Option<FileVersion>>) -> Self {
         Self {
             config,
             cx: cx.clone(),
@@ -145,7 +145,7 @@ impl HomeParts {
 
     /// The hooks; what was agreed to or taken back a moment ago counts at once.
     pub(super) fn hooks(&self) -> Hooks {
-        let consents = seen(hooks::consent::path(&self.cx.home));
+        let consents = file_version(hooks::consent::path(&self.cx.home));
         let mut heard = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = heard.as_ref()
             && known.at.elapsed() < FRESH
@@ -154,7 +154,7 @@ impl HomeParts {
             return known.hooks.clone();
         }
         // What is wrong with them was said when the process began.
-        let hooks = super::tool_hooks::of(&self.cx, &self.config, true);
+        let hooks = super::tool_hooks::load_hooks(&self.cx, &self.config, true);
         *heard = Some(CachedHooks {
             at: Instant::now(),
             consents,
@@ -217,7 +217,7 @@ impl HomeParts {
     }
 
     /// A router for one conversation: it may switch models without the others.
-    pub(super) fn of_one(
+    pub(super) fn conversation_router(
         self: &Arc<Self>,
         router: Arc<Router>,
         overrides: &Overrides,
@@ -228,7 +228,7 @@ impl HomeParts {
             now: Mutex::new((named, router, Arc::clone(self))),
             cache: self.cache.get().and_then(Weak::upgrade),
         });
-        no_model::or_nobody(own, missing)
+        no_model::or_missing(own, missing)
     }
 
     pub(super) fn prompt(&self, prompt: HomePrompt) -> Arc<dyn PromptSource> {
@@ -240,13 +240,13 @@ impl HomeParts {
 }
 
 /// Files whose change makes everything be read again.
-fn look(cx: &AppContext) -> Vec<Option<FileVersion>> {
+fn file_versions(cx: &AppContext) -> Vec<Option<FileVersion>> {
     let home = &cx.home;
     let files = [home.config_path(), home.env_path(), home.auth_path()];
-    files.into_iter().map(seen).collect()
+    files.into_iter().map(file_version).collect()
 }
 
-fn seen(path: PathBuf) -> Option<FileVersion> {
+fn file_version(path: PathBuf) -> Option<FileVersion> {
     let metadata = std::fs::metadata(path).ok()?;
     Some(FileVersion {
         modified: metadata.modified().ok(),
@@ -363,7 +363,7 @@ impl CachingPrompt {
         let dir = self.prompt.home.memories_dir();
         let files = [dir.join("MEMORY.md"), dir.join("USER.md")];
         let soul = self.prompt.home.soul_path();
-        files.into_iter().chain([soul]).map(seen).collect()
+        files.into_iter().chain([soul]).map(file_version).collect()
     }
 }
 

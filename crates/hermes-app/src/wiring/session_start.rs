@@ -54,7 +54,7 @@ pub(super) struct SessionOwner<'a> {
 }
 
 impl<'a> SessionOwner<'a> {
-    pub(super) fn of(source: &'a str, front_end: &'a FrontEndSettings) -> Self {
+    pub(super) fn new(source: &'a str, front_end: &'a FrontEndSettings) -> Self {
         Self {
             source,
             user_id: front_end.user_id.as_deref(),

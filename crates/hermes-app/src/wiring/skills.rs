@@ -47,7 +47,7 @@ async fn run_inline(
     commands: &CommandEnvironment,
     line: InlineLine,
 ) -> Result<String, Failure> {
-    let ground = commands.ground_here(cx, config).await?;
+    let ground = commands.local_machine(cx, config).await?;
     let cwd = line.dir.unwrap_or_else(|| cx.home.skills_dir());
     let confinement = match ground.sandbox.confinement(&cwd) {
         Confinement::Off => Confinement::Off,

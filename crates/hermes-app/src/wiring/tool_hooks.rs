@@ -30,7 +30,7 @@ pub fn load(cx: &AppContext, config: &Config) -> (Vec<Hook>, Vec<String>) {
 }
 
 /// The same for whoever only runs them. `told`: what is wrong was said when the process began.
-pub fn of(cx: &AppContext, config: &Config, told: bool) -> Hooks {
+pub fn load_hooks(cx: &AppContext, config: &Config, told: bool) -> Hooks {
     let (list, problems) = load(cx, config);
     if told {
         return Hooks::new(list);
@@ -49,9 +49,9 @@ pub fn of(cx: &AppContext, config: &Config, told: bool) -> Hooks {
 }
 
 /// The tools, each with the hooks around it; as they are where nobody wants to know.
-pub(super) fn around(tools: &Arc<HomeTools>, hooks: Hooks) -> Arc<dyn ToolSource> {
+pub(super) fn with_hooks(tools: &Arc<HomeTools>, hooks: Hooks) -> Arc<dyn ToolSource> {
     let tools = Arc::clone(tools);
-    if hooks.wants("pre_tool_call") || hooks.wants("post_tool_call") {
+    if hooks.has_hooks_for("pre_tool_call") || hooks.has_hooks_for("post_tool_call") {
         return Arc::new(HookedTools {
             tools,
             hooks,
@@ -150,7 +150,7 @@ impl Tool for HookedTool {
                 extra.insert("result".to_owned(), result.into());
                 extra.insert("duration_ms".to_owned(), millis.into());
             }
-            self.hooks.tell("post_tool_call", happening);
+            self.hooks.notify("post_tool_call", happening);
             outcome
         })
     }

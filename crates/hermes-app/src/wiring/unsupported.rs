@@ -44,7 +44,7 @@ pub fn plugins(cx: &AppContext) -> Vec<String> {
 }
 
 /// One line about the plugins, if there are any.
-pub fn about_plugins(cx: &AppContext) -> Option<String> {
+pub fn plugins_warning(cx: &AppContext) -> Option<String> {
     let names = plugins(cx);
     let shown = names.iter().take(NAMED).cloned().collect::<Vec<_>>();
     let more = match names.len().saturating_sub(NAMED) {
@@ -65,11 +65,11 @@ fn lines(cx: &AppContext, config: &Config) -> Vec<String> {
         )
     });
     let hooks = problems.into_iter().chain(waiting);
-    about_plugins(cx).into_iter().chain(hooks).collect()
+    plugins_warning(cx).into_iter().chain(hooks).collect()
 }
 
 /// Tells whoever reads stderr, and again only when something else is the case.
-pub fn tell_once(cx: &AppContext, config: &Config) {
+pub fn warn_once(cx: &AppContext, config: &Config) {
     // What a script was told, a person has not read.
     let reader = match cx.process.audience() {
         Audience::Nobody => return,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use hermes_app::checkpoints::{changed, failure, listed, open, told};
+use hermes_app::checkpoints::{changed, failure, listed, open, restore_text};
 use hermes_core::clock::{Clock as _, SystemClock};
 use hermes_tools::files::Checkpoints;
 use hermes_tools::files::checkpoints::{CheckpointUsage, PruneBounds};
@@ -147,7 +147,7 @@ pub(crate) fn run(args: CheckpointsArgs, cx: &Context) -> Outcome {
                 if place.json {
                     return Ok(cx.out.json(&restored)?);
                 }
-                Ok(cx.out.line(told(&restored))?)
+                Ok(cx.out.line(restore_text(&restored))?)
             }
             Action::Whole(whole) => look_after(cx, &checkpoints, whole).await,
         }

@@ -152,7 +152,7 @@ fn test(cx: &Context, event: &str, tool: Option<String>, json: bool) -> Outcome 
         })
         .collect();
     let hooks = Hooks::new(list);
-    if !hooks.wants(event) {
+    if !hooks.has_hooks_for(event) {
         return Err(Failure::not_found(format!("no hook is on {event}")));
     }
     let happening = HookEvent {
@@ -163,7 +163,7 @@ fn test(cx: &Context, event: &str, tool: Option<String>, json: bool) -> Outcome 
     let runtime = wiring::runtime()?;
     let mut failed = false;
     let mut rows = Vec::new();
-    for hook in hooks.of(event, &happening) {
+    for hook in hooks.for_event(event, &happening) {
         let result = runtime.block_on(hook.run(event, &happening));
         failed |= result.is_err();
         if json {

@@ -1,11 +1,11 @@
-//! How often one person may write.
+//! Rate limits per person.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// People that are remembered; the quietest go first.
+/// Number of people tracked; the least active are dropped first.
 const REMEMBERED: usize = 4096;
 
 /// Counts messages per person and minute.
@@ -20,14 +20,14 @@ struct RateWindow {
     count: u32,
 }
 
-/// What is done about a message.
+/// The decision about one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateDecision {
-    Fine,
-    /// One too many, and the first such: the person is told.
-    Tell,
-    /// Told already.
-    Quiet,
+    Allowed,
+    /// The first message over the limit: the person is notified.
+    Warn,
+    /// The person was notified already.
+    Drop,
 }
 
 impl MessageRateLimits {
@@ -51,9 +51,9 @@ impl MessageRateLimits {
         }
         window.count = window.count.saturating_add(1);
         match window.count {
-            count if count <= per_minute => RateDecision::Fine,
-            count if count == per_minute.saturating_add(1) => RateDecision::Tell,
-            _ => RateDecision::Quiet,
+            count if count <= per_minute => RateDecision::Allowed,
+            count if count == per_minute.saturating_add(1) => RateDecision::Warn,
+            _ => RateDecision::Drop,
         }
     }
 }
@@ -70,15 +70,15 @@ mod tests {
         assert_eq!(
             paces,
             [
-                RateDecision::Fine,
-                RateDecision::Fine,
-                RateDecision::Tell,
-                RateDecision::Quiet
+                RateDecision::Allowed,
+                RateDecision::Allowed,
+                RateDecision::Warn,
+                RateDecision::Drop
             ]
         );
-        assert_eq!(limits.count("b", 2, start), RateDecision::Fine);
+        assert_eq!(limits.count("b", 2, start), RateDecision::Allowed);
         let later = start + Duration::from_mins(1);
-        assert_eq!(limits.count("a", 2, later), RateDecision::Fine);
+        assert_eq!(limits.count("a", 2, later), RateDecision::Allowed);
         for person in 0..2 * REMEMBERED {
             limits.count(&person.to_string(), 2, later);
         }

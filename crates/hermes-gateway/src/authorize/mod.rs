@@ -1,7 +1,7 @@
 //! Who may talk to the agent.
 //!
-//! Names of variables and the order of questions are the original's; so are the files of
-//! [`pairing`]. Nobody is let in because nothing was configured.
+//! Variable names and the order of the checks are the original's; so are the files of [`pairing`].
+//! Missing configuration never admits anyone.
 
 pub mod admin;
 pub mod limits;
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use hermes_platforms::{MessageSource, PlatformSettings, StrangerRules, definition};
 
-/// Reads a variable of the home. Empty means not set.
+/// Reads a variable of the home; an empty value counts as not set.
 pub trait VariableSource {
     fn var(&self, name: &str) -> Option<String>;
 }
@@ -22,9 +22,9 @@ impl<F: Fn(&str) -> Option<String>> VariableSource for F {
     }
 }
 
-/// The variables of a home; where one of a platform is not set, what the configuration says under
-/// the same name counts: `TELEGRAM_ALLOWED_USERS`, else `telegram: allowed_users` and the
-/// original's name for the same, `allow_from`.
+/// The variables of a home. If a variable of a platform is not set, the configuration key of the
+/// same name is used: `TELEGRAM_ALLOWED_USERS`, else `telegram: allowed_users` and the original's
+/// name for the same, `allow_from`.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessVariables<'a> {
     pub env: &'a HashMap<String, String>,
@@ -51,16 +51,16 @@ impl VariableSource for AccessVariables<'_> {
     }
 }
 
-/// What a platform's own settings say about who is let through (`dm_policy`, `group_policy`).
+/// Who may write, by the platform's own settings (`dm_policy`, `group_policy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SenderPolicy {
-    /// Not set: unknown people may pair.
+    /// Not set: unknown people may request pairing.
     #[default]
     Pairing,
-    /// Only who is on a list. Where there is none, nobody.
+    /// Only people on a list; without a list, no one.
     AllowList,
     Disabled,
-    /// Everyone reaches us; that alone lets nobody in.
+    /// Messages of everyone arrive here, but this alone admits no one.
     Open,
 }
 
@@ -76,14 +76,14 @@ impl SenderPolicy {
     }
 }
 
-/// A person at the door.
+/// The sender of a message, as far as authorization is concerned.
 #[derive(Clone, Copy, Debug)]
 pub struct SenderIdentity<'a> {
     pub source: &'a MessageSource,
     pub is_bot: bool,
-    /// The platform found a role that is allowed.
+    /// The sender has an allowed role on the platform.
     pub has_role: bool,
-    /// What the platform's settings say for this kind of chat.
+    /// The policy of the platform for this kind of chat.
     pub policy: SenderPolicy,
     /// Other ids of the same person.
     pub aliases: &'a [String],
@@ -91,7 +91,7 @@ pub struct SenderIdentity<'a> {
     pub paired: bool,
 }
 
-/// Whether the visitor may talk, and by what right. `None`: no.
+/// Why the sender is admitted; `None`: not admitted.
 pub fn admit(visitor: &SenderIdentity<'_>, vars: &impl VariableSource) -> Option<&'static str> {
     let source = visitor.source;
     let platform = source.platform.as_str();
@@ -132,10 +132,10 @@ pub fn admit(visitor: &SenderIdentity<'_>, vars: &impl VariableSource) -> Option
     let mut users = list("ALLOWED_USERS");
     users.extend(NameList::read(vars, "GATEWAY_ALLOWED_USERS"));
     let scoped = matches!(source.chat_type.as_str(), "group" | "forum");
-    // There it holds chats.
+    // On this platform the list contains chats.
     if source.chat_type != "dm" && platform != "qqbot" {
         let here = list("GROUP_ALLOWED_USERS");
-        // Once this list held chats; their ids begin with a minus.
+        // This list used to contain chats, whose ids begin with a minus.
         let chat = rules.chats_among_users && scoped && source.chat_id.starts_with('-');
         if chat && here.0.contains(&source.chat_id) {
             return Some("the chat is on the list");
@@ -155,17 +155,17 @@ pub fn admit(visitor: &SenderIdentity<'_>, vars: &impl VariableSource) -> Option
     ids.any(|id| users.has(id)).then_some("on the list")
 }
 
-/// What is done about a stranger who writes privately.
+/// The reaction to a direct message of an unknown person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StrangerAction {
-    /// Gets a code to be approved.
+    /// Reply with a pairing code.
     Pair,
-    /// Hears nothing.
+    /// No reply.
     Ignore,
 }
 
 /// `here` and `anywhere`: `unauthorized_dm_behavior` of the platform and of the gateway.
-pub fn stranger(
+pub fn stranger_action(
     platform: &str,
     here: Option<StrangerAction>,
     anywhere: Option<StrangerAction>,
@@ -205,13 +205,13 @@ pub fn stranger(
     }
 }
 
-/// The variable with the people who may use a platform.
+/// The variable that lists the allowed users of a platform.
 pub fn allow_list_var(platform: &str) -> String {
     format!("{}_ALLOWED_USERS", prefix(platform))
 }
 
-/// An allow-list with one more person, or without one. `None`: nothing to change. Where there is
-/// no list none is begun: that would shut out everyone who came in otherwise.
+/// An allow-list with one person added or removed; `None`: nothing to change. A missing list is not
+/// created, because that would exclude everyone who is admitted in another way.
 pub fn list_with(list: &str, user: &str, listed: bool) -> Option<String> {
     let mut users = NameList::parse(list).0;
     let there = users.iter().any(|one| one == user);
@@ -226,7 +226,7 @@ pub fn list_with(list: &str, user: &str, listed: bool) -> Option<String> {
     Some(users.join(","))
 }
 
-/// The rules of a platform; of the original's platforms those that this program knows, too.
+/// The rules of a platform, including known platforms of the original.
 fn stranger_rules(platform: &str) -> StrangerRules {
     if let Some(definition) = definition(platform) {
         return definition.strangers;
@@ -393,7 +393,7 @@ mod tests {
             (&written, &empty, "group", "8", false),
             (&none, &empty, "dm", "5", false),
             (&none, &all, "dm", "5", false),
-            // The variable wins.
+            // The variable takes precedence.
             (&written, &set, "dm", "9", true),
             (&written, &set, "dm", "5", false),
         ];
@@ -456,7 +456,7 @@ mod tests {
         ];
         for (platform, here, anywhere, policy, env, expected) in cases {
             assert_eq!(
-                stranger(platform, here, anywhere, policy, &vars(env)),
+                stranger_action(platform, here, anywhere, policy, &vars(env)),
                 expected
             );
         }

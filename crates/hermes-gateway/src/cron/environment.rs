@@ -1,4 +1,4 @@
-//! What a home knows about the chats around its jobs, read when it is needed: people change it
+//! The chats and the model that jobs use, read when needed because the configuration can change
 //! while the gateway runs.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::settings::GatewaySettings;
 
-/// Where a job may be heard, and who thinks for it.
+/// The chats that a job can report to, and the model that runs it.
 pub trait JobEnvironment: Send + Sync {
     /// Platforms with a home channel, in their order.
     fn homes(&self) -> Vec<(String, HomeChannel)>;
@@ -40,7 +40,7 @@ impl HomeJobEnvironment {
         }
     }
 
-    /// `None`, with a word in the log, while a file cannot be read.
+    /// `None` (and a log entry) while a file cannot be read.
     fn settings(&self) -> Option<GatewaySettings> {
         let read = || {
             let env = Env::load(&self.home, &self.process).map_err(|error| error.to_string())?;
@@ -93,7 +93,7 @@ impl JobEnvironment for HomeJobEnvironment {
     }
 }
 
-/// By id, then by name, by name within a server, and by the only name that begins so.
+/// By id, then by name, by name within a server, and by a unique prefix of a name.
 fn find(chats: &[Value], wanted: &str) -> Option<String> {
     let id = |chat: &Value| chat["id"].as_str().map(str::to_owned);
     let plain = |name: &str| name.trim().trim_start_matches('#').trim().to_lowercase();

@@ -1,7 +1,7 @@
-//! The ends of runs go into the table together: each write rewrites the whole file, so one for
-//! every run would cost the square of what is due.
+//! Ends of runs are written to the table in groups: each write rewrites the whole file, so one
+//! write per run would make the cost quadratic.
 //!
-//! Waiting is safe: the end of a run lies in `finished/` before it comes here.
+//! Waiting is safe: the end of a run is stored in `finished/` first.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,24 +12,24 @@ use tokio::sync::oneshot;
 
 use super::SchedulerInner;
 
-/// RecordedEnds wait this long for others while more runs go on.
+/// How long to wait for further ends while other runs are active.
 const TOGETHER: Duration = Duration::from_millis(500);
 
 type RecordResult = Result<JobAfterRun, String>;
 
-/// RecordedEnds that are not in the table yet.
+/// Ends of runs that are not in the table yet.
 #[derive(Default)]
 pub(super) struct RunRecorder {
     queue: Mutex<RecordQueue>,
-    /// Somebody waits to write them, and a reason to wait is gone.
+    /// Notified when there is no reason to wait any longer.
     full: tokio::sync::Notify,
 }
 
 #[derive(Default)]
 struct RecordQueue {
-    ends: Vec<(EndedRun<Zone>, oneshot::Sender<RecordResult>)>,
-    /// Somebody has taken it on to write what is here.
-    led: bool,
+    runs: Vec<(EndedRun<Zone>, oneshot::Sender<RecordResult>)>,
+    /// A task is responsible for writing the queue.
+    has_leader: bool,
 }
 
 impl RunRecorder {
@@ -40,16 +40,16 @@ impl RunRecorder {
 }
 
 impl SchedulerInner {
-    /// Records the end of a run in the table, with those of others that end at about the same time.
+    /// Records the end of a run, together with others that end at about the same time.
     pub(super) async fn record_end(&self, end: EndedRun<Zone>) -> RecordResult {
         let (answer, answered) = oneshot::channel();
         let leads = {
-            let mut queue = self.ends.queue();
-            queue.ends.push((end, answer));
-            !std::mem::replace(&mut queue.led, true)
+            let mut queue = self.recorder.queue();
+            queue.runs.push((end, answer));
+            !std::mem::replace(&mut queue.has_leader, true)
         };
-        if self.nobody_else_comes() {
-            self.ends.full.notify_one();
+        if self.is_last() {
+            self.recorder.full.notify_one();
         }
         if leads {
             self.write_ends().await;
@@ -59,20 +59,20 @@ impl SchedulerInner {
             .unwrap_or_else(|_| Err("the end was not written".to_owned()))
     }
 
-    /// Whether every run that goes on has come to its end already.
-    fn nobody_else_comes(&self) -> bool {
-        self.ends.queue().ends.len() >= self.running().len()
+    /// Whether no other run is active.
+    fn is_last(&self) -> bool {
+        self.recorder.queue().runs.len() >= self.running().len()
     }
 
     async fn write_ends(&self) {
-        if !self.nobody_else_comes() {
-            // Whichever comes first; an early wake only makes a smaller group.
-            let _ = tokio::time::timeout(TOGETHER, self.ends.full.notified()).await;
+        if !self.is_last() {
+            // An early wake-up only makes the group smaller.
+            let _ = tokio::time::timeout(TOGETHER, self.recorder.full.notified()).await;
         }
         let taken = {
-            let mut queue = self.ends.queue();
-            queue.led = false;
-            std::mem::take(&mut queue.ends)
+            let mut queue = self.recorder.queue();
+            queue.has_leader = false;
+            std::mem::take(&mut queue.runs)
         };
         let (ends, answers): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
         let jobs = self.deps.jobs.clone();
@@ -83,7 +83,7 @@ impl SchedulerInner {
             Err(error) => vec![Err(error.to_string()); answers.len()],
         };
         for (answer, after) in answers.into_iter().zip::<Vec<RecordResult>>(after) {
-            // Whoever asked may be gone.
+            // The receiver may be gone.
             let _ = answer.send(after);
         }
     }

@@ -20,30 +20,30 @@ use super::texts::{self, JobPromptContext, RunRecord};
 use crate::conversation_pool::PooledConversation;
 use crate::program::{HomeScript, OpeningRequest};
 
-/// How long a conversation may take to stop when it is told to.
+/// How long a conversation may take to stop after an interrupt.
 const STOPPING: Duration = Duration::from_secs(5);
-/// Single runs say this often that they still go on.
+/// How often a single run renews its claim.
 const SIGN_OF_LIFE: Duration = Duration::from_mins(1);
-/// The name of a conversation: so many characters of the job's.
+/// Maximum length of the conversation title.
 const TITLE: usize = 60;
-/// Toolsets that make no sense, or harm, where nobody is.
+/// Toolsets that are useless or harmful without a person present.
 const NOT_HERE: [&str; 3] = ["cronjob", "messaging", "clarify"];
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JobRunOutcome {
     pub document: String,
-    /// Empty or a token: nothing is told.
+    /// Empty or a silence token: nothing is delivered.
     pub response: String,
     pub error: Option<String>,
 }
 
-/// Why the conversation of a job brought nothing.
+/// The error of a job whose conversation produced no result.
 pub(super) const STOPPED: &str = "the run was interrupted: the program was stopped";
 
 impl SchedulerInner {
-    /// Never fails: what goes wrong is what the run came to.
-    pub(super) async fn carry_out(&self, job: &Job, cancel: &CancellationToken) -> JobRunOutcome {
+    /// Never fails: errors become the outcome of the run.
+    pub(super) async fn execute(&self, job: &Job, cancel: &CancellationToken) -> JobRunOutcome {
         let work = async {
             let at = self.here();
             if is_script_only(job) {
@@ -58,13 +58,13 @@ impl SchedulerInner {
         loop {
             tokio::select! {
                 outcome = &mut work => return outcome,
-                _ = signs.tick() => self.sign_of_life(job).await,
+                _ = signs.tick() => self.refresh_claim(job).await,
             }
         }
     }
 
-    /// So that nobody takes the run for one whose process died.
-    async fn sign_of_life(&self, job: &Job) {
+    /// Keeps other processes from treating the run as orphaned.
+    async fn refresh_claim(&self, job: &Job) {
         if job.schedule().is_ok_and(|schedule| schedule.is_recurring()) {
             return;
         }
@@ -105,7 +105,7 @@ impl SchedulerInner {
         if printed.trim().is_empty() {
             return silent("empty output");
         }
-        if texts::says_sleep(&printed) {
+        if texts::requests_sleep(&printed) {
             return silent("wakeAgent=false");
         }
         JobRunOutcome {
@@ -128,7 +128,7 @@ impl SchedulerInner {
                 let why = if printed.trim().is_empty() {
                     Some("the script printed nothing")
                 } else {
-                    texts::says_sleep(&printed).then_some("wakeAgent=false")
+                    texts::requests_sleep(&printed).then_some("wakeAgent=false")
                 };
                 if let Some(why) = why {
                     return JobRunOutcome {
@@ -175,7 +175,7 @@ impl SchedulerInner {
         }
     }
 
-    /// What the script of a job printed; `None`: it has none.
+    /// The output of the job's script; `None`: it has no script.
     async fn script(
         &self,
         job: &Job,
@@ -193,7 +193,7 @@ impl SchedulerInner {
         };
         let ran = tokio::select! {
             () = cancel.cancelled() => return Err(STOPPED.to_owned()),
-            ran = self.deps.seats.program().script(script) => ran,
+            ran = self.deps.pool.host().script(script) => ran,
         };
         let ran = ran.map_err(|refusal| format!("the script did not run: {refusal}"))?;
         let printed = ran.output.trim().to_owned();
@@ -212,7 +212,7 @@ impl SchedulerInner {
         Err(error)
     }
 
-    /// The last results of the jobs that this one builds on.
+    /// The latest results of the jobs that this one depends on.
     async fn upstream(&self, job: &Job) -> Vec<(String, String)> {
         let wanted: Vec<String> = match job.fields().get("context_from") {
             Some(Value::String(one)) => vec![one.clone()],
@@ -226,7 +226,7 @@ impl SchedulerInner {
         let read = tokio::task::spawn_blocking(move || {
             let mut results = Vec::new();
             for reference in wanted {
-                // Removed jobs have left their results.
+                // The results of removed jobs still exist.
                 let (id, name) = match jobs.get(&reference) {
                     Ok(job) => (job.id().to_owned(), job.name()),
                     Err(JobError::NotFound(_)) => (reference.clone(), reference.clone()),
@@ -246,7 +246,7 @@ impl SchedulerInner {
         read.await.unwrap_or_default()
     }
 
-    /// Holds the conversation and returns its last word.
+    /// Runs the conversation and returns its final answer.
     async fn converse(
         &self,
         job: &Job,
@@ -259,11 +259,11 @@ impl SchedulerInner {
         let opening = opening(job, id.clone())?;
         let mut seat = tokio::select! {
             () = cancel.cancelled() => return Err(STOPPED.to_owned()),
-            seat = self.deps.seats.sit(opening) => seat.map_err(|refusal| refusal.to_string())?,
+            seat = self.deps.pool.acquire(opening) => seat.map_err(|refusal| refusal.to_string())?,
         };
-        let said = self.say(&mut seat, prompt, cancel).await;
+        let said = self.submit(&mut seat, prompt, cancel).await;
         self.name_session(&id, job, at).await;
-        // Not waited for: whatever it does when it ends is not part of the job.
+        // Not awaited: closing is not part of the job.
         let closing = tokio::time::timeout(STOPPING, seat.close());
         if closing.await.is_err() {
             tracing::warn!(job = job.id(), "its conversation takes long to end");
@@ -271,7 +271,7 @@ impl SchedulerInner {
         said
     }
 
-    async fn say(
+    async fn submit(
         &self,
         seat: &mut PooledConversation,
         prompt: &str,
@@ -279,7 +279,7 @@ impl SchedulerInner {
     ) -> Result<String, String> {
         const GONE: &str = "the conversation ended before there was an answer";
         if !seat
-            .wish(ConversationRequest::Say(UserInput::from(prompt)))
+            .wish(ConversationRequest::Input(UserInput::from(prompt)))
             .await
         {
             return Err(GONE.to_owned());
@@ -304,8 +304,8 @@ impl SchedulerInner {
                 ConversationUpdate::Event(AgentEvent::TurnFinished { summary }) => {
                     return answer(summary);
                 }
-                ConversationUpdate::Unsaid(refusal) => return Err(refusal.to_string()),
-                // Nobody is here, whatever the program thought.
+                ConversationUpdate::Rejected(refusal) => return Err(refusal.to_string()),
+                // There is no person to answer.
                 ConversationUpdate::Event(AgentEvent::ApprovalNeeded { request }) => {
                     AgentCommand::Answer {
                         request: request.id,
@@ -324,11 +324,11 @@ impl SchedulerInner {
                 }
                 _ => continue,
             };
-            seat.wish(ConversationRequest::Order(order)).await;
+            seat.wish(ConversationRequest::Agent(order)).await;
         }
     }
 
-    /// Things that must not be found out by running it.
+    /// Checks that must happen before the job runs.
     fn may_run(&self, job: &Job) -> Result<(), String> {
         if let Some(found) = scan::first(&job.prompt(), ScanScope::Strict) {
             return Err(format!(
@@ -341,8 +341,9 @@ impl SchedulerInner {
                 "it names base_url {base}, which is not taken from a job: put the server into config.yaml (custom_providers) and give the job that provider"
             ));
         }
-        let (provider, model) = self.deps.around.route().unwrap_or_default();
-        // A job that names no model follows the home's; not to another price, unasked.
+        let (provider, model) = self.deps.environment.route().unwrap_or_default();
+        // A job without a model uses the default of the home, but never switches to another price
+        // on its own.
         for (axis, now) in [("provider", provider), ("model", model)] {
             let then = job.text(&format!("{axis}_snapshot"));
             let pinned = !job.text(axis).trim().is_empty();
@@ -369,7 +370,7 @@ impl SchedulerInner {
     }
 }
 
-/// No agent: what the script prints is the result.
+/// No agent: the script's output is the result.
 pub(super) fn is_script_only(job: &Job) -> bool {
     job.fields().get("no_agent") == Some(&Value::Bool(true))
 }
@@ -417,7 +418,7 @@ fn answer(summary: TurnSummary) -> Result<String, String> {
     let error = match summary.exit {
         TurnExit::Answered if text.is_empty() => "the model answered nothing".to_owned(),
         TurnExit::Answered => return Ok(text),
-        // The summary at the end of the budget is a result.
+        // The summary at the end of the budget counts as a result.
         TurnExit::BudgetExhausted { .. } if !text.is_empty() => return Ok(text),
         TurnExit::BudgetExhausted { calls } => {
             format!("no result after {calls} calls of the model")
@@ -435,7 +436,7 @@ fn answer(summary: TurnSummary) -> Result<String, String> {
     Err(error)
 }
 
-/// `None`: nothing in that time.
+/// `None`: timed out.
 async fn within<T>(patience: Option<Duration>, what: impl Future<Output = T>) -> Option<T> {
     match patience {
         Some(patience) => tokio::time::timeout(patience, what).await.ok(),
@@ -443,9 +444,9 @@ async fn within<T>(patience: Option<Duration>, what: impl Future<Output = T>) ->
     }
 }
 
-/// Interrupts the turn, so that what it did is recorded, and gives it a moment.
+/// Interrupts the turn and waits a moment, so that its work is recorded.
 async fn stop(seat: &mut PooledConversation) {
-    seat.wish(ConversationRequest::Order(AgentCommand::Interrupt))
+    seat.wish(ConversationRequest::Agent(AgentCommand::Interrupt))
         .await;
     let ended = async {
         while let Some(news) = seat.news().await {

@@ -1,5 +1,5 @@
-//! The end of a run: its file, its message, its place in the job and in the history. Every step can
-//! be done again, so that a crash between two of them loses nothing and tells nobody twice.
+//! The end of a run: output file, message, job record and history. Every step is idempotent, so
+//! that a crash between two of them neither loses nor duplicates anything.
 
 use std::path::PathBuf;
 
@@ -15,9 +15,9 @@ use super::run::{JobRunOutcome, is_script_only};
 use super::{JobDeliveryStatus, JobRunReport, SchedulerInner, target, texts};
 use crate::turn::MessagePoster;
 
-/// Takes messages to chats, or keeps them until that is possible.
+/// Delivers messages to chats, or stores them until delivery is possible.
 pub trait JobMessenger: Send + Sync {
-    /// Stored when it returns. The same id again is refused.
+    /// The message is stored when this returns. A repeated id is refused.
     fn post(&self, posting: Posting) -> BoxFuture<'_, Result<usize, PostError>>;
 }
 
@@ -27,16 +27,16 @@ impl JobMessenger for MessagePoster {
     }
 }
 
-/// What became of the message.
+/// The outcome of the delivery.
 struct JobDelivery {
-    told: JobDeliveryStatus,
+    status: JobDeliveryStatus,
     error: Option<String>,
-    /// To be tried again.
-    left: bool,
+    /// The delivery has to be retried.
+    handed_over: bool,
 }
 
 impl SchedulerInner {
-    /// Writes down that a run has ended, before anything else is done about it.
+    /// Records that a run has ended, before anything else is done.
     pub(super) async fn finished(
         &self,
         execution: &str,
@@ -57,11 +57,11 @@ impl SchedulerInner {
             started_at: owner.started_at,
             instance: owner.instance.clone(),
         };
-        self.keep(&run).await;
+        self.store(&run).await;
         run
     }
 
-    async fn keep(&self, run: &FinishedRun) {
+    async fn store(&self, run: &FinishedRun) {
         let (finished, kept) = (self.finished.clone(), run.clone());
         let put = tokio::task::spawn_blocking(move || finished.put(&kept)).await;
         if let Ok(Err(error)) = put {
@@ -69,7 +69,7 @@ impl SchedulerInner {
         }
     }
 
-    /// Does what is left to do about a run that has ended.
+    /// Performs the remaining steps for a finished run.
     pub(super) async fn settle(&self, mut run: FinishedRun) -> JobRunReport {
         let job = Job::from_fields(run.job.clone());
         let at = DateTime::parse_from_rfc3339(&run.at)
@@ -87,14 +87,14 @@ impl SchedulerInner {
             };
             run.recorded = self.record(&run.execution, &job, &at, end).await;
         }
-        if run.recorded && !delivery.left {
+        if run.recorded && !delivery.handed_over {
             let (finished, id) = (self.finished.clone(), run.execution.clone());
             let gone = tokio::task::spawn_blocking(move || finished.remove(&id)).await;
             if let Ok(Err(error)) = gone {
                 tracing::warn!("a record of a finished run stays: {error}");
             }
         } else {
-            self.keep(&run).await;
+            self.store(&run).await;
         }
         JobRunReport {
             execution: run.execution,
@@ -103,7 +103,7 @@ impl SchedulerInner {
             error: run.error,
             response: run.response,
             output,
-            told: delivery.told,
+            delivery: delivery.status,
             delivery_error: delivery.error,
         }
     }
@@ -122,7 +122,7 @@ impl SchedulerInner {
         }
     }
 
-    /// In the job and in the history. `false`: not yet.
+    /// Updates job and history; `false`: not possible yet.
     async fn record(
         &self,
         execution: &str,
@@ -169,29 +169,29 @@ impl SchedulerInner {
 
     async fn deliver(&self, run: &FinishedRun, job: &Job) -> JobDelivery {
         let nothing = |told| JobDelivery {
-            told,
+            status: told,
             error: None,
-            left: false,
+            handed_over: false,
         };
-        // What a script prints, and what goes wrong, may be words of anybody.
+        // Script output and error messages are untrusted text.
         let files = run.error.is_none() && !is_script_only(job);
         let text = match &run.error {
             Some(error) => texts::failure(job, error),
             None if texts::is_silent(&run.response) => return nothing(JobDeliveryStatus::Silent),
             None => run.response.clone(),
         };
-        let places = target::resolve(job, self.deps.around.as_ref());
+        let places = target::resolve(job, self.deps.environment.as_ref());
         let mut problems = places.problems;
         if places.targets.is_empty() {
             let error = (!problems.is_empty()).then(|| problems.join("; "));
             return JobDelivery {
                 error,
-                ..nothing(JobDeliveryStatus::Nobody)
+                ..nothing(JobDeliveryStatus::NoTarget)
             };
         }
-        let Some(courier) = &self.deps.courier else {
+        let Some(courier) = &self.deps.messenger else {
             return JobDelivery {
-                left: true,
+                handed_over: true,
                 ..nothing(JobDeliveryStatus::HandedOver(places.targets.len()))
             };
         };
@@ -209,7 +209,7 @@ impl SchedulerInner {
             let name = format!("{}:{}", target.platform, target.chat_id);
             let posting = Posting {
                 id: format!("cron-{}-{place}", run.execution),
-                // Only where the job was made is it part of a conversation.
+                // The result is mirrored only into the conversation that created the job.
                 mirror: (mirror && origin.as_ref() == Some(&target)).then_some(MirrorRole::User),
                 target,
                 text: text.clone(),
@@ -226,9 +226,9 @@ impl SchedulerInner {
             }
         }
         JobDelivery {
-            told: JobDeliveryStatus::Owed(owed),
+            status: JobDeliveryStatus::Queued(owed),
             error: (!problems.is_empty()).then(|| problems.join("; ")),
-            left,
+            handed_over: left,
         }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::environment::JobEnvironment;
 
-/// The places of a job, and what is wrong with the others.
+/// The resolved targets of a job, and the problems with the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct JobTargets {
     pub targets: Vec<Target>,
@@ -27,7 +27,7 @@ pub(super) fn resolve(job: &Job, around: &dyn JobEnvironment) -> JobTargets {
                     places.add(at_home(platform, home), around);
                 }
             }
-            // A job that was made at a terminal has no chat of its own.
+            // A job created at a terminal has no chat of its own.
             "origin" => {
                 let first = || {
                     homes
@@ -60,7 +60,7 @@ impl JobTargets {
     }
 }
 
-/// The chat in which the job was made.
+/// The chat in which the job was created.
 pub(super) fn origin(job: &Job) -> Option<Target> {
     let origin = job.fields().get("origin")?.as_object()?;
     let text = |name: &str| match origin.get(name) {
@@ -93,7 +93,7 @@ fn named(
 ) -> Result<Target, String> {
     let Some((platform, place)) = word.split_once(':') else {
         let platform = word.to_lowercase();
-        // The chat it was made in is meant rather than the home of its platform.
+        // The originating chat takes precedence over the home channel of its platform.
         if let Some(origin) = origin(job).filter(|origin| origin.platform == platform) {
             return Ok(origin);
         }
@@ -120,7 +120,7 @@ fn named(
     })
 }
 
-/// Chat and thread. Ids of some platforms hold colons themselves.
+/// Chat and thread. Ids of some platforms contain colons.
 fn split<'a>(platform: &str, place: &'a str) -> (&'a str, Option<&'a str>) {
     let number = |text: &str| {
         let digits = text.strip_prefix('-').unwrap_or(text);

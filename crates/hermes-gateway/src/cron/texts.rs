@@ -1,15 +1,15 @@
-//! What is said to the model, to people, and in the output files.
+//! Texts for the model, for people and for the output files.
 
 use chrono::{DateTime, FixedOffset};
 use hermes_core::fence::fence_flagged;
 use hermes_store::jobs::Job;
 use hermes_store::scan::{self, ScanScope};
 
-/// Upstream results are given up to this many characters.
+/// Maximum length of an upstream result, in characters.
 const UPSTREAM: usize = 8_000;
-/// What a script printed, likewise.
+/// Maximum length of script output.
 const PRINTED: usize = 60_000;
-/// A reason in a chat.
+/// Maximum length of an error in a chat.
 const REASON: usize = 240;
 
 /// Follows the system prompt of every job.
@@ -20,12 +20,12 @@ message is the result. It is delivered as it stands to the places that were set 
 send nothing yourself and write it for the person who reads it there. If there is nothing worth \
 telling, answer with [SILENT] and not another word: then nothing is sent.";
 
-/// What comes before the prompt of a job.
+/// The context that precedes the prompt of a job.
 #[derive(Clone, Debug, Default)]
 pub(super) struct JobPromptContext {
-    /// What its script printed.
+    /// Output of its script.
     pub printed: Option<String>,
-    /// How its script failed.
+    /// Error of its script.
     pub script_error: Option<String>,
     /// Other jobs and their last results.
     pub upstream: Vec<(String, String)>,
@@ -52,7 +52,7 @@ pub(super) fn prompt(job: &Job, material: &JobPromptContext) -> String {
     parts.join("\n\n")
 }
 
-/// Text that nobody here wrote.
+/// Untrusted text.
 fn data(source: &str, text: &str) -> String {
     let found = scan::scan(text, ScanScope::Context);
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();
@@ -66,7 +66,7 @@ fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// How a run went, for its file.
+/// The course of a run, for its output file.
 pub(super) enum RunRecord<'a> {
     Answered {
         prompt: &'a str,
@@ -76,7 +76,7 @@ pub(super) enum RunRecord<'a> {
         prompt: &'a str,
         error: &'a str,
     },
-    /// A script was all there was to it.
+    /// The job consisted of a script only.
     Script(&'a str),
     ScriptFailed(&'a str),
     /// Nothing to report, and why.
@@ -86,7 +86,7 @@ pub(super) enum RunRecord<'a> {
     },
 }
 
-/// The document of a run, in the shape of the original's.
+/// The output document of a run, in the original's format.
 pub(super) fn document(job: &Job, at: DateTime<FixedOffset>, course: &RunRecord<'_>) -> String {
     let failed = match course {
         RunRecord::Failed { .. } => " (FAILED)",
@@ -120,7 +120,7 @@ pub(super) fn document(job: &Job, at: DateTime<FixedOffset>, course: &RunRecord<
     }
 }
 
-/// What people read about a run that failed. The whole of it is in the output file.
+/// The message about a failed run; the full error is in the output file.
 pub(super) fn failure(job: &Job, error: &str) -> String {
     let reason: Vec<&str> = error.split_whitespace().collect();
     let reason = reason.join(" ");
@@ -131,7 +131,7 @@ pub(super) fn failure(job: &Job, error: &str) -> String {
     format!("⚠️ The job \"{}\" failed: {reason}", job.name())
 }
 
-/// Says which job speaks.
+/// Adds the name of the job.
 pub(super) fn wrapped(job: &Job, text: &str) -> String {
     format!(
         "**{}** (job {})\n\n{text}\n\n_To change or stop this job, write to me._",
@@ -140,7 +140,7 @@ pub(super) fn wrapped(job: &Job, text: &str) -> String {
     )
 }
 
-/// Looser than in a conversation: models put a word before or after the token.
+/// Less strict than in a conversation: models add words before or after the token.
 pub(super) fn is_silent(text: &str) -> bool {
     const TOKENS: [&str; 4] = ["[SILENT]", "SILENT", "NO_REPLY", "NO REPLY"];
     let token = |line: &str| {
@@ -156,8 +156,9 @@ pub(super) fn is_silent(text: &str) -> bool {
         || text.to_uppercase().starts_with("[SILENT]")
 }
 
-/// The last line of a script may say that there is nothing to do: `{"wakeAgent": false}`.
-pub(super) fn says_sleep(printed: &str) -> bool {
+/// The last line of a script's output may report that there is nothing to do: `{"wakeAgent":
+/// false}`.
+pub(super) fn requests_sleep(printed: &str) -> bool {
     let last = printed.lines().rfind(|line| !line.trim().is_empty());
     last.and_then(|line| serde_json::from_str::<serde_json::Value>(line).ok())
         .is_some_and(|gate| gate["wakeAgent"] == false)
@@ -199,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_script_can_say_that_there_is_nothing_to_do() {
-        assert!(says_sleep("checked\n{\"wakeAgent\": false}\n\n"));
+        assert!(requests_sleep("checked\n{\"wakeAgent\": false}\n\n"));
         for awake in [
             "",
             "{\"wakeAgent\": true}",
@@ -207,7 +208,7 @@ mod tests {
             "[1]",
             "x",
         ] {
-            assert!(!says_sleep(awake), "{awake:?}");
+            assert!(!requests_sleep(awake), "{awake:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! One platform, for ever: begun, watched, begun again.
+//! Supervises one platform: starts it, watches it, restarts it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use crate::turn::Hub;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
-/// One that ran this long has nothing to do with the failure before.
+/// After running this long, earlier failures no longer count.
 const SETTLED: Duration = Duration::from_mins(10);
 
-/// What became of one life of a platform.
+/// How one run of a platform ended.
 enum PlatformRunEnd {
     Stopped,
-    /// Somebody paused it.
+    /// The platform was paused.
     Paused,
-    /// Trying again is pointless until somebody does something.
+    /// Retrying is pointless until the configuration changes.
     Hopeless(String),
     Broken(String),
 }
@@ -40,7 +40,9 @@ pub(super) async fn run(
     let mut next = Some(platform);
     let mut failures = 0;
     loop {
-        let made = next.take().or_else(|| (hub.calls.remake)(name, &account));
+        let made = next
+            .take()
+            .or_else(|| (hub.callbacks.rebuild)(name, &account));
         let Some(platform) = made else {
             let why = "it ended, and cannot be started again without restarting the gateway";
             health.is(PlatformState::Fatal, Some(why.to_owned()));
@@ -109,7 +111,7 @@ pub(super) async fn run(
     }
 }
 
-/// Waits until the switch has this position. A switch that nobody holds never moves.
+/// Waits until the switch has this position. A switch without a sender never changes.
 async fn until(switch: &mut tokio::sync::watch::Receiver<bool>, position: bool) {
     if switch.wait_for(|now| *now == position).await.is_err() {
         std::future::pending::<()>().await;

@@ -1,5 +1,5 @@
-//! One gateway per home: a lock that the system gives back when its holder dies, and a file that
-//! says who holds it.
+//! One gateway per home: a lock that the system releases when its holder dies, and a file that
+//! names the holder.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -35,7 +35,7 @@ pub struct RunningGateway {
     pub process: GatewayProcess,
 }
 
-/// The home is ours as long as this lives.
+/// Exclusive use of a home while this value exists.
 #[derive(Debug)]
 pub struct HomeClaim {
     pid_path: PathBuf,
@@ -43,7 +43,7 @@ pub struct HomeClaim {
 }
 
 impl HomeClaim {
-    /// Takes the home, or says who has it.
+    /// Claims the home, or reports its current holder.
     pub fn take(home: &Home) -> Result<Self, ClaimError> {
         let lock_path = home.join(LOCK);
         let lock = FileLock::try_acquire(&lock_path).map_err(|error| match error {
@@ -52,7 +52,7 @@ impl HomeClaim {
             }
             LockError::Io { path, source } => ClaimError::Io { path, source },
         })?;
-        // The original may run without the lock, as its launcher wants it.
+        // The original can run without the lock, depending on its launcher.
         if let Some(other) = by_state(home.root()) {
             return Err(ClaimError::Running(Some(other.process.pid)));
         }
@@ -63,7 +63,7 @@ impl HomeClaim {
         };
         std::fs::write(&lock_path, &text).map_err(|error| io(&lock_path, error))?;
         let pid_path = home.join(PID);
-        // We hold the lock, so whoever wrote it is gone.
+        // We hold the lock, so the writer of the file is gone.
         match std::fs::remove_file(&pid_path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(io(&pid_path, error));
@@ -102,7 +102,7 @@ impl Drop for HomeClaim {
 /// The gateway that runs on the home in `root`, whichever program it is.
 pub fn running(root: &Path) -> Option<RunningGateway> {
     let lock = root.join(LOCK);
-    // Looking must not make the file.
+    // A read-only check must not create the file.
     let held = lock.exists() && matches!(FileLock::try_acquire(&lock), Err(LockError::Busy(_)));
     if !held {
         return by_state(root);
@@ -112,21 +112,24 @@ pub fn running(root: &Path) -> Option<RunningGateway> {
         .iter()
         .filter_map(|path| ProcessRecord::read(path))
         .find(ProcessRecord::lives);
-    found.as_ref().map(of).or_else(|| by_state(root))
+    found
+        .as_ref()
+        .map(running_gateway)
+        .or_else(|| by_state(root))
 }
 
-/// Launchers can leave a gateway without a file of its own, but it tells how it is.
+/// Some launchers leave a gateway without a pid file, but it still writes its state file.
 fn by_state(root: &Path) -> Option<RunningGateway> {
     let state = state::read(root)?;
     let told = state.get("gateway_state").and_then(Value::as_str);
     if matches!(told, None | Some("stopped" | "startup_failed")) {
         return None;
     }
-    let record = ProcessRecord::of(&state)?;
-    (record.pid != std::process::id() && record.lives()).then(|| of(&record))
+    let record = ProcessRecord::from_json(&state)?;
+    (record.pid != std::process::id() && record.lives()).then(|| running_gateway(&record))
 }
 
-fn of(record: &ProcessRecord) -> RunningGateway {
+fn running_gateway(record: &ProcessRecord) -> RunningGateway {
     RunningGateway {
         process: GatewayProcess {
             pid: record.pid,

@@ -1,4 +1,5 @@
-//! The gateway as a process: which processes live, who may run, what others can read about it.
+//! The gateway as a process: liveness of processes, exclusive use of a home, state for other
+//! programs.
 //!
 //! Files and their contents are the original's, so that either program sees the other's gateway.
 

@@ -1,4 +1,4 @@
-//! How often the gateway started lately: one that dies at once again and again waits.
+//! Counts recent starts: a gateway that crashes repeatedly waits before it starts again.
 
 use std::path::Path;
 use std::time::Duration;
@@ -31,8 +31,7 @@ pub struct RestartStorm {
 
 const LONGEST: f64 = 300.0;
 
-/// Notes this start (`now`: seconds since the epoch). Trouble with the file is no reason not to
-/// start.
+/// Records this start (`now`: seconds since the epoch). Errors of the file are ignored.
 pub fn started(root: &Path, limits: RestartStormLimits, now: f64) -> Option<RestartStorm> {
     let path = root.join("gateway-starts.log");
     let text = std::fs::read_to_string(&path).unwrap_or_default();

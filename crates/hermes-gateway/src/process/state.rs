@@ -1,4 +1,4 @@
-//! What others can read about the gateway: `gateway_state.json` and the sign of life.
+//! State for other programs: `gateway_state.json` and the heartbeat file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl GatewayState {
     }
 }
 
-/// What is told about the gateway.
+/// The published state of the gateway.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GatewaySnapshot {
     pub state: GatewayState,
@@ -48,7 +48,7 @@ pub struct GatewaySnapshot {
     pub platforms: BTreeMap<String, PlatformSnapshot>,
 }
 
-/// One platform in it.
+/// The state of one platform.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlatformSnapshot {
     pub state: PlatformState,
@@ -81,8 +81,8 @@ impl GatewayStateFile {
         }
     }
 
-    /// Writes what is told, if it is something new.
-    pub fn tell(&mut self, snapshot: GatewaySnapshot, now: DateTime<Utc>) {
+    /// Writes the snapshot if it differs from the last one.
+    pub fn write(&mut self, snapshot: GatewaySnapshot, now: DateTime<Utc>) {
         if self.last.as_ref() == Some(&snapshot) {
             return;
         }
@@ -138,8 +138,8 @@ impl GatewayStateFile {
         })
     }
 
-    /// The sign of life that stops when the process hangs.
-    pub fn beat(&self, now: DateTime<Utc>) {
+    /// Writes the heartbeat, which stops when the process hangs.
+    pub fn write_heartbeat(&self, now: DateTime<Utc>) {
         let value = json!({
             "pid": self.own.pid,
             "updated_at": now.to_rfc3339(),
@@ -161,7 +161,7 @@ fn seconds(now: DateTime<Utc>) -> f64 {
     now.timestamp_millis() as f64 / 1000.0
 }
 
-/// What the gateway of a home last told, dead or alive.
+/// The last state that a home's gateway published, running or not.
 pub fn read(root: &Path) -> Option<Value> {
     let text = std::fs::read_to_string(root.join(STATE)).ok()?;
     serde_json::from_str(&text).ok().filter(Value::is_object)

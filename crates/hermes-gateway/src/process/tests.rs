@@ -171,7 +171,7 @@ fn what_the_gateway_tells_is_written_when_it_changes() {
         ..GatewaySnapshot::default()
     };
     snapshot.platforms.insert("telegram".to_owned(), row);
-    file.tell(snapshot.clone(), now);
+    file.write(snapshot.clone(), now);
     let told = read_state(dir.path()).unwrap();
     assert_eq!(told["gateway_state"], "running");
     assert_eq!(told["active_agents"], 2);
@@ -182,9 +182,9 @@ fn what_the_gateway_tells_is_written_when_it_changes() {
         json!(now.to_rfc3339())
     );
     std::fs::remove_file(dir.path().join("gateway_state.json")).unwrap();
-    file.tell(snapshot, now);
+    file.write(snapshot, now);
     assert_eq!(read_state(dir.path()), None, "nothing new");
-    file.beat(now);
+    file.write_heartbeat(now);
     let beat = std::fs::read_to_string(dir.path().join("state/gateway.heartbeat")).unwrap();
     let beat: Value = serde_json::from_str(&beat).unwrap();
     assert_eq!(beat["pid"], std::process::id());
@@ -219,7 +219,8 @@ fn systemd_is_told() {
 fn units_say_what_is_to_be_done() {
     let (dir, home) = home();
     let program = "/opt/her mes/hermes".into();
-    let mut service = ServiceDefinition::of(&home, program, "/home/a/bin:/tmp/x:relative:/usr/bin");
+    let mut service =
+        ServiceDefinition::new(&home, program, "/home/a/bin:/tmp/x:relative:/usr/bin");
     assert!(
         service.name.starts_with("hermes-gateway-"),
         "not the usual home"

@@ -1,5 +1,5 @@
-//! One token, one process on this machine, whatever its home: two that poll with the same token
-//! steal each other's messages.
+//! One process per token on this machine, across homes: two processes polling with the same token
+//! would steal each other's messages.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -32,7 +32,7 @@ pub struct TokenLocks {
 }
 
 impl TokenLocks {
-    /// `HERMES_GATEWAY_LOCK_DIR`, else below `XDG_STATE_HOME`, else below the person's directory.
+    /// `HERMES_GATEWAY_LOCK_DIR`, else below `XDG_STATE_HOME`, else below the user's directory.
     pub fn from_vars(var: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let set = |name: &str| var(name).filter(|value| !value.trim().is_empty());
         if let Some(dir) = set("HERMES_GATEWAY_LOCK_DIR") {
@@ -47,7 +47,7 @@ impl TokenLocks {
         })
     }
 
-    /// Takes `identity` (a token, a number) of a platform.
+    /// Locks `identity` (a token, a number) of a platform.
     pub fn take(
         &self,
         scope: &str,
@@ -67,7 +67,7 @@ impl TokenLocks {
         record["metadata"] = json!({});
         record["updated_at"] = now.to_rfc3339().into();
         let text = record.to_string();
-        // Twice: somebody may take it between our looking and our writing.
+        // Twice: another process may take it between the check and the write.
         for _ in 0..2 {
             let made = OpenOptions::new()
                 .write(true)
@@ -105,7 +105,7 @@ fn hash(identity: &str) -> String {
     hermes_core::bytes::hex(&Sha256::digest(identity.as_bytes())[..8])
 }
 
-/// Ours until this is dropped.
+/// Held until this is dropped.
 #[derive(Debug)]
 pub struct TokenLock {
     path: PathBuf,

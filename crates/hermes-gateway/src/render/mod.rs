@@ -1,5 +1,5 @@
-//! Text for a platform. Replies are markdown throughout, also while they are stored; a platform's
-//! own markup is made at the last moment, and what counts against its limit is that.
+//! Text for a platform. Replies are markdown throughout, also in the store; platform markup is
+//! generated last, and its length is what counts against the limit.
 
 mod silence;
 mod split;
@@ -11,7 +11,7 @@ use hermes_platforms::{Capabilities, Markup, render};
 
 use crate::spine::MARK;
 
-/// A reply in the pieces in which a platform takes it. Each has room for [`MARK`].
+/// Splits a reply for a platform. Each piece leaves space for [`MARK`].
 pub fn pieces(markdown: &str, platform: &Capabilities) -> Vec<String> {
     let (limits, markup) = (platform.limits, platform.markup);
     let measure = |text: &str| {

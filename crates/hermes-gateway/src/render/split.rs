@@ -1,4 +1,4 @@
-//! Cutting a text into pieces that fit.
+//! Splits a text into pieces that fit a limit.
 //!
 //! Nothing is lost or added but fence lines: a code block that is cut is closed at the end of one
 //! piece and opened again, with its language, at the start of the next. Cuts are made between
@@ -43,7 +43,7 @@ pub fn split(text: &str, limit: usize, measure: impl Fn(&str) -> usize) -> Vec<T
         text,
         limit,
         measure,
-        shape: CutPoints::of(text),
+        shape: CutPoints::find(text),
     };
     let (mut pieces, mut at) = (Vec::new(), 0);
     while at < text.len() {
@@ -65,14 +65,14 @@ struct FencedBlock {
 #[derive(Default)]
 struct CutPoints {
     fences: Vec<FencedBlock>,
-    /// No cut at these places. In order, without overlaps.
+    /// Ranges that must not be cut; sorted, without overlaps.
     whole: Vec<Range<usize>>,
 }
 
 const LONGEST_LANGUAGE: usize = 24;
 
 impl CutPoints {
-    fn of(text: &str) -> Self {
+    fn find(text: &str) -> Self {
         let mut shape = Self::default();
         let options = Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TABLES;
         for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
@@ -168,8 +168,8 @@ struct Cutter<'a, M> {
 }
 
 impl<M: Fn(&str) -> usize> Cutter<'_, M> {
-    /// The fence to close or open at a cut. Under a limit that leaves no room for it, blocks are
-    /// cut bare.
+    /// The fence to close and reopen at a cut. If the limit is too small for fences, blocks are cut
+    /// without.
     fn fence_at(&self, at: usize) -> Option<&FencedBlock> {
         self.shape.fence_at(at).filter(|fence| {
             let added = format!("{}\n{}", fence.open, fence.close);
@@ -203,9 +203,9 @@ impl<M: Fn(&str) -> usize> Cutter<'_, M> {
         (self.measure)(&self.piece(from, to).text) <= self.limit
     }
 
-    /// Where the piece that begins at `from` ends.
+    /// The end of the piece that starts at `from`.
     fn next(&self, from: usize) -> usize {
-        // Markup that disappears makes a text shorter; looking further than this is not worth it.
+        // Markup can make a text shorter; searching further than this is not worthwhile.
         let reach = self.limit.saturating_mul(2).saturating_add(64);
         let ends: Vec<usize> = self.text[from..]
             .char_indices()
@@ -215,7 +215,7 @@ impl<M: Fn(&str) -> usize> Cutter<'_, M> {
             .take(reach)
             .collect();
         let mut far = ends.partition_point(|end| self.fits(from, *end));
-        // Markup makes the measure jump back and forth a little.
+        // With markup the measure is not strictly monotonic.
         while far < ends.len() && self.fits(from, ends[far]) {
             far += 1;
         }
@@ -227,7 +227,7 @@ impl<M: Fn(&str) -> usize> Cutter<'_, M> {
         self.best(from, ends).unwrap_or(farthest)
     }
 
-    /// The best place to cut: of the finest kind in the second half, else anywhere.
+    /// The best cut: the highest rank in the second half, else anywhere.
     fn best(&self, from: usize, ends: &[usize]) -> Option<usize> {
         let half = ends.len() / 2;
         let mut places: Vec<(bool, u8, usize)> = ends
@@ -236,7 +236,7 @@ impl<M: Fn(&str) -> usize> Cutter<'_, M> {
             .filter(|(_, end)| self.shape.may_cut(**end))
             .map(|(index, end)| (index >= half, self.kind(*end), *end))
             .collect();
-        // A word's end in the first half is better than the middle of a word in the second.
+        // The end of a word in the first half is better than the middle of a word in the second.
         places.sort_by_key(|(late, kind, end)| {
             let rank = match (*late, *kind) {
                 (_, 0) => u8::from(*late),

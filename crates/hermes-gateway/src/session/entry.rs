@@ -1,4 +1,4 @@
-//! What is remembered of a chat: the value of `gateway_routing` and of `sessions.json`.
+//! The stored state of a chat: the value in `gateway_routing` and `sessions.json`.
 
 use chrono::{DateTime, Local, NaiveDateTime, Timelike as _};
 use hermes_platforms::MessageSource;
@@ -7,14 +7,14 @@ use serde_json::{Map, Value};
 
 use super::key::SessionKey;
 
-/// The conversation a chat is in. Keys that a newer program added are kept as they are.
+/// The current conversation of a chat. Unknown keys of newer programs are preserved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionEntry {
     pub session_key: SessionKey,
     pub session_id: String,
     #[serde(serialize_with = "write_time", deserialize_with = "read_time")]
     pub created_at: NaiveDateTime,
-    /// When the chat was last used, in local time: what reset policies look at.
+    /// Last use of the chat in local time, for reset policies.
     #[serde(serialize_with = "write_time", deserialize_with = "read_time")]
     pub updated_at: NaiveDateTime,
     #[serde(default)]
@@ -41,10 +41,10 @@ pub struct SessionEntry {
     pub cost_status: String,
     #[serde(default, alias = "memory_flushed")]
     pub expiry_finalized: bool,
-    /// The next message begins a new conversation.
+    /// The next message starts a new conversation.
     #[serde(default)]
     pub suspended: bool,
-    /// A turn was cut by a restart; the conversation goes on.
+    /// A turn was interrupted by a restart; the conversation continues.
     #[serde(default)]
     pub resume_pending: bool,
     #[serde(default)]
@@ -168,7 +168,7 @@ impl SessionEntry {
     }
 }
 
-/// As Python's `isoformat` has it: microseconds only where there are any.
+/// Like Python's `isoformat`: microseconds only if not zero.
 fn text(time: NaiveDateTime) -> String {
     let format = if time.nanosecond() / 1000 == 0 {
         "%Y-%m-%dT%H:%M:%S"

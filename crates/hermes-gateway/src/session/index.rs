@@ -1,8 +1,8 @@
-//! Every chat and the conversation it is in: `gateway_routing`, and its mirror `sessions.json`,
-//! which older programs read.
+//! Every chat and its current conversation: `gateway_routing`, and its mirror `sessions.json` for
+//! older programs.
 //!
-//! The mirror is one file that is written whole. So that the work for a message does not grow with the
-//! number of chats, it is written after a share of them has changed, and for the rest a little later.
+//! The mirror is one file that is rewritten as a whole. To keep the cost per message independent of
+//! the number of chats, it is written once a share of them has changed, otherwise a little later.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use super::entry::{SessionEntry, SessionEntryError};
 use super::key::SessionKey;
 
 const MIRROR: &str = "sessions.json";
-/// The mirror is written at once when one chat of so many has changed.
+/// The mirror is written immediately when one in this many chats has changed.
 const SHARE: usize = 64;
 /// How long changes wait for others before the mirror is written.
 const GATHERING: Duration = Duration::from_secs(2);
@@ -44,14 +44,14 @@ pub enum SessionIndexError {
 pub struct SessionIndex {
     store: Store,
     scope: String,
-    /// `None`: no mirror is kept.
+    /// `None`: no mirror is written.
     mirror: Option<Arc<IndexMirror>>,
     stored: Arc<Mutex<LoadedIndex>>,
 }
 
 #[derive(Default)]
 struct LoadedIndex {
-    /// What is stored, entries that we cannot read included.
+    /// The stored entries, including unreadable ones.
     entries: Map<String, Value>,
     /// How many changes the mirror does not have yet.
     unmirrored: usize,
@@ -59,17 +59,17 @@ struct LoadedIndex {
 
 struct IndexMirror {
     path: PathBuf,
-    /// Held while writing, so that an older state never replaces a newer one.
+    /// Locked while writing, so that an older state never replaces a newer one.
     writing: tokio::sync::Mutex<()>,
-    /// Somebody waits for more changes and writes them then.
+    /// A task collects changes and writes them later.
     gathering: Mutex<bool>,
     /// Entries written so far: each time all of them.
     written: AtomicU64,
 }
 
 impl SessionIndex {
-    /// Reads the index. Chats that only the mirror knows come from an older program and are taken
-    /// over; entries that cannot be read are left where they are and reported.
+    /// Reads the index. Chats that exist only in the mirror come from an older program and are
+    /// imported; unreadable entries are left in place and reported.
     pub async fn open(
         store: Store,
         sessions_dir: &Path,
@@ -112,7 +112,7 @@ impl SessionIndex {
         Ok((index, entries))
     }
 
-    /// The entry of a chat. `None`: it has none, or one that cannot be read.
+    /// The entry of a chat. `None`: missing or unreadable.
     pub fn get(&self, key: &str) -> Option<SessionEntry> {
         let stored = self.lock();
         SessionEntry::read(stored.entries.get(key)?).ok()
@@ -123,8 +123,8 @@ impl SessionIndex {
         self.entries_where(|_| true)
     }
 
-    /// The entries of one chat on a platform: its threads, and the people in it who have conversations
-    /// of their own. Only these are read.
+    /// The entries of one chat on a platform: its threads, and per-user conversations. Only these
+    /// are read.
     pub fn entries_of(&self, platform: &str, chat_id: &str) -> Vec<SessionEntry> {
         self.entries_where(|value| {
             let origin = &value["origin"];
@@ -140,7 +140,7 @@ impl SessionIndex {
             .collect()
     }
 
-    /// Changes an entry in memory only: for what is not worth a write at every message.
+    /// Changes an entry in memory only, for values that are not worth a write per message.
     pub fn touch(&self, entry: &SessionEntry) -> Result<(), SessionIndexError> {
         let value = entry.write()?;
         let key = entry.session_key.as_str().to_owned();
@@ -168,7 +168,7 @@ impl SessionIndex {
         }
     }
 
-    /// Forgets chats. The mirror is written at once: one that still had them would bring them back.
+    /// Removes chats. The mirror is written immediately; a stale one would restore them.
     pub async fn forget(&self, keys: &[SessionKey]) -> Result<(), SessionIndexError> {
         let names: Vec<String> = keys.iter().map(ToString::to_string).collect();
         self.store.forget_routing(&self.scope, &names).await?;
@@ -200,7 +200,7 @@ impl SessionIndex {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the changes written after a while, together with those that come until then.
+    /// Schedules a delayed write that includes later changes.
     fn write_soon(&self, mirror: &Arc<IndexMirror>) {
         let waits = |mirror: &IndexMirror, now: bool| {
             let mut gathering = mirror
@@ -257,7 +257,7 @@ impl SessionIndex {
     }
 }
 
-/// A mirror that cannot be read holds nothing that the table does not.
+/// An unreadable mirror contains nothing that the table does not have.
 fn read_mirror(path: &Path) -> Map<String, Value> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,

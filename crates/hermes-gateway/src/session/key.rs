@@ -5,7 +5,7 @@ use std::fmt;
 use hermes_platforms::MessageSource;
 use serde::{Deserialize, Serialize};
 
-/// Who shares a conversation in groups and threads.
+/// Whether people in groups and threads share a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionSharing {
     /// `group_sessions_per_user`: each person in a group talks alone.
@@ -30,7 +30,7 @@ impl SessionSharing {
             return false;
         }
         // Threads are separated by user only where groups are, too.
-        if given(source.thread_id.as_ref()).is_some() && !self.thread_per_user {
+        if non_empty(source.thread_id.as_ref()).is_some() && !self.thread_per_user {
             return true;
         }
         !self.group_per_user
@@ -42,7 +42,7 @@ impl SessionSharing {
 #[serde(transparent)]
 pub struct SessionKey(String);
 
-/// What a key says about its place. Ids may hold colons, so that the rest stays one text.
+/// The parts of a key. Ids may contain colons, so the rest is not split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyParts<'a> {
     /// `None`: the default profile.
@@ -57,14 +57,14 @@ impl SessionKey {
         Self(key.into())
     }
 
-    /// The key of the conversation, for every platform whose ids mean what they say. WhatsApp ids
-    /// go through [`canonical_whatsapp_id`](super::canonical_whatsapp_id) first
+    /// The key of the conversation, for platforms with unique ids. WhatsApp ids must be
+    /// canonicalized first with [`canonical_whatsapp_id`](super::canonical_whatsapp_id)
     /// ([`SessionKey::of_canonical`]).
-    pub fn of(source: &MessageSource, sharing: SessionSharing) -> Self {
+    pub fn new_for(source: &MessageSource, sharing: SessionSharing) -> Self {
         Self::of_canonical(source, sharing, str::to_owned)
     }
 
-    /// The same, with the ids of persons put into one form by `canonical`.
+    /// The same, with the ids of people normalized by `canonical`.
     pub fn of_canonical(
         source: &MessageSource,
         sharing: SessionSharing,
@@ -80,8 +80,8 @@ impl SessionKey {
             if one.is_empty() { id.to_owned() } else { one }
         };
         let participant =
-            given(source.user_id_alt.as_ref()).or_else(|| given(source.user_id.as_ref()));
-        let thread = given(source.thread_id.as_ref());
+            non_empty(source.user_id_alt.as_ref()).or_else(|| non_empty(source.user_id.as_ref()));
+        let thread = non_empty(source.thread_id.as_ref());
         let mut parts = vec![
             "agent".to_owned(),
             source
@@ -124,7 +124,7 @@ impl SessionKey {
     }
 
     /// `None`: not a key of a chat.
-    pub fn place(&self) -> Option<KeyParts<'_>> {
+    pub fn parts(&self) -> Option<KeyParts<'_>> {
         let mut parts = self.0.splitn(5, ':');
         if parts.next()? != "agent" {
             return None;
@@ -153,7 +153,7 @@ impl fmt::Display for SessionKey {
     }
 }
 
-fn given(text: Option<&String>) -> Option<&str> {
+fn non_empty(text: Option<&String>) -> Option<&str> {
     text.map(String::as_str).filter(|text| !text.is_empty())
 }
 
@@ -234,7 +234,11 @@ mod tests {
             ),
         ];
         for (source, sharing, key) in cases {
-            assert_eq!(SessionKey::of(&source, sharing).as_str(), key, "{source:?}");
+            assert_eq!(
+                SessionKey::new_for(&source, sharing).as_str(),
+                key,
+                "{source:?}"
+            );
         }
     }
 
@@ -242,7 +246,7 @@ mod tests {
     fn a_key_names_its_place() {
         let key = SessionKey::new("agent:coder:matrix:group:!room:server:@me:server");
         assert_eq!(
-            key.place(),
+            key.parts(),
             Some(KeyParts {
                 profile: Some("coder"),
                 platform: "matrix",
@@ -251,10 +255,10 @@ mod tests {
             })
         );
         assert_eq!(
-            SessionKey::new("agent:main:x:dm").place().unwrap().profile,
+            SessionKey::new("agent:main:x:dm").parts().unwrap().profile,
             None
         );
-        assert_eq!(SessionKey::new("cron:x").place(), None);
+        assert_eq!(SessionKey::new("cron:x").parts(), None);
         assert!(key.is_safe());
         assert!(SessionKey::new("agent:main:google_chat:group:spaces/x").is_safe());
         for bad in ["/etc/passwd", "a/../b", "C:\\x"] {

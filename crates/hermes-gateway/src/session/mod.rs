@@ -1,6 +1,6 @@
-//! Which conversation a message belongs to, and when a new one begins.
+//! Which conversation a message belongs to, and when a new one starts.
 //!
-//! Keys, entries and policies are those of the original, so that a chat goes on in the same
+//! Keys, entries and policies are those of the original, so that a chat stays in the same
 //! conversation whichever program serves it.
 
 mod entry;

@@ -1,32 +1,31 @@
-//! Whether the gateway may start as it is configured: who would be let in.
+//! Who would be admitted with this configuration, checked before the gateway starts.
 
 use hermes_platforms::{Writers, definition, is_on};
 
 use super::GatewaySettings;
 use crate::authorize::SenderPolicy;
 
-/// What is found at the door before anybody comes.
+/// A summary of the configured access.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessSummary {
-    /// Platforms that are open to everybody though nobody said that this is meant: the gateway
-    /// does not start.
-    pub open: Vec<String>,
-    /// Nobody is on any list: only pairing lets people in.
-    pub nobody: bool,
-    /// Everybody is let in, on purpose.
-    pub everybody: Vec<String>,
+    /// Platforms open to everyone without explicit confirmation: the gateway refuses to start.
+    pub unconfirmed_open: Vec<String>,
+    /// All lists are empty: people are admitted by pairing only.
+    pub only_pairing: bool,
+    /// Platforms that are deliberately open to everyone.
+    pub open_to_all: Vec<String>,
 }
 
 impl GatewaySettings {
-    pub fn door(&self) -> AccessSummary {
+    pub fn access_summary(&self) -> AccessSummary {
         let mut door = AccessSummary {
-            nobody: true,
+            only_pairing: true,
             ..AccessSummary::default()
         };
         let on = |name: &str| self.var(name).is_some_and(is_on);
         let all = on("GATEWAY_ALLOW_ALL_USERS");
         if self.var("GATEWAY_ALLOWED_USERS").is_some() {
-            door.nobody = false;
+            door.only_pairing = false;
         }
         let mut people = false;
         for platform in self.enabled() {
@@ -43,10 +42,10 @@ impl GatewaySettings {
             let open =
                 [policy("dm_policy"), policy("group_policy")].contains(&Some(SenderPolicy::Open));
             if open && !own && !all {
-                door.open.push(platform.name.clone());
+                door.unconfirmed_open.push(platform.name.clone());
             }
             if own || all {
-                door.everybody.push(platform.name.clone());
+                door.open_to_all.push(platform.name.clone());
             }
             let lists = [
                 "allowed_users",
@@ -56,9 +55,9 @@ impl GatewaySettings {
                 "group_allowed_chats",
                 "allowed_roles",
             ];
-            door.nobody &= lists.iter().all(|list| platform.list(list).is_empty());
+            door.only_pairing &= lists.iter().all(|list| platform.list(list).is_empty());
         }
-        door.nobody &= people && door.everybody.is_empty();
+        door.only_pairing &= people && door.open_to_all.is_empty();
         door
     }
 }

@@ -1,4 +1,4 @@
-//! What is said about the gateway as a whole.
+//! Settings of the gateway as a whole.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use super::{FOREIGN, QuickCommand, read_quick_commands};
 use crate::authorize::StrangerAction;
 use crate::session::{ResetMode, ResetPolicies, ResetPolicy, SessionSharing};
 
-/// Everything the gateway needs to know from the files of a home.
+/// The configuration of a gateway, from the files of a home.
 #[derive(Clone, Debug)]
 pub struct GatewaySettings {
     pub home: Home,
@@ -25,36 +25,36 @@ pub struct GatewaySettings {
     pub file: Arc<Value>,
     /// `.env` and the process.
     pub env: Arc<HashMap<String, String>>,
-    /// Platforms that something is said about, in the order of [`PLATFORMS`].
+    /// Configured platforms, in the order of [`PLATFORMS`].
     pub platforms: Vec<PlatformSettings>,
     pub resets: ResetPolicies,
-    /// Platforms on which nobody is told of a reset.
+    /// Platforms without notices about resets.
     pub quiet_resets: Vec<String>,
     pub sharing: SessionSharing,
     pub busy: BusyMode,
     pub streaming: StreamingSettings,
-    /// What is done about strangers, where the platform does not say.
+    /// The default reaction to unknown people.
     pub strangers: Option<StrangerAction>,
-    /// Words of a model that say only that it says nothing are not sent.
+    /// Answers that only announce silence are not sent.
     pub filter_silence: bool,
     /// Conversations that run at the same time.
     pub max_sessions: Option<usize>,
     pub reset_triggers: Vec<String>,
     /// `quick_commands`, by name.
     pub quick: BTreeMap<String, QuickCommand>,
-    /// How long turns may go on when the process stops.
+    /// How long running turns may continue when the process stops.
     pub drain: Duration,
-    /// How often systemd wants a sign of life.
+    /// The watchdog interval of systemd.
     pub watchdog: Option<Duration>,
-    /// `sessions/sessions.json` is kept for tools of the original.
+    /// Whether `sessions/sessions.json` is written for tools of the original.
     pub write_sessions_json: bool,
-    /// A start of a platform may take so long before the others are not held up by it.
+    /// How long the start of one platform may delay the others.
     pub connect_timeout: Duration,
-    /// What is wrong or has no effect, for people.
+    /// Problems and settings without effect, for display.
     pub problems: Vec<String>,
 }
 
-/// What a message does to a conversation that is busy.
+/// What a message does while a turn is running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BusyMode {
     Interrupt,
@@ -69,7 +69,7 @@ pub struct StreamingSettings {
     pub enabled: bool,
     pub transport: StreamTransport,
     pub edit_interval: Duration,
-    /// Characters that make an edit worth it before the interval is over.
+    /// Number of new characters that trigger an edit before the interval is over.
     pub buffer: usize,
     pub cursor: String,
     /// The final is a new message when the preview is older than this.
@@ -146,7 +146,7 @@ impl GatewaySettings {
             strangers: strangers.and_then(|word| stranger(&word, &mut problems)),
             filter_silence: written.flag("filter_silence_narration").unwrap_or(true),
             max_sessions: written.number("max_concurrent_sessions"),
-            reset_triggers: written.words("reset_triggers").unwrap_or_else(|| {
+            reset_triggers: written.string_list("reset_triggers").unwrap_or_else(|| {
                 let usual = ["/new", "/reset"];
                 usual.map(str::to_owned).to_vec()
             }),
@@ -181,7 +181,7 @@ impl GatewaySettings {
         value.filter(|value| !value.is_empty())
     }
 
-    /// A setting that may stand at the top level or under `gateway:`.
+    /// A setting at the top level or under `gateway:`.
     pub fn setting(&self, name: &str) -> Option<&Value> {
         let top = self.tree.get(name);
         top.or_else(|| self.tree.pointer(&format!("/gateway/{name}")))
@@ -212,7 +212,7 @@ fn old_file(home: &Home) -> Result<Value, GatewaySettingsError> {
     }
 }
 
-/// Settings by name, wherever they are written.
+/// Explicit settings by name, from all places.
 struct WrittenSettings<'a> {
     file: &'a Value,
     tree: &'a Value,
@@ -220,8 +220,8 @@ struct WrittenSettings<'a> {
 }
 
 impl WrittenSettings<'_> {
-    /// Only what somebody wrote: defaults of the merged tree do not count, but its values do,
-    /// because variables are expanded in them.
+    /// Explicit settings only. Values come from the merged tree, where variables are expanded; its
+    /// defaults are ignored.
     fn get(&self, name: &str) -> Option<&Value> {
         let nested = format!("/gateway/{name}");
         if self.file.get(name).is_some() {
@@ -245,14 +245,14 @@ impl WrittenSettings<'_> {
         self.text(name)?.parse().ok().filter(|number| *number > 0)
     }
 
-    fn words(&self, name: &str) -> Option<Vec<String>> {
+    fn string_list(&self, name: &str) -> Option<Vec<String>> {
         let Value::Array(values) = self.get(name)? else {
             return None;
         };
         Some(values.iter().filter_map(setting_text).collect())
     }
 
-    /// What somebody wrote into a section.
+    /// An explicit setting of a section.
     fn map(&self, name: &str) -> Map<String, Value> {
         let mut map = Map::new();
         for place in [format!("/{name}"), format!("/gateway/{name}")] {
@@ -418,7 +418,7 @@ fn policy(value: &Value, problems: &mut Vec<String>) -> ResetPolicy {
     }
 }
 
-/// Zero and nothing switch it off; systemd needs a few seconds between signs.
+/// Zero or nothing disables it; systemd needs a few seconds between notifications.
 fn watchdog(written: &WrittenSettings<'_>, problems: &mut Vec<String>) -> Option<Duration> {
     let text = written.text("systemd_watchdog_seconds")?;
     match text.parse::<u64>() {

@@ -1,4 +1,4 @@
-//! What the home says about the gateway and its platforms.
+//! Settings of the gateway and its platforms.
 //!
 //! Environment, then config.yaml (top level, then under `gateway:`), then the old gateway.json,
 //! then defaults.
@@ -52,7 +52,7 @@ pub fn approval_wait(config: &Config) -> Duration {
     Duration::from_secs(seconds.max(1))
 }
 
-/// A key that nobody can guess: 256 bits, as text.
+/// A random key of 256 bits, as text.
 pub fn fresh_secret() -> String {
     let (one, two) = (rand::random::<u128>(), rand::random::<u128>());
     format!("{one:032x}{two:032x}")

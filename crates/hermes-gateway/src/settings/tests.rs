@@ -53,7 +53,7 @@ fn nothing_is_on_by_default() {
     assert_eq!(settings.busy, BusyMode::Steer);
     assert!(!settings.streaming.enabled);
     assert_eq!(settings.problems, Vec::<String>::new());
-    assert_eq!(settings.door(), AccessSummary::default());
+    assert_eq!(settings.access_summary(), AccessSummary::default());
 }
 
 #[test]
@@ -144,16 +144,31 @@ fn an_open_door_is_noticed() {
     let env = "TELEGRAM_BOT_TOKEN=123456:abcdefghij\n";
     let open = "telegram: {dm_policy: open}\n";
     assert_eq!(
-        SettingsHarness::new(open, env).settings().door().open,
+        SettingsHarness::new(open, env)
+            .settings()
+            .access_summary()
+            .unconfirmed_open,
         ["telegram"]
     );
     let meant = format!("{env}TELEGRAM_ALLOW_ALL_USERS=true\n");
-    let door = SettingsHarness::new(open, &meant).settings().door();
+    let door = SettingsHarness::new(open, &meant)
+        .settings()
+        .access_summary();
     assert_eq!(
-        (door.open, door.everybody, door.nobody),
+        (door.unconfirmed_open, door.open_to_all, door.only_pairing),
         (vec![], vec!["telegram".to_owned()], false)
     );
-    assert!(SettingsHarness::new("", env).settings().door().nobody);
+    assert!(
+        SettingsHarness::new("", env)
+            .settings()
+            .access_summary()
+            .only_pairing
+    );
     let listed = format!("{env}TELEGRAM_ALLOWED_USERS=1\n");
-    assert!(!SettingsHarness::new("", &listed).settings().door().nobody);
+    assert!(
+        !SettingsHarness::new("", &listed)
+            .settings()
+            .access_summary()
+            .only_pairing
+    );
 }

@@ -1,4 +1,4 @@
-//! The sign of life that keeps delivery ours.
+//! The heartbeat that keeps the ownership of delivery.
 
 use std::time::Duration;
 
@@ -6,8 +6,9 @@ use hermes_core::store::StoreError;
 use hermes_store::db::delivery::Delivery;
 use tokio_util::sync::CancellationToken;
 
-/// Beats three times per lease until cancelled. `Err`: another process delivers now, or the database is
-/// damaged, and everything that sends must stop. Other failures pass, or end in one of these.
+/// Renews the lease three times per period until cancelled. `Err`: another process owns delivery,
+/// or the database is damaged, and all sending must stop. Other failures are temporary or lead to
+/// one of these.
 pub async fn beat(
     delivery: &Delivery,
     lease: Duration,

@@ -1,4 +1,4 @@
-//! Who is let in, asked for every message.
+//! Authorization of the sender, checked for every message.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,21 +16,21 @@ use crate::authorize::pairing::PairingReply;
 use crate::authorize::{self, AccessVariables, SenderIdentity, SenderPolicy, StrangerAction};
 use crate::settings::GatewaySettings;
 
-/// What is done about a message.
+/// The decision about a message.
 pub(super) enum AdmissionDecision {
-    In,
-    /// Nothing, or this answer.
-    Out(Option<String>),
+    Admit,
+    /// No reply, or this one.
+    Reject(Option<String>),
 }
 
-/// The variables of the home, read again when `.env` changed: whoever is struck off a list is
-/// out at once.
+/// The variables of the home, reloaded when `.env` changes, so that revoked access takes effect
+/// immediately.
 pub(crate) struct CurrentVariables {
     read: Mutex<ReadVariables>,
     pub(crate) limits: Mutex<MessageRateLimits>,
 }
 
-/// When the file was changed, and what it and the process say.
+/// Modification time of the file, and the merged variables.
 type ReadVariables = (Option<SystemTime>, Arc<HashMap<String, String>>);
 
 impl CurrentVariables {
@@ -64,22 +64,22 @@ fn changed_at(settings: &GatewaySettings) -> Option<SystemTime> {
     data.modified().ok()
 }
 
-/// What stops the agent or answers it is heard however much somebody writes.
-fn never_too_much(msg: &InboxMessage) -> bool {
+/// Commands that stop the agent or answer it are not rate-limited.
+fn is_unlimited(msg: &InboxMessage) -> bool {
     let command = msg.command_line();
     let command = command.as_deref().and_then(|line| line.split(' ').next());
     msg.incoming.pressed.is_some() || matches!(command, Some("/stop" | "/approve" | "/deny"))
 }
 
 impl Hub {
-    /// Whether the sender may talk. Blocks for the reading of small files.
-    pub(super) fn door(&self, msg: &InboxMessage) -> AdmissionDecision {
+    /// Whether the sender is admitted. Blocks while small files are read.
+    pub(super) fn check_sender(&self, msg: &InboxMessage) -> AdmissionDecision {
         let source = msg.source();
         if !self.admits(msg) {
-            return AdmissionDecision::Out(self.stranger(msg));
+            return AdmissionDecision::Reject(self.stranger_reply(msg));
         }
-        if never_too_much(msg) {
-            return AdmissionDecision::In;
+        if is_unlimited(msg) {
+            return AdmissionDecision::Admit;
         }
         let limit = self.platform(&source.platform);
         let limit = limit.and_then(|platform| platform.number("rate_limit_per_minute"));
@@ -87,28 +87,28 @@ impl Hub {
         if let (Some(limit), Some(user)) = (limit.filter(|limit| *limit > 0), &source.user_id) {
             let person = format!("{}:{user}", source.platform);
             let mut limits = self
-                .keys
+                .variables
                 .limits
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
             let limit = u32::try_from(limit).unwrap_or(u32::MAX);
             match limits.count(&person, limit, Instant::now()) {
-                RateDecision::Fine => {}
-                RateDecision::Tell => {
+                RateDecision::Allowed => {}
+                RateDecision::Warn => {
                     let text = format!(
                         "That was too fast: {limit} messages a minute are taken. This one was not; send it again in a minute."
                     );
-                    return AdmissionDecision::Out(Some(text));
+                    return AdmissionDecision::Reject(Some(text));
                 }
-                RateDecision::Quiet => return AdmissionDecision::Out(None),
+                RateDecision::Drop => return AdmissionDecision::Reject(None),
             }
         }
-        AdmissionDecision::In
+        AdmissionDecision::Admit
     }
 
     pub(super) fn admits(&self, msg: &InboxMessage) -> bool {
         let source = msg.source();
-        let env = self.keys.vars(&self.settings);
+        let env = self.variables.vars(&self.settings);
         let vars = AccessVariables {
             env: &env,
             platform: self.platform(&source.platform),
@@ -157,8 +157,8 @@ impl Hub {
             .unwrap_or_default()
     }
 
-    /// What a stranger hears. Only in private: in a group silence is better.
-    fn stranger(&self, msg: &InboxMessage) -> Option<String> {
+    /// The reply to an unknown person. Only in direct messages, never in groups.
+    fn stranger_reply(&self, msg: &InboxMessage) -> Option<String> {
         let source = msg.source();
         if source.chat_type != "dm" || msg.incoming.pressed.is_some() {
             return None;
@@ -173,12 +173,12 @@ impl Hub {
         });
         let policy = platform.and_then(|platform| platform.text("dm_policy"));
         let policy = policy.and_then(|word| SenderPolicy::parse(&word));
-        let env = self.keys.vars(&self.settings);
+        let env = self.variables.vars(&self.settings);
         let vars = AccessVariables {
             env: &env,
             platform: self.platform(&source.platform),
         };
-        let done = authorize::stranger(
+        let done = authorize::stranger_action(
             &source.platform,
             here,
             self.settings.strangers,
@@ -189,7 +189,7 @@ impl Hub {
             return None;
         }
         let name = source.user_name.as_deref().unwrap_or_default();
-        match self.pairing.ask(&source.platform, user, name) {
+        match self.pairing.request(&source.platform, user, name) {
             Ok(PairingReply::Code(code)) => Some(format!(
                 "I do not know you yet. Your code is `{code}`, valid for an hour. The owner lets you in with:\n`hermes pairing approve {} {code}`",
                 source.platform
@@ -208,6 +208,6 @@ impl Hub {
 
     pub(super) fn tier(&self, msg: &InboxMessage) -> Tier {
         let source = msg.source();
-        Tier::of(self.platform(&source.platform), source)
+        Tier::new(self.platform(&source.platform), source)
     }
 }

@@ -15,7 +15,7 @@ use super::side_work::SideWorkGuard;
 use super::texts;
 use crate::program::OpeningRequest;
 
-/// What is asked, by which message, in which chat.
+/// A background question with its message and chat.
 pub(super) struct BackgroundRequest {
     pub(super) key: String,
     pub(super) msg: InboxMessage,
@@ -57,10 +57,10 @@ pub(super) async fn begin(
     };
     let hub = Arc::clone(hub);
     let work = async move {
-        // Until what came of it is stored.
+        // Until its result is stored.
         let _under_way = under_way;
         let ended = tokio::select! {
-            // The message stays claimed: the next life says that it was cut.
+            // The message stays claimed: the next process reports that it was interrupted.
             () = cancel.cancelled() => return,
             ended = run(&hub, opening, text) => ended,
         };
@@ -88,12 +88,12 @@ fn reply(key: &str, target: &Target, chunks: Vec<NewChunk>) -> Vec<Reply> {
     }]
 }
 
-/// Runs one question to its end. `None`: it has nothing to say.
+/// Runs one question to its end. `None`: no answer.
 async fn run(hub: &Hub, opening: OpeningRequest, text: String) -> Option<String> {
     let Ok(_permit) = Arc::clone(&hub.turns).acquire_owned().await else {
         return Some(texts::BROKE.to_owned());
     };
-    let mut seat = match hub.seats.sit(opening).await {
+    let mut seat = match hub.pool.acquire(opening).await {
         Ok(seat) => seat,
         Err(refusal) => return Some(format!("⚠️ {refusal}")),
     };
@@ -101,30 +101,30 @@ async fn run(hub: &Hub, opening: OpeningRequest, text: String) -> Option<String>
         text,
         ..UserInput::default()
     };
-    if !seat.wish(ConversationRequest::Say(input)).await {
+    if !seat.wish(ConversationRequest::Input(input)).await {
         return Some(texts::BROKE.to_owned());
     }
     while let Some(news) = seat.news().await {
         match news {
             ConversationUpdate::Event(AgentEvent::TurnFinished { summary }) => {
                 seat.close().await;
-                return texts::of(&summary, false);
+                return texts::outcome_text(&summary, false);
             }
             ConversationUpdate::Event(AgentEvent::QuestionAsked { question }) => {
                 let why = "this runs in the background: nobody is asked".to_owned();
                 let answer = hermes_core::ask::Answer::Unanswered { why };
                 let question = question.id;
                 let reply = AgentCommand::Reply { question, answer };
-                seat.wish(ConversationRequest::Order(reply)).await;
+                seat.wish(ConversationRequest::Agent(reply)).await;
             }
             ConversationUpdate::Event(AgentEvent::ApprovalNeeded { request }) => {
                 let why = Some("this runs in the background: nobody is asked".to_owned());
                 let verdict = hermes_core::approval::Verdict::Deny { why };
                 let request = request.id;
                 let answer = AgentCommand::Answer { request, verdict };
-                seat.wish(ConversationRequest::Order(answer)).await;
+                seat.wish(ConversationRequest::Agent(answer)).await;
             }
-            ConversationUpdate::Unsaid(refusal) => return Some(format!("⚠️ {refusal}")),
+            ConversationUpdate::Rejected(refusal) => return Some(format!("⚠️ {refusal}")),
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! What all chats share.
+//! State shared by all chats.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,9 +29,9 @@ use crate::settings::GatewaySettings;
 use crate::spine::{ChunkExtras, Outbox, OutboxPolicy};
 use crate::voice::{SpeechSynthesizer, Transcriber};
 
-/// Turns that run at the same time where the configuration does not say.
+/// Default limit of concurrent turns.
 const TURNS: usize = 64;
-/// A platform that is not there now: what is written for it fits almost anywhere.
+/// Capabilities of a missing platform: conservative, so that texts fit anywhere.
 const NOWHERE: Capabilities = Capabilities {
     edit: false,
     typing: false,
@@ -47,7 +47,7 @@ const NOWHERE: Capabilities = Capabilities {
     },
     recourse: Recourse::Mark,
 };
-/// Conversations that are kept open by their chats.
+/// Maximum number of conversations kept open by idle chats.
 const LINGERING: usize = 32;
 const STORE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -56,38 +56,38 @@ pub(crate) struct Hub {
     pub(crate) store: Store,
     pub(crate) delivery: Delivery,
     pub(crate) index: SessionIndex,
-    pub(crate) seats: ConversationPool,
+    pub(crate) pool: ConversationPool,
     pub(crate) pairing: Pairing,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) rng: Arc<dyn Rng>,
     pub(crate) transcriber: Option<Arc<dyn Transcriber>>,
     pub(crate) speaker: Option<Arc<dyn SpeechSynthesizer>>,
-    pub(crate) calls: GatewayCallbacks,
+    pub(crate) callbacks: GatewayCallbacks,
     pub(crate) outbox: Outbox,
     /// Wakes the outbox.
     pub(crate) wake: Notify,
     /// Wakes the runner: a message was stored.
     pub(crate) arrived: Notify,
-    /// Chats that have something to do.
+    /// Chats with running tasks.
     pub(crate) chats: Mutex<HashMap<String, Arc<ChatHandle>>>,
-    /// One permit per turn that may run.
+    /// One permit per concurrent turn.
     pub(crate) turns: Arc<Semaphore>,
     pub(crate) active: AtomicUsize,
     /// The chats of those turns, by turn.
     working: Mutex<HashMap<String, Target>>,
-    /// Told when a turn ends.
+    /// Notified when a turn ends.
     pub(crate) ended: Notify,
-    /// What works for messages beside their chats.
-    pub(super) beside: SideWork,
+    /// Work for messages outside of their chats' tasks.
+    pub(super) side_work: SideWork,
     draining: AtomicBool,
-    /// The runner looks at everything again.
+    /// Makes the runner check all chats again.
     pub(super) again: AtomicBool,
-    /// Conversations that are kept open here after their last turn.
+    /// Permits for conversations that stay open after their last turn.
     pub(crate) lingering: Arc<Semaphore>,
-    pub(super) keys: CurrentVariables,
-    /// Open questions, and what is rung when one is answered.
+    pub(super) variables: CurrentVariables,
+    /// Open questions, and what to notify when one is answered.
     questions: Mutex<HashMap<String, Arc<Notify>>>,
-    /// Home channels that were set since the start.
+    /// Home channels set at run time.
     pub(super) homes: Mutex<HashMap<String, (String, Option<String>)>>,
     platforms: Mutex<BTreeMap<(String, String), RegisteredPlatform>>,
 }
@@ -97,11 +97,11 @@ struct RegisteredPlatform {
     paused: watch::Sender<bool>,
 }
 
-/// How others reach a chat.
+/// A handle to the task of a chat.
 #[derive(Default)]
 pub(crate) struct ChatHandle {
     pub(crate) notify: Notify,
-    /// Something came since the chat last looked. Changed only under the lock of the map.
+    /// A message arrived since the last check. Changed only under the lock of the map.
     pub(crate) dirty: AtomicBool,
     pub(crate) queued: AtomicUsize,
 }
@@ -109,7 +109,7 @@ pub(crate) struct ChatHandle {
 impl Hub {
     pub(crate) fn new(deps: GatewayDeps, index: SessionIndex) -> Self {
         let turns = deps.settings.max_sessions.unwrap_or(TURNS).max(1);
-        let keys = CurrentVariables::new(&deps.settings);
+        let variables = CurrentVariables::new(&deps.settings);
         let outbox = Outbox::new(
             deps.delivery.clone(),
             Arc::clone(&deps.clock),
@@ -121,13 +121,13 @@ impl Hub {
             store: deps.store,
             delivery: deps.delivery,
             index,
-            seats: deps.seats,
+            pool: deps.pool,
             pairing: deps.pairing,
             clock: deps.clock,
             rng: deps.rng,
             transcriber: deps.transcriber,
             speaker: deps.speaker,
-            calls: deps.calls,
+            callbacks: deps.callbacks,
             outbox,
             wake: Notify::new(),
             arrived: Notify::new(),
@@ -136,18 +136,18 @@ impl Hub {
             active: AtomicUsize::new(0),
             working: Mutex::default(),
             ended: Notify::new(),
-            beside: SideWork::default(),
+            side_work: SideWork::default(),
             draining: AtomicBool::new(false),
             again: AtomicBool::new(false),
             lingering: Arc::new(Semaphore::new(LINGERING)),
-            keys,
+            variables,
             questions: Mutex::default(),
             homes: Mutex::default(),
             platforms: Mutex::default(),
         }
     }
 
-    /// Takes over replies that the original left, for platforms that are there.
+    /// Imports undelivered replies of the original, for configured platforms.
     pub(crate) async fn adopt(&self, processes: Arc<dyn Processes>) {
         let found = match self.delivery.foreign(processes).await {
             Ok(found) => found,
@@ -173,7 +173,7 @@ impl Hub {
         self.wake.notify_one();
     }
 
-    /// A text in the chunks in which it is sent.
+    /// Splits a text into the chunks to send.
     pub(crate) fn chunks(&self, target: &Target, text: &str) -> Vec<NewChunk> {
         let capabilities = self.capabilities(target);
         let pieces = pieces(text, &capabilities).into_iter();
@@ -182,7 +182,7 @@ impl Hub {
 
     /// The same for a text that may name files.
     pub(crate) fn chunks_with_files(&self, target: &Target, text: &str) -> Vec<NewChunk> {
-        let parted = media_out::part(text, &self.media_guard(target));
+        let parted = media_out::split_files(text, &self.media_guard(target));
         let mut chunks = self.chunks(target, &parted.text);
         chunks.extend(parted.media.into_iter().map(|media| {
             let extra = ChunkExtras {
@@ -197,8 +197,8 @@ impl Hub {
         chunks
     }
 
-    /// Stores the end of a turn. Nothing may be lost: it is tried until it works, until another
-    /// process has taken over, or until the gateway stops.
+    /// Stores the end of a turn. Retries until it succeeds, another process has taken over, or the
+    /// gateway stops.
     pub(crate) async fn settle(&self, end: Final, cancel: &CancellationToken) -> bool {
         loop {
             match self.delivery.finish(end.clone()).await {
@@ -223,7 +223,7 @@ impl Hub {
         }
     }
 
-    /// A turn takes messages. `false`: it does not have them.
+    /// Claims messages for a turn. `false`: not possible.
     pub(super) async fn claim(
         &self,
         messages: &[i64],
@@ -250,7 +250,7 @@ impl Hub {
         }
     }
 
-    /// What files may be sent to a place.
+    /// Which files may be sent to a target.
     pub(super) fn media_guard(&self, target: &Target) -> media_out::MediaGuard {
         let gateway = &self.settings.config.gateway;
         let recent = Duration::from_secs(gateway.trust_recent_files_seconds);
@@ -287,7 +287,7 @@ impl Hub {
                 .map(|chat| chat.queued.load(Ordering::Relaxed))
                 .sum(),
             chats: chats.len(),
-            conversations: self.seats.open(),
+            conversations: self.pool.open(),
             draining: self.is_draining(),
         }
     }
@@ -305,7 +305,7 @@ impl Hub {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A platform is there. The switch that is returned pauses it.
+    /// Registers a platform. The returned switch pauses it.
     pub(crate) fn register(
         &self,
         name: &str,
@@ -319,8 +319,8 @@ impl Hub {
         switch
     }
 
-    /// A turn works for this chat; `None`: it has ended.
-    pub(super) fn at_work(&self, turn: &str, target: Option<&Target>) {
+    /// Marks a chat as having a running turn; `None`: it has ended.
+    pub(super) fn set_working(&self, turn: &str, target: Option<&Target>) {
         let mut working = self.working.lock().unwrap_or_else(PoisonError::into_inner);
         match target {
             Some(target) => working.insert(turn.to_owned(), target.clone()),
@@ -340,7 +340,7 @@ impl Hub {
         names.next().map(|(_, account)| account.clone())
     }
 
-    /// Pauses a platform, all of its accounts, or lets it go on. `false`: there is none.
+    /// Pauses or resumes all accounts of a platform. `false`: unknown platform.
     pub(crate) fn pause(&self, name: &str, paused: bool) -> bool {
         let platforms = self.platforms();
         let mut found = false;
@@ -392,7 +392,7 @@ impl Hub {
 
     /// Commands for menus and `/help`.
     pub(crate) fn commands(&self) -> Vec<Offer> {
-        let mut offers = super::chat::offers(self.seats.program().commands());
+        let mut offers = super::chat::offers(self.pool.host().commands());
         let quick = super::chat::quick_offers(&self.settings).into_iter();
         let new = quick.filter(|one| offers.iter().all(|known| known.name != one.name));
         let new = new.collect::<Vec<_>>();
@@ -400,13 +400,14 @@ impl Hub {
         offers
     }
 
-    /// Files that were fetched for messages are not kept for ever.
+    /// Deletes old files that were fetched for messages.
     pub(crate) fn sweep_files(&self) {
         media_in::sweep(&self.settings.home.cache_dir());
     }
 
-    /// A question is open, and rings this when its answer is stored; `None`: no longer.
-    pub(super) fn asked(&self, id: &str, bell: Option<&Arc<Notify>>) {
+    /// Registers an open question, with what to notify when its answer is stored; `None` removes
+    /// it.
+    pub(super) fn register_question(&self, id: &str, bell: Option<&Arc<Notify>>) {
         let mut questions = self.questions();
         match bell {
             Some(bell) => questions.insert(id.to_owned(), Arc::clone(bell)),
@@ -415,16 +416,16 @@ impl Hub {
     }
 
     /// Questions that turns wait for.
-    pub(super) fn asked_ids(&self) -> Vec<String> {
+    pub(super) fn open_question_ids(&self) -> Vec<String> {
         self.questions().keys().cloned().collect()
     }
 
-    pub(super) fn is_asked(&self, id: &str) -> bool {
+    pub(super) fn is_question_open(&self, id: &str) -> bool {
         self.questions().contains_key(id)
     }
 
-    /// Tells the chat that asked that there is an answer. `false`: no turn waits for it now.
-    pub(super) fn ring(&self, id: &str) -> bool {
+    /// Notifies the chat that asked. `false`: no turn waits for it now.
+    pub(super) fn notify_question(&self, id: &str) -> bool {
         let bell = self.questions().get(id).cloned();
         if let Some(bell) = &bell {
             bell.notify_one();
@@ -469,10 +470,10 @@ impl Hub {
     }
 }
 
-/// A sign on its way.
+/// A reaction that is being set.
 pub(super) type ReactionTask = JoinHandle<Result<(), hermes_core::task::Panicked>>;
 
-/// Puts a sign on a message, beside everything else, once the one `before` it stands there.
+/// Sets a reaction in the background, after the one `before` it is done.
 pub(super) fn react(
     outbound: Arc<dyn OutboundAdapter>,
     target: Target,

@@ -1,5 +1,5 @@
-//! What a conversation is told about where it takes place. The same bytes for the same place:
-//! it is part of the prompt, and what changes from message to message rides on the message.
+//! The prompt block that describes the chat. Identical bytes for the same chat, because it is part
+//! of the cached prompt; what varies by message is added to the message.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::settings::GatewaySettings;
 
 const LONGEST: usize = 240;
 
-/// The block for a conversation that begins here.
+/// The block for a conversation that starts here.
 pub(super) fn block(settings: &GatewaySettings, source: &MessageSource) -> String {
     let hide = settings
         .tree
@@ -71,13 +71,13 @@ pub(super) fn block(settings: &GatewaySettings, source: &MessageSource) -> Strin
     text
 }
 
-/// Whether ids lead to people; some are the original's platforms.
+/// Whether ids identify people; includes platforms of the original.
 fn has_private_ids(platform: &str) -> bool {
     matches!(platform, "whatsapp" | "signal" | "bluebubbles")
         || definition(platform).is_some_and(|one| one.private_ids)
 }
 
-/// In a conversation of several people nobody's name is part of the prompt.
+/// In shared conversations no names are part of the prompt.
 fn person(
     text: &mut String,
     sharing: SessionSharing,
@@ -102,7 +102,7 @@ fn given(text: Option<&String>) -> Option<&str> {
     text.map(|text| text.trim()).filter(|text| !text.is_empty())
 }
 
-/// As JSON, so that nobody's name can end the line and begin another.
+/// As JSON, so that a name cannot break out of its line.
 fn quoted(text: &str) -> String {
     let short: String = text.chars().take(LONGEST).collect();
     Value::from(short).to_string()

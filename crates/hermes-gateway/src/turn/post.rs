@@ -1,4 +1,4 @@
-//! Saying something to a chat that did not ask: jobs, webhooks, `send_message`.
+//! Sends unsolicited messages to chats: jobs, webhooks, `send_message`.
 
 mod closing;
 
@@ -14,11 +14,11 @@ use hermes_store::db::delivery::{Final, Reply, Target};
 use super::hub::Hub;
 use super::session::target_of;
 
-/// A turn may take so long before a message is sent without a place in its conversation.
+/// How long to wait for a running turn before a message is sent without being added to its
+/// conversation.
 const TURN: Duration = Duration::from_mins(2);
 
-/// Whoever may say something to a chat. What it takes is stored when it returns, and delivered
-/// whatever happens.
+/// Posts messages to chats. A message is stored when a call returns, and delivered eventually.
 #[derive(Clone)]
 pub struct MessagePoster {
     hub: Arc<Hub>,
@@ -29,7 +29,7 @@ impl MessagePoster {
         Self { hub }
     }
 
-    /// Stores a message. Returns how many chunks it is.
+    /// Stores a message and returns its number of chunks.
     pub async fn send(&self, posting: Posting) -> Result<usize, PostError> {
         let hub = &self.hub;
         let chunks = if posting.files {
@@ -42,12 +42,12 @@ impl MessagePoster {
             .as_ref()
             .map_or_else(|| posting.id.clone(), |entry| entry.session_key.to_string());
         let mirror = posting.mirror.zip(entry);
-        // A conversation that is open would not learn of a row that others write; one in the
-        // middle of a turn must not get one.
+        // An open conversation would not notice a row written by others, and a running turn must
+        // not get one.
         let still = match &mirror {
             None => None,
             Some((_, entry)) => {
-                let still = hub.seats.still(&entry.session_id);
+                let still = hub.pool.close_exclusively(&entry.session_id);
                 tokio::time::timeout(TURN, still).await.ok().flatten()
             }
         };
@@ -82,7 +82,7 @@ impl MessagePoster {
         Ok(owed)
     }
 
-    /// What a target means: `telegram` (its home), `telegram:123`, `telegram:123:7`,
+    /// Resolves a target: `telegram` (its home channel), `telegram:123`, `telegram:123:7`,
     /// `slack:#general` (by name), `origin`.
     pub fn target(&self, text: &str, origin: Option<&Target>) -> Result<Target, PostError> {
         let text = text.trim();
@@ -113,7 +113,7 @@ impl MessagePoster {
                 ))
             }),
             Some(rest) => Ok(self.named(&platform, rest).unwrap_or_else(|| {
-                // Ids of some platforms hold colons themselves.
+                // Ids of some platforms contain colons.
                 match rest.rsplit_once(':') {
                     Some((chat, thread)) if !rest.starts_with(['!', '@']) => {
                         place(chat.to_owned(), Some(thread.to_owned()))
@@ -124,7 +124,7 @@ impl MessagePoster {
         }
     }
 
-    /// Where a platform's messages without another place go.
+    /// The home channel of a platform.
     pub fn home(&self, platform: &str) -> Option<Target> {
         let (chat_id, thread_id) = self.hub.home_channel(platform)?;
         Some(Target {
@@ -135,7 +135,7 @@ impl MessagePoster {
         })
     }
 
-    /// Chats that are known, by platform and name.
+    /// Known chats, by platform and name.
     pub fn known(&self) -> Vec<KnownChat> {
         let mut known: Vec<KnownChat> = self
             .hub
@@ -176,11 +176,11 @@ impl MessagePoster {
                 && one.name.trim_start_matches('#').eq_ignore_ascii_case(name)
         });
         let found = fits.next()?;
-        // Two of the same name: only an id says which.
+        // Ambiguous name: only an id works.
         fits.next().is_none().then_some(found.target)
     }
 
-    /// The conversation of a place, where everybody there has the same one.
+    /// The conversation of a chat that everyone in it shares.
     fn entry(&self, target: &Target) -> Option<crate::session::SessionEntry> {
         let sharing = self.hub.settings.sharing;
         let chat = self.hub.index.entries_of(&target.platform, &target.chat_id);

@@ -1,5 +1,5 @@
-//! What can be seen of a turn while it runs: typing, and a message that is edited until the final
-//! completes it. Nothing depends on it; it may stop at any time.
+//! The visible progress of a turn: typing, and a message that is edited until the final answer
+//! replaces it. Nothing depends on it; it may stop at any time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +21,11 @@ const CALL: Duration = Duration::from_secs(10);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(10);
 const STRIKES: u32 = 3;
 
-/// What the person should see now.
+/// The current content of the preview.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PreviewContent {
     pub(super) text: String,
-    /// A question is open: nobody is typing.
+    /// A question is open: no typing indicator.
     pub(super) quiet: bool,
 }
 
@@ -36,24 +36,24 @@ pub(super) struct PreviewDeps {
     pub(super) streaming: StreamingSettings,
     pub(super) typing: bool,
     pub(super) rng: Arc<dyn Rng>,
-    /// The message that an earlier life showed.
+    /// The preview message of an earlier process.
     pub(super) earlier: Option<String>,
-    /// Whether everything that was said before has been sent: a preview must not overtake it.
+    /// Whether all earlier messages were sent: a preview must not overtake them.
     pub(super) clear: Box<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>,
     /// Stores the id of the message before anything else is done with it.
     pub(super) store: Box<dyn Fn(String) -> BoxFuture<'static, ()> + Send + Sync>,
 }
 
-/// What became of the show.
+/// The result of a preview.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PreviewResult {
-    /// The message that the final completes.
+    /// The message that the final answer completes.
     pub(super) message: Option<String>,
     /// When it was sent.
     pub(super) at: Option<Instant>,
 }
 
-/// Shows until it is stopped.
+/// Shows a preview until stopped.
 pub(super) struct Preview {
     view: watch::Sender<PreviewContent>,
     stop: CancellationToken,
@@ -83,7 +83,7 @@ impl Preview {
         });
     }
 
-    /// Ends it, after the call that is on its way.
+    /// Ends it, after the call in flight.
     pub(super) async fn end(mut self) -> PreviewResult {
         self.stop.cancel();
         let earlier = PreviewResult {
@@ -107,7 +107,7 @@ impl Drop for Preview {
 }
 
 struct PreviewTask {
-    stage: PreviewDeps,
+    deps: PreviewDeps,
     interval: Duration,
     strikes: u32,
     draft: Option<u64>,
@@ -138,7 +138,7 @@ async fn run(
         at: None,
         shown: String::new(),
         dead: !drafts && !edits,
-        stage,
+        deps: stage,
     };
     let mut typed = None::<Instant>;
     let mut next = Instant::now();
@@ -146,16 +146,16 @@ async fn run(
         let view = seen.borrow_and_update().clone();
         let now = Instant::now();
         let due = typed.is_none_or(|at| now.duration_since(at) >= TYPING);
-        if player.stage.typing && !view.quiet && due {
+        if player.deps.typing && !view.quiet && due {
             typed = Some(now);
-            let typing = player.stage.outbound.typing(&player.stage.target);
+            let typing = player.deps.outbound.typing(&player.deps.target);
             let _ = tokio::time::timeout(CALL, typing).await;
         }
-        if !player.dead && now >= next && player.wants(&view) {
+        if !player.dead && now >= next && player.needs_update(&view) {
             player.show(&view.text).await;
             next = Instant::now() + player.interval;
         }
-        let pending = !player.dead && player.wants(&view);
+        let pending = !player.dead && player.needs_update(&view);
         let wake = if pending {
             next
         } else {
@@ -166,7 +166,7 @@ async fn run(
             changed = seen.changed() => if changed.is_err() { break },
             () = tokio::time::sleep_until(wake) => {}
         }
-        // Deltas come in crowds; the interval is for all of them.
+        // Deltas arrive in bursts; the interval collects them.
         if !player.dead && Instant::now() < next {
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -181,17 +181,17 @@ async fn run(
 }
 
 impl PreviewTask {
-    fn wants(&self, view: &PreviewContent) -> bool {
+    fn needs_update(&self, view: &PreviewContent) -> bool {
         let text = view.text.trim();
         let enough = self.message.is_some()
             || self.draft.is_some()
-            || text.chars().count() >= self.stage.streaming.buffer;
+            || text.chars().count() >= self.deps.streaming.buffer;
         !text.is_empty() && text != self.shown && enough
     }
 
     async fn show(&mut self, text: &str) {
         let text = text.trim();
-        if self.message.is_none() && self.draft.is_none() && !(self.stage.clear)().await {
+        if self.message.is_none() && self.draft.is_none() && !(self.deps.clear)().await {
             return;
         }
         let result = tokio::time::timeout(CALL, self.call(text)).await;
@@ -200,10 +200,10 @@ impl PreviewTask {
                 text.clone_into(&mut self.shown);
                 self.strikes = 0;
             }
-            // Not every chat of a platform has drafts; messages can be edited in all.
+            // Not every chat supports drafts; editing messages works everywhere.
             Ok(Err(SendError::Refused(_))) if self.draft.is_some() => {
                 self.draft = None;
-                self.dead = !self.stage.outbound.capabilities().edit;
+                self.dead = !self.deps.outbound.capabilities().edit;
             }
             Ok(Err(SendError::NotSent { retry_after, .. })) => {
                 self.strikes += 1;
@@ -212,7 +212,7 @@ impl PreviewTask {
                 self.interval = doubled.max(asked).min(LONGEST_INTERVAL);
                 self.dead = self.strikes >= STRIKES;
             }
-            // A first message of which nobody knows is not sent a second time.
+            // A first message with an uncertain outcome is not sent again.
             Ok(Err(_)) | Err(_) => self.dead = true,
         }
     }
@@ -220,7 +220,7 @@ impl PreviewTask {
     async fn call(&mut self, text: &str) -> Result<(), SendError> {
         let PreviewDeps {
             outbound, target, ..
-        } = &self.stage;
+        } = &self.deps;
         if let Some(draft) = self.draft {
             return outbound.draft(target, draft, text).await;
         }
@@ -232,25 +232,25 @@ impl PreviewTask {
             self.dead = true;
             return Ok(());
         };
-        (self.stage.store)(id.clone()).await;
+        (self.deps.store)(id.clone()).await;
         self.message = Some(id);
         self.at = Some(Instant::now());
         Ok(())
     }
 
-    /// As much of the text as one message takes; the sign at its end says that more comes.
+    /// As much of the text as fits one message; the cursor at the end shows that more follows.
     fn outgoing(&self, text: &str) -> OutgoingMessage {
-        let capabilities = self.stage.outbound.capabilities();
-        let cursor = &self.stage.streaming.cursor;
+        let capabilities = self.deps.outbound.capabilities();
+        let cursor = &self.deps.streaming.cursor;
         let mut pieces = pieces(text, capabilities).into_iter();
         let first = pieces.next().unwrap_or_default();
         let text = format!("{}{cursor}", first.trim_end());
         OutgoingMessage {
-            key: key(&*self.stage.rng),
-            target: self.stage.target.clone(),
+            key: key(&*self.deps.rng),
+            target: self.deps.target.clone(),
             text: render(capabilities.markup, &text),
             markup: capabilities.markup,
-            reply_to: self.stage.reply_to.clone(),
+            reply_to: self.deps.reply_to.clone(),
             media: None,
             buttons: Vec::new(),
         }

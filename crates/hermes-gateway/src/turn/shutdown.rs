@@ -1,4 +1,4 @@
-//! Telling chats that the gateway goes down.
+//! Notifies chats that the gateway stops.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,24 +9,24 @@ use hermes_store::db::delivery::{Final, Reply, Target};
 use super::hub::Hub;
 use crate::gateway::ShutdownNotice;
 
-/// How long the words may take to leave; nobody waits longer for the end.
+/// How long sending the notices may delay the shutdown.
 const SENDING: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Tells the chats in which turns run, and the homes of the platforms, each once. Only where that
-/// arrives now: the next life has other news.
-pub(crate) async fn tell(hub: &Hub, leaving: &ShutdownNotice) {
-    let mut told: HashSet<Target> = leaving.asked.iter().cloned().collect();
+/// Notifies chats with running turns and the home channels, each once. Only if it can be delivered
+/// now: the next process has other notices.
+pub(crate) async fn announce(hub: &Hub, leaving: &ShutdownNotice) {
+    let mut told: HashSet<Target> = leaving.requested_by.iter().cloned().collect();
     let mut ids = Vec::new();
-    let homes = if leaving.asked.is_none() && leaving.homes {
+    let homes = if leaving.requested_by.is_none() && leaving.homes {
         homes(hub)
     } else {
         Vec::new()
     };
     let working = hub.working().into_iter().map(|target| (target, true));
     for (target, works) in working.chain(homes.into_iter().map(|target| (target, false))) {
-        if is_wanted(hub, &target) && told.insert(target.clone()) {
-            ids.extend(say(hub, target, words(leaving.restart, works)).await);
+        if wants_notice(hub, &target) && told.insert(target.clone()) {
+            ids.extend(send(hub, target, notice_text(leaving.restart, works)).await);
         }
     }
     let left = async {
@@ -56,8 +56,8 @@ fn homes(hub: &Hub) -> Vec<Target> {
     homes.collect()
 }
 
-/// Whether a chat is told such things, and can be told now.
-fn is_wanted(hub: &Hub, target: &Target) -> bool {
+/// Whether a chat gets such notices and can be reached now.
+fn wants_notice(hub: &Hub, target: &Target) -> bool {
     let settings = hub.platform(&target.platform);
     let off = settings.and_then(|one| one.flag("gateway_restart_notification")) == Some(false);
     let connected = hub.status().platforms.into_iter().any(|one| {
@@ -65,11 +65,11 @@ fn is_wanted(hub: &Hub, target: &Target) -> bool {
             && one.account == target.account
             && one.condition.state == PlatformState::Connected
     });
-    // Nobody reads along with a webhook.
+    // Webhooks have no reader.
     !off && connected && target.platform != "webhook"
 }
 
-fn words(restart: bool, works: bool) -> &'static str {
+fn notice_text(restart: bool, works: bool) -> &'static str {
     match (restart, works) {
         (true, true) => "♻️ The gateway is restarting. I will continue with my work afterwards.",
         (true, false) => "♻️ The gateway is restarting.",
@@ -80,7 +80,7 @@ fn words(restart: bool, works: bool) -> &'static str {
     }
 }
 
-async fn say(hub: &Hub, target: Target, text: &str) -> Option<String> {
+async fn send(hub: &Hub, target: Target, text: &str) -> Option<String> {
     let id = format!("leaving-{}", super::preview::key(&*hub.rng));
     let chunks = hub.chunks(&target, text);
     let end = Final {

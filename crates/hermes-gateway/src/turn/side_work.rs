@@ -1,18 +1,19 @@
-//! What works for a message beside its chat. The chat may end meanwhile, and another begin: what it
-//! finds taken and not answered is under way here, or was cut.
+//! Work for a message outside of its chat's task. The task may end and another one start meanwhile:
+//! a claimed message without an answer is either in progress here or was interrupted.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What may work at the same time.
+/// Maximum number of concurrent side tasks.
 const MOST: usize = 256;
 
-/// The messages that something works for.
+/// The messages with work in progress.
 #[derive(Clone, Default)]
 pub(super) struct SideWork(Arc<Mutex<HashSet<i64>>>);
 
 impl SideWork {
-    /// Something begins to work for a message, as long as the answer lives. `None`: too much does.
+    /// Marks a message as being worked on while the returned guard exists. `None`: too many
+    /// already.
     pub(super) fn begin(&self, message: i64) -> Option<SideWorkGuard> {
         let mut messages = self.messages();
         if messages.len() >= MOST {
@@ -34,7 +35,7 @@ impl SideWork {
     }
 }
 
-/// Something works for a message. However that ends, it is over when this is dropped.
+/// Marks a message as being worked on until this is dropped.
 pub(super) struct SideWorkGuard {
     all: SideWork,
     message: i64,

@@ -1,4 +1,4 @@
-//! What the gateway itself says.
+//! Texts of the gateway itself.
 
 use std::fmt::Write as _;
 
@@ -17,8 +17,8 @@ pub(super) const ABANDONED: &str =
     "⏹ Stopped. What was running did not end in time and was abandoned.";
 pub(super) const NOTHING_RUNS: &str = "Nothing runs here.";
 
-/// The text of a final. `None`: there is nothing to say.
-pub(super) fn of(summary: &TurnSummary, stopped: bool) -> Option<String> {
+/// The text of a final answer. `None`: nothing to send.
+pub(super) fn outcome_text(summary: &TurnSummary, stopped: bool) -> Option<String> {
     let text = summary.text.trim();
     if summary.exit == TurnExit::Interrupted {
         let partial = format!("{text}\n\n*(stopped here)*");
@@ -34,7 +34,7 @@ pub(super) fn of(summary: &TurnSummary, stopped: bool) -> Option<String> {
     }
 }
 
-/// A line about a tool that runs.
+/// A line about a running tool.
 pub(super) fn tool(name: &str, arguments: &str) -> String {
     let arguments: serde_json::Value = serde_json::from_str(arguments).unwrap_or_default();
     let first = arguments.as_object().and_then(|map| {

@@ -1,5 +1,5 @@
-//! `send_message`: the agent writes to another chat. What it sends is an obligation like every
-//! other; the chat that it goes to has it in its transcript.
+//! `send_message`: the agent writes to another chat. The message is stored like any other and
+//! appears in that chat's transcript.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ struct SendMessageTool {
     spec: ToolSpec,
     post: MessagePoster,
     hub: Arc<Hub>,
-    /// The chat that it is called from.
+    /// The calling chat.
     origin: Target,
     key: String,
 }
@@ -145,7 +145,7 @@ impl SendMessageTool {
             Err(error) => return bad(error.to_string()),
         };
         let shown = format!("{}:{}", target.platform, target.chat_id);
-        // The same call, run again after a crash, is the same message.
+        // A call that is repeated after a crash yields the same message.
         let id = format!("send-{}-{}-{}", self.key, cx.session, cx.call_id);
         let mirror = (target != self.origin).then_some(MirrorRole::Assistant);
         let posting = Posting {

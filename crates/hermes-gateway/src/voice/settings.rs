@@ -1,4 +1,4 @@
-//! One block of the configuration (`stt:`, `tts:`) with the environment of the home.
+//! One section of the configuration (`stt:`, `tts:`) with the variables of the home.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Words become a recording.
+//! Text to speech.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,17 +14,17 @@ use super::transcribe::scratch;
 use super::{SpeechSynthesizer, template};
 use hermes_app::child;
 
-/// More than this is not read out.
+/// Longer texts are cut.
 const LONGEST: usize = 4096;
 const SERVICE: Duration = Duration::from_mins(2);
 const COMMAND: u64 = 120;
-/// The largest recording that is taken from a service.
+/// Maximum size of a recording from a service.
 const LARGEST: usize = 25 * 1024 * 1024;
 
-/// Who speaks, as the home says.
+/// The configured synthesizer of a home.
 pub struct HomeSynthesizer {
     block: VoiceSettings,
-    /// Named in config.yaml; a default is nobody's wish.
+    /// Set explicitly in config.yaml; a default does not count.
     named: Option<String>,
     http: PlatformHttp,
 }
@@ -42,7 +42,7 @@ enum SpeechMethod {
 }
 
 impl HomeSynthesizer {
-    /// `tts` with defaults, `named`: `tts.provider` where config.yaml itself says it.
+    /// `tts` with defaults; `named`: `tts.provider` if set in config.yaml itself.
     pub fn new(
         tts: Option<&Value>,
         named: Option<&str>,
@@ -56,7 +56,7 @@ impl HomeSynthesizer {
         }
     }
 
-    fn way(&self) -> Result<SpeechMethod, String> {
+    fn method(&self) -> Result<SpeechMethod, String> {
         let named = self.named.as_deref().filter(|name| *name != "auto");
         match named {
             None => self
@@ -82,13 +82,13 @@ impl HomeSynthesizer {
             Some(name @ ("espeak-ng" | "espeak" | "flite")) => self
                 .program(name)
                 .ok_or_else(|| format!("tts.provider is {name}, which is not installed")),
-            // The voice of a browser's vendor is not spoken here; a local one is better than none.
+            // The original's browser voice is not supported; a local one is used instead.
             Some("edge") => self.local().ok_or_else(|| {
                 "tts.provider edge is not supported here: install espeak-ng, or choose openai, \
                  elevenlabs or a command of your own (tts.providers)"
                     .to_owned()
             }),
-            Some(name) => self.own(name),
+            Some(name) => self.custom_method(name),
         }
     }
 
@@ -123,7 +123,7 @@ impl HomeSynthesizer {
         })
     }
 
-    fn own(&self, name: &str) -> Result<SpeechMethod, String> {
+    fn custom_method(&self, name: &str) -> Result<SpeechMethod, String> {
         let of = |key: &str| self.block.text(&format!("providers/{name}/{key}"));
         let Some(template) = of("command") else {
             return Err(format!(
@@ -142,7 +142,7 @@ impl HomeSynthesizer {
     }
 
     async fn recording(&self, text: &str, into: &Path) -> Result<PathBuf, String> {
-        let way = self.way()?;
+        let way = self.method()?;
         let text = spoken(text);
         if text.is_empty() {
             return Err("there is nothing to say".to_owned());
@@ -204,7 +204,7 @@ impl HomeSynthesizer {
     }
 }
 
-/// Words as they are read out: no markup, not too many.
+/// The text to speak: without markup, limited in length.
 fn spoken(text: &str) -> String {
     let text = render(Markup::Plain, text);
     let text = text.trim();
@@ -283,7 +283,7 @@ async fn by_command(way: SpeechMethod, text: &str, output: PathBuf) -> Result<Pa
 
 impl SpeechSynthesizer for HomeSynthesizer {
     fn can_speak(&self) -> bool {
-        self.way().is_ok()
+        self.method().is_ok()
     }
 
     fn speak<'a>(

@@ -1,4 +1,4 @@
-//! `text_to_speech`: the agent speaks when it wants to.
+//! The tool `text_to_speech`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ answer as it is.";
 pub struct SpeakTool {
     spec: ToolSpec,
     speaker: Arc<dyn SpeechSynthesizer>,
-    /// Where recordings go: a path of the model's would need the guards of the file tools.
+    /// The directory for recordings; a path chosen by the model would need the checks of the file
+    /// tools.
     dir: PathBuf,
 }
 

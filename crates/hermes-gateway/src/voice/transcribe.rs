@@ -1,4 +1,4 @@
-//! Recordings become words.
+//! Speech to text.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,12 +12,12 @@ use super::settings::VoiceSettings;
 use super::{Transcriber, template};
 use hermes_app::child;
 
-/// The largest recording that services take.
+/// Maximum size of a recording.
 const LARGEST: u64 = 25 * 1024 * 1024;
 const SERVICE: Duration = Duration::from_mins(2);
 const COMMAND: u64 = 300;
 
-/// A service that takes OpenAI's form.
+/// A service with OpenAI's API.
 struct TranscriptionService {
     name: &'static str,
     url: &'static str,
@@ -57,10 +57,10 @@ const SERVICES: [TranscriptionService; 4] = [
     },
 ];
 
-/// Who listens, as the home says.
+/// The configured transcriber of a home.
 pub struct HomeTranscriber {
     block: VoiceSettings,
-    /// Named in config.yaml; a default is nobody's wish.
+    /// Set explicitly in config.yaml; a default does not count.
     named: Option<String>,
     http: PlatformHttp,
 }
@@ -81,7 +81,7 @@ enum TranscriptionMethod {
 }
 
 impl HomeTranscriber {
-    /// `stt` with defaults, `named`: `stt.provider` where config.yaml itself says it.
+    /// `stt` with defaults; `named`: `stt.provider` if set in config.yaml itself.
     pub fn new(
         stt: Option<&Value>,
         named: Option<&str>,
@@ -95,12 +95,12 @@ impl HomeTranscriber {
         }
     }
 
-    fn way(&self) -> Result<TranscriptionMethod, String> {
+    fn method(&self) -> Result<TranscriptionMethod, String> {
         if self.block.flag("enabled") == Some(false) {
             return Err("listening is switched off (stt.enabled)".to_owned());
         }
         let Some(name) = self.named.as_deref().filter(|name| *name != "auto") else {
-            return self.whatever_is_there();
+            return self.any_method();
         };
         if matches!(name, "local" | "local_command") {
             return self.local().ok_or_else(|| {
@@ -118,10 +118,10 @@ impl HomeTranscriber {
                 )
             });
         }
-        self.own(name)
+        self.custom_method(name)
     }
 
-    fn whatever_is_there(&self) -> Result<TranscriptionMethod, String> {
+    fn any_method(&self) -> Result<TranscriptionMethod, String> {
         let service = || {
             SERVICES[..2]
                 .iter()
@@ -170,7 +170,7 @@ impl HomeTranscriber {
     }
 
     /// `stt.providers.<name>`: a command, or the address of a service.
-    fn own(&self, name: &str) -> Result<TranscriptionMethod, String> {
+    fn custom_method(&self, name: &str) -> Result<TranscriptionMethod, String> {
         let of = |key: &str| self.block.text(&format!("providers/{name}/{key}"));
         let model = of("model").unwrap_or_default();
         if let Some(template) = of("command") {
@@ -197,8 +197,8 @@ impl HomeTranscriber {
         ))
     }
 
-    async fn words(&self, recording: &Path) -> Result<String, String> {
-        let way = self.way()?;
+    async fn transcript(&self, recording: &Path) -> Result<String, String> {
+        let way = self.method()?;
         let size = tokio::fs::metadata(recording).await;
         let size = size
             .map_err(|error| format!("the recording: {error}"))?
@@ -266,7 +266,7 @@ impl HomeTranscriber {
     }
 }
 
-/// Without the address, which may hold a key.
+/// Without the address, which may contain a key.
 fn plain(error: reqwest::Error) -> String {
     let error = error.without_url();
     if error.is_timeout() {
@@ -275,7 +275,7 @@ fn plain(error: reqwest::Error) -> String {
     error.to_string()
 }
 
-/// The words are printed, or written to `{output_path}` or a text file in `{output_dir}`.
+/// The transcript is printed, or written to `{output_path}` or a text file in `{output_dir}`.
 async fn by_command(
     template: &str,
     (model, language): (&str, &str),
@@ -329,7 +329,7 @@ fn mime(path: &Path) -> &'static str {
 
 impl Transcriber for HomeTranscriber {
     fn transcribe<'a>(&'a self, recording: &'a Path) -> BoxFuture<'a, Result<String, String>> {
-        Box::pin(self.words(recording))
+        Box::pin(self.transcript(recording))
     }
 
     fn echoes(&self) -> bool {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hermes_agent::weight::Weight;
 use hermes_app::front::{
-    ConversationUpdate, HostError, HostErrorKind, NEWS, OpenedConversation, WISHES,
+    ConversationUpdate, HostError, HostErrorKind, OpenedConversation, REQUESTS, UPDATES,
 };
 use hermes_app::wiring::unattended::CommandOutput;
 use hermes_core::{BoxFuture, task};
@@ -45,8 +45,8 @@ impl ConversationHost for Heavy {
         &self,
         opening: OpeningRequest,
     ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
-        let (wishes, mut orders) = mpsc::channel(WISHES);
-        let (news, heard) = mpsc::channel::<ConversationUpdate>(NEWS);
+        let (wishes, mut orders) = mpsc::channel(REQUESTS);
+        let (news, heard) = mpsc::channel::<ConversationUpdate>(UPDATES);
         let (id, closed) = (opening.id.clone(), Arc::clone(&self.closed));
         let stuck = self.stuck.lock().unwrap().contains(&opening.id);
         let door = Arc::clone(&self.door);
@@ -73,8 +73,8 @@ impl ConversationHost for Heavy {
             remarks: Vec::new(),
             approvals_off: false,
             weight,
-            wishes,
-            news: heard,
+            requests: wishes,
+            updates: heard,
         })))
     }
 
@@ -122,7 +122,7 @@ impl Room {
             let mut weights = self.program.weights.lock().unwrap();
             weights.insert(id.to_owned(), bytes);
         }
-        let seat = self.seats.sit(opening(id)).await.unwrap();
+        let seat = self.seats.acquire(opening(id)).await.unwrap();
         // Time goes on, so that one was used before another.
         tokio::time::advance(Duration::from_secs(1)).await;
         seat
@@ -197,14 +197,14 @@ async fn a_session_is_never_open_twice() {
         ..OpeningRequest::default()
     };
     for _ in 0..3 {
-        let sitting = room.seats.sit(unattended.clone());
+        let sitting = room.seats.acquire(unattended.clone());
         let left = tokio::time::timeout(Duration::from_secs(1), sitting).await;
         assert!(left.is_err());
         assert_eq!(lives(&room), (1, 0), "the old one has not ended");
     }
     room.program.stuck.lock().unwrap().clear();
     room.program.door.notify_one();
-    let seat = room.seats.sit(unattended).await.unwrap();
+    let seat = room.seats.acquire(unattended).await.unwrap();
     // The one that nobody waited for is kept, and used now.
     assert_eq!(lives(&room), (2, 1));
     drop(seat);
@@ -214,7 +214,7 @@ async fn a_session_is_never_open_twice() {
 #[tokio::test(start_paused = true)]
 async fn one_that_ends_keeps_its_place() {
     let room = Room::new(10 * MB);
-    let sit = || room.seats.sit(opening("s"));
+    let sit = || room.seats.acquire(opening("s"));
     for way in 0..3 {
         let before = lives(&room);
         room.program.stuck.lock().unwrap().insert("s".to_owned());
@@ -224,7 +224,7 @@ async fn one_that_ends_keeps_its_place() {
             0 => tokio::time::timeout(patience, seat.close()).await.is_err(),
             1 => {
                 drop(seat);
-                let still = room.seats.still("s");
+                let still = room.seats.close_exclusively("s");
                 tokio::time::timeout(patience, still).await.is_err()
             }
             _ => {
@@ -269,7 +269,11 @@ async fn weights_that_change_meanwhile_do_no_harm() {
     let weight = Weight::default();
     *room.program.shared.lock().unwrap() = Some(weight.clone());
     for number in 0..MANY {
-        let seat = room.seats.sit(opening(&number.to_string())).await.unwrap();
+        let seat = room
+            .seats
+            .acquire(opening(&number.to_string()))
+            .await
+            .unwrap();
         drop(seat);
     }
     let over = Arc::new(AtomicBool::new(false));

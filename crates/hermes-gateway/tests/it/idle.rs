@@ -128,13 +128,13 @@ async fn gateway(dir: &TempDir, hook: Arc<Counted>, cancel: &CancellationToken) 
         store,
         delivery: delivery.with_hook(hook),
         lease: LEASE,
-        seats: ConversationPool::new(Arc::new(NobodyTalks), PoolLimits::default(), cancel.clone()),
+        pool: ConversationPool::new(Arc::new(NobodyTalks), PoolLimits::default(), cancel.clone()),
         pairing: Pairing::new(&home, clock.clone()),
         clock,
         rng: Arc::new(SeqRng::new(1)),
         transcriber: None,
         speaker: None,
-        calls: GatewayCallbacks::default(),
+        callbacks: GatewayCallbacks::default(),
     };
     Gateway::new(deps).await.unwrap()
 }

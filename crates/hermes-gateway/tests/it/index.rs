@@ -20,7 +20,7 @@ fn chat(platform: &str, chat: usize, thread: Option<&str>) -> SessionEntry {
         ..MessageSource::default()
     };
     let now = chrono::DateTime::from_timestamp(1_767_323_045, 0).unwrap();
-    let key = SessionKey::of(&source, SessionSharing::default());
+    let key = SessionKey::new_for(&source, SessionSharing::default());
     SessionEntry::new(key, format!("s{chat}"), source, now.naive_utc())
 }
 

@@ -67,7 +67,7 @@ fn keys_and_sources_are_the_originals() {
             thread_per_user: case[2].as_bool().unwrap(),
         };
         assert_eq!(
-            SessionKey::of(&source, sharing).as_str(),
+            SessionKey::new_for(&source, sharing).as_str(),
             theirs[0],
             "{case}"
         );
@@ -111,7 +111,7 @@ fn entries_go_both_ways() {
     };
     let now = chrono_time();
     let entry = SessionEntry::new(
-        SessionKey::of(&source, SessionSharing::default()),
+        SessionKey::new_for(&source, SessionSharing::default()),
         "s",
         source,
         now,
@@ -165,11 +165,11 @@ async fn a_chat_stays_in_its_conversation_whoever_serves_it() {
     let sessions = home.path().join("sessions");
     let (index, entries) = SessionIndex::open(open(), &sessions, true).await.unwrap();
     assert_eq!(entries.len(), 1);
-    let key = SessionKey::of(&telegram("5"), SessionSharing::default());
+    let key = SessionKey::new_for(&telegram("5"), SessionSharing::default());
     assert_eq!(entries[0].session_key, key);
     assert_eq!(theirs[key.as_str()], entries[0].session_id.as_str());
 
-    let key = SessionKey::of(&telegram("6"), SessionSharing::default());
+    let key = SessionKey::new_for(&telegram("6"), SessionSharing::default());
     let now = clock.now().with_timezone(&chrono::Local).naive_local();
     let entry = SessionEntry::new(key.clone(), "20260102_030405_abcdef01", telegram("6"), now);
     let new = NewSession {
@@ -198,7 +198,7 @@ async fn the_mirror_is_read_where_the_table_knows_nothing() {
         .unwrap();
     assert!(none.is_empty());
     let entry = |chat: &str, id: &str| {
-        let key = SessionKey::of(&telegram(chat), SessionSharing::default());
+        let key = SessionKey::new_for(&telegram(chat), SessionSharing::default());
         SessionEntry::new(key, id, telegram(chat), chrono_time())
     };
     index.put(&entry("5", "a")).await.unwrap();

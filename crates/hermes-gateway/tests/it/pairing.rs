@@ -32,7 +32,7 @@ impl Bench {
     }
 
     fn code(&self, user: &str) -> String {
-        match self.pairing.ask("telegram", user, "Ann").unwrap() {
+        match self.pairing.request("telegram", user, "Ann").unwrap() {
             PairingReply::Code(code) => code,
             other => panic!("{other:?}"),
         }
@@ -104,13 +104,13 @@ fn requests_are_few_and_end() {
     let bench = Bench::new();
     bench.code("1");
     assert_eq!(
-        bench.pairing.ask("telegram", "1", "").unwrap(),
+        bench.pairing.request("telegram", "1", "").unwrap(),
         PairingReply::TooSoon
     );
     bench.code("2");
     let code = bench.code("3");
     assert_eq!(
-        bench.pairing.ask("telegram", "4", "").unwrap(),
+        bench.pairing.request("telegram", "4", "").unwrap(),
         PairingReply::Full
     );
     bench.clock.advance(Duration::from_secs(3601));
@@ -139,11 +139,11 @@ fn guessing_is_locked_out_for_an_hour() {
         PairingApproval::Locked { seconds: 3600 }
     );
     assert_eq!(
-        bench.pairing.ask("telegram", "8", "").unwrap(),
+        bench.pairing.request("telegram", "8", "").unwrap(),
         PairingReply::Locked
     );
     assert!(matches!(
-        bench.pairing.ask("slack", "8", "").unwrap(),
+        bench.pairing.request("slack", "8", "").unwrap(),
         PairingReply::Code(_)
     ));
     // The owner reads the list on the machine: that is no guess.
@@ -169,11 +169,11 @@ fn files_are_private_and_a_damaged_one_is_not_written_over() {
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     std::fs::write(&path, "{ half").unwrap();
-    let error = bench.pairing.ask("telegram", "8", "").unwrap_err();
+    let error = bench.pairing.request("telegram", "8", "").unwrap_err();
     assert!(matches!(error, PairingError::Damaged { .. }), "{error}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "{ half");
     assert!(matches!(
-        bench.pairing.ask("../x", "8", ""),
+        bench.pairing.request("../x", "8", ""),
         Err(PairingError::Platform(_))
     ));
 }
@@ -212,7 +212,7 @@ fn codes_and_people_go_both_ways() {
     };
     let home = TempHome::new();
     let pairing = Pairing::new(&Home::at(home.path()), Arc::new(SystemClock));
-    let PairingReply::Code(ours) = pairing.ask("telegram", "7", "Änn").unwrap() else {
+    let PairingReply::Code(ours) = pairing.request("telegram", "7", "Änn").unwrap() else {
         panic!("a code");
     };
     let theirs = oracle.json(
@@ -236,7 +236,7 @@ fn codes_and_people_go_both_ways() {
         PairingApproval::Approved(user) if user.id == "8" && user.name == "Bob"
     ));
     assert_eq!(
-        pairing.ask("telegram", "8", "").unwrap(),
+        pairing.request("telegram", "8", "").unwrap(),
         PairingReply::TooSoon
     );
     let theirs = oracle.json(

@@ -213,7 +213,7 @@ async fn mail_is_answered_in_its_thread() {
             (ANN, "dm")
         );
         assert_eq!(message.source.user_name.as_deref(), Some("Some Body"));
-        let session = SessionKey::of(&message.source, SessionSharing::default());
+        let session = SessionKey::new_for(&message.source, SessionSharing::default());
         assert_eq!(session.as_str(), "agent:main:email:dm:ann@example.test");
 
         let answer = Bed::answer(

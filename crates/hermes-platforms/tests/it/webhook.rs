@@ -253,7 +253,7 @@ async fn a_call_is_stored_before_it_is_accepted_and_known_after_a_restart() {
     let message = &waiting[0];
     assert_eq!(message.text, "Issue Broken by ann");
     assert_eq!(message.source.chat_id, "webhook:r:d-1");
-    let key = SessionKey::of(&message.source, SessionSharing::default());
+    let key = SessionKey::new_for(&message.source, SessionSharing::default());
     assert_eq!(
         key.as_str(),
         "agent:main:webhook:webhook:webhook:r:d-1:webhook:r"

@@ -366,7 +366,7 @@ impl Host {
     async fn submit(&mut self, input: hermes_core::event::UserInput) {
         let Self { conversation, live } = self;
         match live
-            .attend(Box::pin(conversation.unready(&input.text)))
+            .attend(Box::pin(conversation.check_ready(&input.text)))
             .await
         {
             Some(Ok(None)) => {
@@ -382,12 +382,13 @@ impl Host {
             }
             Some(Ok(Some(told))) => self.live.unsent(told).await,
             Some(Err(failure)) => {
-                let told = CommandResult::of(Effect::Draft(input.text)).and(card(&failure));
+                let told =
+                    CommandResult::from_effect(Effect::Draft(input.text)).and(card(&failure));
                 self.live.unsent(told).await;
             }
             None => {
                 self.live
-                    .unsent(CommandResult::of(Effect::Draft(input.text)))
+                    .unsent(CommandResult::from_effect(Effect::Draft(input.text)))
                     .await
             }
         }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hermes_app::conversation::actor::{self, ActorOptions, ClosePolicy, CommandRules, refusal};
+use hermes_app::conversation::actor::{self, ActorOptions, ClosePolicy, CommandRules, host_error};
 use hermes_app::conversation::replay;
 use hermes_app::conversation::{Conversation, Surface};
 use hermes_app::front::{HostError, OpenedConversation};
@@ -99,7 +99,7 @@ impl EditorHost {
         })
         .await;
         let (conversation, later) = match chat {
-            Ok(opened) => Conversation::around(options, &cx, Surface::Line, opened).await?,
+            Ok(opened) => Conversation::with_session(options, &cx, Surface::Line, opened).await?,
             Err(failure) => {
                 if let Some(toolbox) = toolbox {
                     toolbox.shutdown(wiring::mcp::STOPPING).await;
@@ -175,7 +175,7 @@ impl ConversationHost for EditorHost {
             let args = TurnOptions::default();
             wiring::require_model(&args, &cx)
         });
-        ready.map_err(|failure| refusal(&failure))
+        ready.map_err(|failure| host_error(&failure))
     }
 
     fn open(
@@ -184,14 +184,14 @@ impl ConversationHost for EditorHost {
     ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
         Box::pin(async {
             let opened = self.open_one(opening).await;
-            opened.map_err(|failure| refusal(&failure))
+            opened.map_err(|failure| host_error(&failure))
         })
     }
 
     fn list(&self, query: ListQuery) -> BoxFuture<'_, Result<Vec<ListedConversation>, HostError>> {
         Box::pin(async {
             let listed = self.listed(query).await;
-            listed.map_err(|failure| refusal(&failure))
+            listed.map_err(|failure| host_error(&failure))
         })
     }
 

@@ -156,7 +156,7 @@ fn about_version(file: &serde_json::Value) -> Option<ConfigFinding> {
 }
 
 fn about_plugins(cx: &Context) -> Option<ConfigFinding> {
-    crate::wiring::unsupported::about_plugins(cx).map(|text| ConfigFinding {
+    crate::wiring::unsupported::plugins_warning(cx).map(|text| ConfigFinding {
         key: "plugins".to_owned(),
         text,
         problem: false,

@@ -141,13 +141,13 @@ impl<'a> JobRunner<'a> {
             jobs: JobTable::with_sources(home.cron_dir(), Arc::clone(&clock), Arc::clone(&rng)),
             dir: home.cron_dir(),
             zone: hermes_config::Zone::named(&settings.config.timezone),
-            seats: self.seats.clone(),
-            around: Arc::new(HomeJobEnvironment::new(
+            pool: self.seats.clone(),
+            environment: Arc::new(HomeJobEnvironment::new(
                 home.clone(),
                 self.cx.process_env(),
                 route,
             )),
-            courier,
+            messenger: courier,
             store: Some(self.store.clone()),
             owner: self.owner.clone(),
             processes: Arc::new(MachineProcesses),
@@ -159,7 +159,7 @@ impl<'a> JobRunner<'a> {
 
     /// Sends what was left, unless a gateway does. Nothing is lost if this is cut short.
     async fn deliver(&self) -> Result<Vec<JobRunReport>, Failure> {
-        if !self.scheduler(None).has_left() {
+        if !self.scheduler(None).has_unfinished() {
             return Ok(Vec::new());
         }
         let owned = self
@@ -182,13 +182,13 @@ impl<'a> JobRunner<'a> {
             store: self.store.clone(),
             delivery: delivery.clone(),
             lease: LEASE,
-            seats: self.seats.clone(),
+            pool: self.seats.clone(),
             pairing: Pairing::new(&self.cx.home, Arc::clone(&clock)),
             clock,
             rng,
             transcriber: None,
             speaker: None,
-            calls: GatewayCallbacks::default(),
+            callbacks: GatewayCallbacks::default(),
         });
         let gateway = gateway
             .await
@@ -196,7 +196,7 @@ impl<'a> JobRunner<'a> {
         gateway.connect(&platforms);
         let handed = self
             .scheduler(Some(Arc::new(gateway.post())))
-            .settle_left()
+            .settle_earlier_runs()
             .await;
         gateway.send_owed(SENDING).await?;
         delivery.release().await?;
@@ -239,10 +239,10 @@ fn failure(error: &CronError) -> Failure {
 }
 
 fn value(report: &JobRunReport) -> Value {
-    let (delivery, chats) = match report.told {
+    let (delivery, chats) = match report.delivery {
         JobDeliveryStatus::Silent => ("silent", 0),
-        JobDeliveryStatus::Nobody => ("none", 0),
-        JobDeliveryStatus::Owed(chats) => ("delivered", chats),
+        JobDeliveryStatus::NoTarget => ("none", 0),
+        JobDeliveryStatus::Queued(chats) => ("delivered", chats),
         JobDeliveryStatus::HandedOver(chats) => ("gateway", chats),
     };
     json!({
@@ -266,16 +266,16 @@ fn tell(report: &JobRunReport, cx: &Context) -> Outcome {
             .out
             .foreign_line(&format!("{}: failed: {error}", report.name))?,
     }
-    if report.told != JobDeliveryStatus::Silent && !report.response.trim().is_empty() {
+    if report.delivery != JobDeliveryStatus::Silent && !report.response.trim().is_empty() {
         cx.out.foreign_line(report.response.trim_end())?;
     }
     if let Some(path) = &report.output {
         cx.out.remark(format!("written to {}", path.display()));
     }
-    match report.told {
+    match report.delivery {
         JobDeliveryStatus::Silent => cx.out.remark("it had nothing to report"),
-        JobDeliveryStatus::Nobody => {}
-        JobDeliveryStatus::Owed(chats) => cx.out.remark(format!("to {}", counted(chats, "chat"))),
+        JobDeliveryStatus::NoTarget => {}
+        JobDeliveryStatus::Queued(chats) => cx.out.remark(format!("to {}", counted(chats, "chat"))),
         JobDeliveryStatus::HandedOver(chats) => cx
             .out
             .remark(format!("to {}, by the gateway", counted(chats, "chat"))),

@@ -136,7 +136,7 @@ pub(super) fn config(cx: &Context, report: &mut DoctorReport) {
         }
         Err(failure) => report.problem(failure.message, ""),
     }
-    if let Some(text) = wiring::unsupported::about_plugins(cx) {
+    if let Some(text) = wiring::unsupported::plugins_warning(cx) {
         report.warning(
             text,
             "an MCP server (hermes mcp add) or a hook (hermes hooks) can do what they do",

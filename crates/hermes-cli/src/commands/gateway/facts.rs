@@ -165,5 +165,5 @@ pub(super) fn happened(hooks: &Hooks, event: &str, about: Value) {
         tool: None,
         extra: about,
     };
-    hooks.tell(&event, happening);
+    hooks.notify(&event, happening);
 }

@@ -236,23 +236,27 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<GatewayPa
             .remark(format!("nothing can be answered yet: {}", refusal.message));
     }
     let shared = Arc::clone(&program) as Arc<dyn ConversationHost>;
-    let seats = ConversationPool::new(shared, PoolLimits::of(settings), CancellationToken::new());
+    let seats = ConversationPool::new(
+        shared,
+        PoolLimits::from_settings(settings),
+        CancellationToken::new(),
+    );
     let desk = WebhookHostSlot::default();
-    let hooks = wiring::tool_hooks::of(cx, &settings.config, false);
-    wiring::unsupported::tell_once(cx, &settings.config);
+    let hooks = wiring::tool_hooks::load_hooks(cx, &settings.config, false);
+    wiring::unsupported::warn_once(cx, &settings.config);
     let (calls, restart) = calls(settings, (&clock, &rng), &desk, hooks.clone());
     let gateway = Gateway::new(GatewayDeps {
         settings: Arc::clone(settings),
         store: store.clone(),
         delivery: delivery.clone(),
         lease: LEASE,
-        seats: seats.clone(),
+        pool: seats.clone(),
         pairing: Pairing::new(&cx.home, Arc::clone(&clock)),
         clock: Arc::clone(&clock),
         rng: Arc::clone(&rng),
         transcriber: facts::transcriber(settings),
         speaker: Some(facts::speaker(settings)),
-        calls,
+        callbacks: calls,
     })
     .await
     .map_err(|error| Failure::failed(error.to_string()))?;
@@ -390,7 +394,7 @@ fn calls(
             // One is enough; more say the same.
             let _ = asks.try_send(request);
         }),
-        remake: {
+        rebuild: {
             let (settings, clock, rng) = (Arc::clone(settings), Arc::clone(clock), Arc::clone(rng));
             let desk = Arc::clone(desk);
             Arc::new(move |name, account| {
@@ -402,7 +406,7 @@ fn calls(
                 made.into_iter().find(same)
             })
         },
-        happened: Arc::new(move |event, about| facts::happened(&hooks, event, about)),
+        on_event: Arc::new(move |event, about| facts::happened(&hooks, event, about)),
     };
     (calls, restart)
 }
@@ -474,7 +478,7 @@ impl GatewayMonitor<'_> {
         let root = self.cx.home.root().to_owned();
         let _ = std::fs::remove_file(root.join(".clean_shutdown"));
         self.tell(gateway, GatewayState::Running, None);
-        self.state.beat(Utc::now());
+        self.state.write_heartbeat(Utc::now());
         let platforms = match self.settings.enabled().count() {
             1 => "1 platform".to_owned(),
             count => format!("{count} platforms"),
@@ -515,7 +519,7 @@ impl GatewayMonitor<'_> {
                     self.tell(gateway, state, None);
                 }
                 _ = heartbeat.tick() => {
-                    self.state.beat(Utc::now());
+                    self.state.write_heartbeat(Utc::now());
                     // Turns of the API's clients are not among those that are looked at.
                     heap::give_back();
                 }
@@ -557,7 +561,7 @@ impl GatewayMonitor<'_> {
         if wanted != self.draining {
             tracing::info!(wanted, "draining");
             self.draining = wanted;
-            gateway.hold(wanted);
+            gateway.set_held(wanted);
         }
     }
 
@@ -596,7 +600,7 @@ impl GatewayMonitor<'_> {
             queued: status.queued,
             platforms,
         };
-        self.state.tell(snapshot, Utc::now());
+        self.state.write(snapshot, Utc::now());
     }
 
     fn stopping(&mut self, end: &GatewayEnd, gateway: &Gateway) {
@@ -616,10 +620,10 @@ impl GatewayMonitor<'_> {
         }
         let leaving = ShutdownNotice {
             restart: matches!(end, GatewayEnd::Restart),
-            asked: self.asked.take(),
+            requested_by: self.asked.take(),
             homes: !process::quiet_drain(self.cx.home.root()),
         };
-        gateway.leave(&leaving).await;
+        gateway.announce_shutdown(&leaving).await;
     }
 
     /// An end that nobody announced leaves the state as it was: whoever starts the machine knows that the
@@ -640,7 +644,7 @@ impl GatewayMonitor<'_> {
             restart_requested: matches!(end, GatewayEnd::Restart),
             ..GatewaySnapshot::default()
         };
-        self.state.tell(snapshot, Utc::now());
+        self.state.write(snapshot, Utc::now());
         if drained {
             let path = self.cx.home.join(".clean_shutdown");
             if let Err(error) = std::fs::write(&path, "") {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hermes_agent::home::ToolChoice;
 use hermes_agent::tools::RunInline;
 use hermes_app::context::HostProcess;
-use hermes_app::conversation::actor::{self, ActorOptions, ClosePolicy, CommandRules, refusal};
+use hermes_app::conversation::actor::{self, ActorOptions, ClosePolicy, CommandRules, host_error};
 use hermes_app::conversation::{Conversation, Surface};
 use hermes_app::front::{HostError, OpenedConversation};
 use hermes_app::host::{CommandInfo, ConversationHost, HomeScript, OpeningRequest};
@@ -41,7 +41,7 @@ impl GatewayConversations {
     /// MCP servers start in the background.
     pub(crate) fn new(cx: &AppContext, store: Store) -> Result<Self, Failure> {
         let cache = PartsCache::new(cx)?;
-        let parts = cache.take();
+        let parts = cache.current();
         let (cx, config) = (&parts.cx, &parts.config);
         // Each platform chooses its tools; the servers are there for all of them.
         let choice = ToolChoice::named(&["all".to_owned()]);
@@ -67,7 +67,7 @@ impl GatewayConversations {
 
     /// Runs the commands in skills of routes, where that is switched on.
     pub(crate) fn inline_shell(&self) -> Option<RunInline> {
-        let parts = self.cache.take();
+        let parts = self.cache.current();
         let commands = self.resources.commands.as_ref();
         wiring::skills::inline_shell(&parts.cx, &parts.config, commands)
     }
@@ -89,7 +89,7 @@ impl GatewayConversations {
     }
 
     async fn open_one(&self, opening: OpeningRequest) -> Result<OpenedConversation, Failure> {
-        let parts = self.cache.take();
+        let parts = self.cache.current();
         let options = TurnOptions {
             model: opening.model,
             provider: opening.provider,
@@ -128,7 +128,7 @@ impl GatewayConversations {
         .await?;
         let surface = Surface::Platform;
         let (conversation, later) =
-            Conversation::around(options, &parts.cx, surface, opened).await?;
+            Conversation::with_session(options, &parts.cx, surface, opened).await?;
         let on_close = if opening.keep_open {
             ClosePolicy::Keep
         } else {
@@ -168,11 +168,11 @@ pub(super) fn workplace(parts: &HomeParts) -> PathBuf {
 
 impl ConversationHost for GatewayConversations {
     fn ready(&self) -> Result<(), HostError> {
-        let parts = self.cache.take();
+        let parts = self.cache.current();
         let route = wiring::router(&parts.cx, &parts.config, Overrides::default()).describe();
         route
             .map(drop)
-            .map_err(|error| refusal(&Failure::from(error)))
+            .map_err(|error| host_error(&Failure::from(error)))
     }
 
     fn open(
@@ -181,23 +181,23 @@ impl ConversationHost for GatewayConversations {
     ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
         Box::pin(async {
             let opened = self.open_one(opening).await;
-            opened.map_err(|failure| refusal(&failure))
+            opened.map_err(|failure| host_error(&failure))
         })
     }
 
     fn script(&self, script: HomeScript) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
         Box::pin(async {
-            let parts = self.cache.take();
+            let parts = self.cache.current();
             let ran = self.scripts.run(script, &parts).await;
-            ran.map_err(|failure| refusal(&failure))
+            ran.map_err(|failure| host_error(&failure))
         })
     }
 
     fn run_line(&self, line: CommandLine) -> BoxFuture<'_, Result<CommandOutput, HostError>> {
         Box::pin(async {
-            let parts = self.cache.take();
+            let parts = self.cache.current();
             let ran = self.scripts.run_line(line, &parts).await;
-            ran.map_err(|failure| refusal(&failure))
+            ran.map_err(|failure| host_error(&failure))
         })
     }
 

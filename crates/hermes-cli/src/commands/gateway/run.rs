@@ -106,7 +106,7 @@ async fn live(args: &RunArgs, cx: &Context) -> Result<GatewayEnd, Failure> {
     Marker::Takeover.clear(root);
     Marker::PlannedStop.clear(root);
     let mut state = GatewayStateFile::new(&cx.home, Utc::now());
-    state.tell(GatewaySnapshot::default(), Utc::now());
+    state.write(GatewaySnapshot::default(), Utc::now());
     let settings = match settings(cx) {
         Ok(settings) => settings,
         Err(failure) => return Err(failed_start(&mut state, failure)),
@@ -128,7 +128,7 @@ pub(super) fn failed_start(state: &mut GatewayStateFile, failure: Failure) -> Fa
         exit_reason: Some(failure.message.clone()),
         ..GatewaySnapshot::default()
     };
-    state.tell(snapshot, Utc::now());
+    state.write(snapshot, Utc::now());
     failure
 }
 
@@ -192,10 +192,10 @@ pub(super) fn settings(cx: &Context) -> Result<GatewaySettings, Failure> {
         cx.out.remark(problem);
     }
     let AccessSummary {
-        open,
-        nobody,
-        everybody,
-    } = settings.door();
+        unconfirmed_open: open,
+        only_pairing: nobody,
+        open_to_all: everybody,
+    } = settings.access_summary();
     if !open.is_empty() {
         let names = open.join(", ");
         let var = format!("{}_ALLOW_ALL_USERS", open[0].to_uppercase());

@@ -43,7 +43,7 @@ impl HomeScripts {
             Some("sh" | "bash") => ("bash", RequestKind::Cron),
             _ => ("python3", RequestKind::Code),
         };
-        let ground = commands.ground_here(&parts.cx, &parts.config).await?;
+        let ground = commands.local_machine(&parts.cx, &parts.config).await?;
         let beside = || path.parent().map(Path::to_owned).unwrap_or_default();
         let cwd = script.cwd.clone().unwrap_or_else(beside);
         // Where it may write: not where the scripts are.

@@ -38,7 +38,7 @@ pub(super) fn installed(home: &Home, system: bool, cx: &Context) -> Option<Servi
 impl ServiceManager {
     fn of(home: &Home, system: bool, cx: &Context) -> Result<Self, Failure> {
         let search = std::env::var("PATH").unwrap_or_default();
-        let mut service = ServiceDefinition::of(home, program()?, &search);
+        let mut service = ServiceDefinition::new(home, program()?, &search);
         // What the service is to know of the settings. A home that cannot be read has defaults.
         if let Ok(loaded) = cx.load_config()
             && let Ok(settings) = GatewaySettings::load(home, loaded, &cx.env)

@@ -188,13 +188,13 @@ fn jobs(around: &SideTaskDeps<'_>) -> SideTask {
         jobs: JobTable::with_sources(home.cron_dir(), Arc::clone(&clock), Arc::clone(&rng)),
         dir: home.cron_dir(),
         zone: Zone::named(&settings.config.timezone),
-        seats: (*seats).clone(),
-        around: Arc::new(HomeJobEnvironment::new(
+        pool: (*seats).clone(),
+        environment: Arc::new(HomeJobEnvironment::new(
             home.clone(),
             cx.process_env(),
             route,
         )),
-        courier: Some(Arc::new(gateway.post())),
+        messenger: Some(Arc::new(gateway.post())),
         store: Some((*store).clone()),
         owner: process::this_process(),
         processes: Arc::new(MachineProcesses),

@@ -12,7 +12,7 @@ use crate::hermes;
 
 fn ask(home: &TempHome, user: &str) -> String {
     let pairing = Pairing::new(&Home::at(home.path()), Arc::new(SystemClock));
-    let asked = pairing.ask("telegram", user, "Ana").unwrap();
+    let asked = pairing.request("telegram", user, "Ana").unwrap();
     let PairingReply::Code(code) = asked else {
         unreachable!("{asked:?}");
     };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::ServiceDefinition;
 
-/// What launchd calls it.
+/// The launchd label.
 pub fn label(service: &ServiceDefinition) -> String {
     match service.name.strip_prefix("hermes-gateway-") {
         Some(suffix) => format!("ai.hermes.gateway-{suffix}"),
@@ -13,7 +13,7 @@ pub fn label(service: &ServiceDefinition) -> String {
     }
 }
 
-/// Where the definition lies, below the person's directory.
+/// The path of the definition, below the user's directory.
 pub fn path(service: &ServiceDefinition, person: &Path) -> PathBuf {
     let file = format!("{}.plist", label(service));
     person.join("Library/LaunchAgents").join(file)

@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 
 use super::{ServiceDefinition, exit};
 
-/// Whose service it is.
+/// Whether it is a user service or a system service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServiceScope {
-    /// The person's own.
+    /// A service of the user.
     User,
-    /// The machine's, run as somebody.
+    /// A service of the machine, run as a user.
     System(ServiceAccount),
 }
 
-/// Who a service of the machine runs as.
+/// The user that a system service runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceAccount {
     pub user: String,
@@ -27,7 +27,7 @@ impl ServiceScope {
     }
 }
 
-/// Where the unit lies. `config`: the person's directory of configurations.
+/// The path of the unit file. `config`: the user's configuration directory.
 pub fn path(name: &str, system: bool, config: &Path) -> PathBuf {
     let file = format!("{name}.service");
     if system {
@@ -48,7 +48,7 @@ pub fn unit(service: &ServiceDefinition, scope: &ServiceScope) -> String {
         String::new(),
         "[Service]".to_owned(),
     ];
-    // It says by itself when it is ready, and when it begins anew.
+    // It reports readiness and reloads by itself.
     lines.push("Type=notify".to_owned());
     lines.push("NotifyAccess=main".to_owned());
     if let Some(watchdog) = service.watchdog {
@@ -94,14 +94,14 @@ fn variable(name: &str, value: &str) -> String {
     format!("Environment={}", quoted(&format!("{name}={value}")))
 }
 
-/// A word in a unit: percent signs and dollars mean something there.
+/// Quotes an argument: percent and dollar signs have a meaning in units.
 fn quoted(word: &str) -> String {
     let word = word.replace('\\', r"\\").replace('"', "\\\"");
     let word = word.replace('%', "%%").replace('$', "$$");
     format!("\"{word}\"")
 }
 
-/// A path in a setting that is not split into words.
+/// A path in a setting that systemd does not split.
 fn path_text(path: &Path) -> String {
     path.display().to_string().replace('%', "%%")
 }

@@ -1,9 +1,9 @@
-//! Questions of the agent to people: permissions and everything else, with buttons or in words.
+//! Questions of the agent: permissions and others, with buttons or as text.
 //!
-//! A question is stored with the message that puts it. The turn that asked waits for the answer;
-//! when it is cut, the turn of the next life that comes to the same question takes over the
-//! message that stands there ([`super::earlier`]). Whoever acts on an answer closes the question
-//! first: no answer counts twice.
+//! A question is stored with the message that asks it. The turn waits for the answer; if it is
+//! interrupted, the resumed turn that asks the same question takes over the existing message
+//! ([`super::earlier`]). A question is closed before its answer is acted on, so that no answer
+//! counts twice.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -30,17 +30,17 @@ use crate::turn::message::InboxMessage;
 /// As much of a command as is shown.
 const ACTION: usize = 3800;
 
-/// A question that waits for its answer.
+/// An open question.
 pub(in crate::turn) struct PendingQuestion {
     /// In the data of buttons: random, so that an old button never answers a new question.
     pub(super) id: String,
-    pub(super) what: QuestionKind,
-    /// What was asked, without the choices.
+    pub(super) kind: QuestionKind,
+    /// The text of the question, without the choices.
     text: String,
     pub(super) until: Instant,
-    /// The message whose button was pressed: a press can come before it is noted that the question
-    /// was sent.
-    pub(super) stands: Option<String>,
+    /// The message whose button was pressed: a press can arrive before the sending of the question
+    /// is recorded.
+    pub(super) shown_in: Option<String>,
 }
 
 pub(super) enum QuestionKind {
@@ -48,21 +48,21 @@ pub(super) enum QuestionKind {
     Question(Question),
 }
 
-/// What is stored about a question.
+/// The stored form of a question.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::turn) struct QuestionRecord {
-    /// It asks for a permission: not everybody may decide that.
+    /// It asks for a permission, which not everyone may give.
     pub(in crate::turn) permission: bool,
-    /// The tool, or who asks.
+    /// The tool or other origin of the question.
     pub(in crate::turn) from: String,
-    /// Everything that is asked, to the letter, as a digest: what is asked may have secrets in it.
+    /// A digest of the exact question, which may contain secrets.
     pub(super) print: String,
-    /// When it was put: what was said before does not answer it.
+    /// When it was asked: earlier messages do not answer it.
     #[serde(default)]
     pub(super) asked_at: Option<f64>,
-    /// What is shown.
+    /// The displayed text.
     pub(in crate::turn) text: String,
-    /// What its buttons say.
+    /// The labels of its buttons.
     pub(in crate::turn) choices: Vec<String>,
 }
 
@@ -80,7 +80,7 @@ impl QuestionKind {
         }
     }
 
-    /// The same for the same question, in whatever life and turn it is asked.
+    /// Identical for the same question across processes and turns.
     pub(super) fn print(&self) -> String {
         let value = match self {
             Self::Permission(request) => serde_json::to_value(request),
@@ -113,7 +113,7 @@ impl QuestionKind {
         })
     }
 
-    /// There is no answer.
+    /// The result when there is no answer.
     fn nothing(&self, why: &str) -> AgentCommand {
         let why = why.to_owned();
         match self {
@@ -197,7 +197,7 @@ impl ChatTask {
         self.ask(asked, rows, &say, again).await;
     }
 
-    /// A question of this turn. `true`: it was put by an earlier life, and stands there.
+    /// Asks a question of this turn. `true`: an earlier process asked it, and its message exists.
     async fn name(
         &mut self,
         what: QuestionKind,
@@ -222,10 +222,10 @@ impl ChatTask {
         };
         let asked = PendingQuestion {
             id,
-            what,
+            kind: what,
             text,
             until: Instant::now() + left,
-            stands: None,
+            shown_in: None,
         };
         (asked, again)
     }
@@ -242,16 +242,16 @@ impl ChatTask {
         };
         let target = turn.target.clone();
         let message = turn.msgs.first().map_or(0, |msg| msg.id);
-        self.hub.asked(&asked.id, Some(&self.answered));
+        self.hub.register_question(&asked.id, Some(&self.answered));
         let now = self.hub.clock.epoch_seconds();
         let new = (!again).then(|| {
             let left = asked.until.duration_since(Instant::now()).as_secs_f64();
             let choices = buttons.iter().flatten();
             let choices = choices.filter_map(|button| button.data.rsplit(':').next());
             let put = QuestionRecord {
-                permission: asked.what.is_permission(),
-                from: asked.what.from().to_owned(),
-                print: asked.what.print(),
+                permission: asked.kind.is_permission(),
+                from: asked.kind.from().to_owned(),
+                print: asked.kind.print(),
                 asked_at: Some(now),
                 text: asked.text.clone(),
                 choices: choices.map(str::to_owned).collect(),
@@ -267,7 +267,7 @@ impl ChatTask {
         });
         let (id, text) = (asked.id.clone(), asked.text.clone());
         turn.questions.push(asked);
-        // What comes after stands below the question.
+        // Later messages appear below the question.
         turn.displaced = true;
         turn.refresh();
         if new.is_none() {
@@ -296,7 +296,7 @@ impl ChatTask {
         self.hub.settle(end, &self.cancel).await;
     }
 
-    /// Whether somebody may allow or refuse what the agent asks, in whatever way they say it.
+    /// Whether the sender may decide about a permission.
     pub(super) fn may_decide(&self, msg: &InboxMessage, allow: bool) -> bool {
         let tier = self.hub.tier(msg);
         let command = if allow { "approve" } else { "deny" };
@@ -312,14 +312,14 @@ impl ChatTask {
         outcome: &str,
         by: Option<&InboxMessage>,
     ) {
-        self.hub.asked(&asked.id, None);
+        self.hub.register_question(&asked.id, None);
         let Some(turn) = self.activity.turn() else {
             return;
         };
         let target = turn.target.clone();
         let closed = self
             .close_question(
-                (&asked.id, asked.stands.as_deref()),
+                (&asked.id, asked.shown_in.as_deref()),
                 &asked.text,
                 &target,
                 outcome,
@@ -332,18 +332,18 @@ impl ChatTask {
         let command = if closed {
             command
         } else {
-            asked.what.nothing("the answer could not be stored")
+            asked.kind.nothing("the answer could not be stored")
         };
-        if let Some(seat) = self.seat() {
-            seat.wish(ConversationRequest::Order(command)).await;
+        if let Some(seat) = self.pooled() {
+            seat.wish(ConversationRequest::Agent(command)).await;
         }
         if let Some(turn) = self.activity.turn() {
             turn.refresh();
         }
     }
 
-    /// The question is over: takes the buttons away, and says what came of it. `false`: it was
-    /// over before, or that cannot be stored.
+    /// Closes the question: removes the buttons and shows the outcome. `false`: it was closed
+    /// before, or cannot be stored.
     pub(super) async fn close_question(
         &self,
         (id, stands): (&str, Option<&str>),
@@ -389,7 +389,7 @@ impl ChatTask {
         let Some(turn) = self.activity.turn_mut() else {
             return;
         };
-        let same = |asked: &PendingQuestion| match &asked.what {
+        let same = |asked: &PendingQuestion| match &asked.kind {
             QuestionKind::Permission(request) => request.id == id,
             QuestionKind::Question(question) => question.id == id,
         };
@@ -403,13 +403,13 @@ impl ChatTask {
     }
 
     async fn not_needed(&self, asked: PendingQuestion, target: &Target) {
-        self.hub.asked(&asked.id, None);
-        let question = (asked.id.as_str(), asked.stands.as_deref());
+        self.hub.register_question(&asked.id, None);
+        let question = (asked.id.as_str(), asked.shown_in.as_deref());
         self.close_question(question, &asked.text, target, "⏹ No longer needed.", None)
             .await;
     }
 
-    /// Nobody answered in time.
+    /// The time to answer is over.
     pub(super) async fn expire(&mut self, id: &str) {
         let Some(turn) = self.activity.turn_mut() else {
             return;
@@ -418,19 +418,19 @@ impl ChatTask {
             return;
         };
         let asked = turn.questions.remove(at);
-        let command = asked.what.nothing("nobody answered in time");
+        let command = asked.kind.nothing("nobody answered in time");
         self.resolve(asked, command, "⌛ Nobody answered in time.", None)
             .await;
     }
 
-    /// The turn has ended, and with it what it asked.
+    /// Closes the questions of an ended turn.
     pub(super) async fn close_questions(&mut self, turn: &mut ChatTurn) {
         for asked in std::mem::take(&mut turn.questions) {
             self.not_needed(asked, &turn.target).await;
         }
     }
 
-    /// Whether a message is an answer in words.
+    /// Whether a text message is an answer.
     pub(super) fn answers_question(&self, msg: &InboxMessage) -> bool {
         let Some(turn) = self.activity.turn() else {
             return false;
@@ -438,13 +438,13 @@ impl ChatTask {
         if !msg.incoming.media.is_empty() {
             return false;
         }
-        turn.questions.iter().any(|asked| match &asked.what {
+        turn.questions.iter().any(|asked| match &asked.kind {
             QuestionKind::Permission(_) => verdict_word(&msg.incoming.text).is_some(),
             QuestionKind::Question(_) => true,
         })
     }
 
-    /// Words that answer the oldest question that they fit, or `only` this one.
+    /// Applies a text to the oldest matching question, or to `only`.
     pub(super) async fn take_answer(&mut self, msg: InboxMessage, only: Option<&str>) {
         let text = msg.incoming.text.trim().to_owned();
         let word = verdict_word(&text);
@@ -453,12 +453,12 @@ impl ChatTask {
             return;
         };
         let at = turn.questions.iter().position(|asked| {
-            let fits = !asked.what.is_permission() || word.is_some();
+            let fits = !asked.kind.is_permission() || word.is_some();
             fits && only.is_none_or(|id| asked.id == id)
         });
         let Some(at) = at else { return };
         let by = msg.source().user_name.clone().unwrap_or_default();
-        let command = match &turn.questions[at].what {
+        let command = match &turn.questions[at].kind {
             QuestionKind::Permission(_) if !allowed => Err(ADMINS.to_owned()),
             QuestionKind::Permission(request) => word
                 .and_then(|word| verdict(word, request, None))
@@ -486,8 +486,8 @@ impl ChatTask {
         }
     }
 
-    /// `/approve [all] [session|always]`, `/deny [all] [reason]`, of `only` this question or of
-    /// whatever is open.
+    /// `/approve [all] [session|always]`, `/deny [all] [reason]`, for `only` this question or for
+    /// the open ones.
     pub(super) async fn decide(
         &mut self,
         msg: InboxMessage,
@@ -512,12 +512,12 @@ impl ChatTask {
         let mut decided = 0;
         while let Some(turn) = self.activity.turn_mut() {
             let open = |asked: &PendingQuestion| {
-                asked.what.is_permission() && only.is_none_or(|id| asked.id == id)
+                asked.kind.is_permission() && only.is_none_or(|id| asked.id == id)
             };
             let Some(at) = turn.questions.iter().position(open) else {
                 break;
             };
-            let QuestionKind::Permission(request) = &turn.questions[at].what else {
+            let QuestionKind::Permission(request) = &turn.questions[at].kind else {
                 break;
             };
             let given = verdict(word, request, why.clone()).unwrap_or(Verdict::Session);
@@ -528,7 +528,8 @@ impl ChatTask {
             let asked = turn.questions.remove(at);
             let by = msg.source().user_name.clone().unwrap_or_default();
             let outcome = outcome(&command, &by);
-            // Done with the first: heard again by another life, it must not decide the next.
+            // Settled with the first: if another process reads the message again, it must not
+            // decide the next question.
             let first = (decided == 0).then_some(&msg);
             self.resolve(asked, command, &outcome, first).await;
             decided += 1;
@@ -536,7 +537,7 @@ impl ChatTask {
                 break;
             }
         }
-        if decided == 0 && !self.keep_for_later(&msg).await {
+        if decided == 0 && !self.hold_answer(&msg).await {
             let text = "Nothing waits for a decision here.";
             self.answer(&msg, "ans", Some(text)).await;
         }

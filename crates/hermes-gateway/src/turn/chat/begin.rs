@@ -1,4 +1,4 @@
-//! From messages to a turn: the conversation, a place among those that run, the files.
+//! Prepares a turn: conversation, turn permit, files.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,17 +22,17 @@ use crate::turn::message::InboxMessage;
 use crate::turn::{location, texts, tool};
 use crate::voice::SpeakTool;
 
-/// What is being made ready.
+/// A turn that is being prepared.
 pub(in crate::turn) struct TurnPreparation {
     /// `None`: only the conversation, for a command.
     pub(super) job: Option<TurnJob>,
-    /// In a lock only because a chat is shared between the parts of one task.
+    /// The lock only makes the chat `Sync`; there is one task.
     work: Mutex<BoxFuture<'static, PreparedTurn>>,
 }
 
 pub(super) struct PreparedTurn {
-    /// `None`: it was there already.
-    seat: Option<Result<PooledConversation, HostError>>,
+    /// `None`: it was open already.
+    conversation: Option<Result<PooledConversation, HostError>>,
     permit: Option<OwnedSemaphorePermit>,
     taken: ReceivedInput,
 }
@@ -48,9 +48,9 @@ pub(super) async fn prepared(preparing: Option<&mut TurnPreparation>) -> Prepare
 }
 
 impl ChatTask {
-    /// Makes the next turn ready, or the conversation for a command.
+    /// Prepares the next turn, or the conversation for a command.
     pub(super) async fn prepare_next(&mut self) {
-        // What an earlier life began comes first.
+        // Work of an earlier process comes first.
         if self.hub.is_draining()
             || self.inbox == InboxPosition::Unread
             || !self.cut.unsure.is_empty()
@@ -62,7 +62,7 @@ impl ChatTask {
             .grows_until
             .is_some_and(|until| until > Instant::now());
         let growing =
-            open && self.queue.jobs.len() == 1 && self.queue.jobs[0].how == TurnStart::Fresh;
+            open && self.queue.jobs.len() == 1 && self.queue.jobs[0].start == TurnStart::Fresh;
         if !growing && let Some(job) = self.queue.jobs.pop_front() {
             if self.queue.jobs.is_empty() {
                 self.queue.grows_until = None;
@@ -82,30 +82,32 @@ impl ChatTask {
     }
 
     fn prepare(&mut self, job: Option<TurnJob>, opening: OpeningRequest) {
-        let there = self.seat().is_some_and(|seat| seat.id() == opening.id);
+        let there = self.pooled().is_some_and(|seat| seat.id() == opening.id);
         if !there {
-            self.give_up_seat();
+            self.release_conversation();
         }
         let hub = Arc::clone(&self.hub);
         let job_msgs = job.as_ref().map(|job| job.msgs.clone());
-        let resumed = job.as_ref().is_some_and(|job| job.how == TurnStart::Resume);
+        let resumed = job
+            .as_ref()
+            .is_some_and(|job| job.start == TurnStart::Resume);
         let work = async move {
             let permit = match &job_msgs {
                 Some(_) => Arc::clone(&hub.turns).acquire_owned().await.ok(),
                 None => None,
             };
             let taken = match &job_msgs {
-                Some(msgs) if resumed => again(msgs),
-                Some(msgs) => media_in::take(&hub, msgs).await,
+                Some(msgs) if resumed => resumed_input(msgs),
+                Some(msgs) => media_in::read_messages(&hub, msgs).await,
                 None => ReceivedInput::default(),
             };
             let seat = if there {
                 None
             } else {
-                Some(hub.seats.sit(opening).await)
+                Some(hub.pool.acquire(opening).await)
             };
             PreparedTurn {
-                seat,
+                conversation: seat,
                 permit,
                 taken,
             }
@@ -116,38 +118,38 @@ impl ChatTask {
         });
     }
 
-    /// Everything is there: the turn begins.
+    /// Everything is prepared: the turn starts.
     pub(super) async fn ready(&mut self, ready: PreparedTurn) {
         let Some(TurnPreparation { job, .. }) = self.activity.take_preparing() else {
             return;
         };
-        match ready.seat {
+        match ready.conversation {
             None => {}
             Some(Ok(seat)) => {
                 self.conversation = Some(OpenConversation::new(seat));
-                self.settle_down();
+                self.start_linger();
             }
             Some(Err(refusal)) => return self.refused(job, &refusal).await,
         }
         let Some(job) = job else { return };
         self.catch_up().await;
         if self.activity.turn().is_some() || self.conversation.is_none() {
-            // The conversation has begun something by itself, or has ended.
+            // The conversation started something by itself, or has ended.
             self.queue.jobs.push_front(job);
             return;
         }
         self.begin(job, ready.permit, ready.taken).await;
     }
 
-    /// News that nobody has read yet are of the time before.
+    /// Unread updates belong to the time before.
     async fn catch_up(&mut self) {
         loop {
             let Some(open) = &mut self.conversation else {
                 return;
             };
-            match open.seat.next().now_or_never() {
+            match open.pooled.next().now_or_never() {
                 None => return,
-                Some(next @ HolderEvent::News(_)) => self.heard(next).await,
+                Some(next @ HolderEvent::Update(_)) => self.on_holder_event(next).await,
                 Some(HolderEvent::Wanted) => open.wanted = true,
             }
         }
@@ -171,7 +173,10 @@ impl ChatTask {
         permit: Option<OwnedSemaphorePermit>,
         taken: ReceivedInput,
     ) {
-        let TurnJob { mut msgs, how } = job;
+        let TurnJob {
+            mut msgs,
+            start: how,
+        } = job;
         let id = msgs[0].attempt("turn");
         let ids: Vec<i64> = msgs.iter().map(|msg| msg.id).collect();
         let notes = self.hub.delivery.notes(ids[0]).await.unwrap_or_default();
@@ -204,7 +209,8 @@ impl ChatTask {
         let target = lead.target();
         if !taken.remarks.is_empty() {
             let remark = format!("heard-{id}");
-            self.say(&target, &remark, &taken.remarks.join("\n")).await;
+            self.send_text(&target, &remark, &taken.remarks.join("\n"))
+                .await;
         }
         let earlier = notes.get(super::recover::PREVIEW).cloned();
         let reply_to = Some(lead.incoming.message_id.clone());
@@ -213,22 +219,22 @@ impl ChatTask {
         turn.spoken = taken.spoken;
         turn.asked = true;
         if let Some(open) = &mut self.conversation {
-            open.unwanted = false;
+            open.stop_next_turn = false;
         }
-        self.take_up(turn);
-        let said = match self.seat() {
-            Some(seat) => seat.wish(ConversationRequest::Say(taken.input)).await,
+        self.start_turn(turn);
+        let said = match self.pooled() {
+            Some(seat) => seat.wish(ConversationRequest::Input(taken.input)).await,
             None => false,
         };
         if said {
             self.join_waiting().await;
         } else {
-            self.broke().await;
+            self.conversation_ended().await;
         }
     }
 
-    /// What a conversation of this chat is opened with. `None`: the index cannot be written now;
-    /// it is tried again.
+    /// The options for opening this chat's conversation. `None`: the index cannot be written now;
+    /// it is retried.
     pub(super) async fn opening(&mut self, msg: &InboxMessage) -> Option<OpeningRequest> {
         let entry = match self.hub.entry(&self.key, msg).await {
             Ok((entry, reset)) => {
@@ -239,7 +245,7 @@ impl ChatTask {
             }
             Err(error) => {
                 tracing::error!("the conversation of {}: {error}", self.key);
-                self.try_again();
+                self.schedule_retry();
                 return None;
             }
         };
@@ -266,7 +272,7 @@ impl ChatTask {
                 None => location::block(&self.hub.settings, source),
             }),
             tools: self.tools(msg),
-            // The answer goes into the log or becomes a comment: there is nobody to ask.
+            // The answer goes to the log or becomes a comment: no one can be asked.
             unattended: msg.target().platform == "webhook",
             origin: origin(source, &msg.target().account),
             keep_open: true,
@@ -274,7 +280,7 @@ impl ChatTask {
         }
     }
 
-    /// What the agent can do in a chat and nowhere else.
+    /// Tools that exist only in chats.
     fn tools(&self, msg: &InboxMessage) -> Vec<Arc<dyn Tool>> {
         let sends = tool::send_message(&self.hub, msg.target(), self.key.clone());
         let mut tools = vec![sends];
@@ -292,20 +298,20 @@ impl ChatTask {
         };
         let text =
             format!("🆕 A new conversation, because {why}. /resume brings the old one back.");
-        self.say(&msg.target(), &format!("reset-{}", msg.id), &text)
+        self.send_text(&msg.target(), &format!("reset-{}", msg.id), &text)
             .await;
     }
 }
 
-/// What a cut turn goes on with.
-fn again(msgs: &[InboxMessage]) -> ReceivedInput {
+/// The input that resumes an interrupted turn.
+fn resumed_input(msgs: &[InboxMessage]) -> ReceivedInput {
     let mut taken = ReceivedInput::default();
     texts::CUT.clone_into(&mut taken.input.text);
     taken.input.platform_message_id = msgs.first().map(|msg| msg.incoming.message_id.clone());
     taken
 }
 
-/// Where jobs that are made here report, in the shape of the original.
+/// Where jobs created here report, in the original's format.
 fn origin(source: &MessageSource, account: &str) -> Option<serde_json::Value> {
     if source.platform == "webhook" {
         return None;

@@ -1,4 +1,4 @@
-//! Commands that the gateway itself obeys. They never wait for a turn.
+//! Commands that the gateway executes itself. They never wait for a turn.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ use crate::turn::message::InboxMessage;
 use crate::turn::voice_mode::VoiceMode;
 use crate::turn::{background, texts};
 
-/// The commands of a chat: those of the program, and what only a chat has.
+/// The commands of a chat: those of the program and the chat-only ones.
 pub(in crate::turn) fn offers(mut program: Vec<Offer>) -> Vec<Offer> {
     for command in CHAT_COMMANDS {
         if program.iter().all(|one| one.name != command.name) {
@@ -29,7 +29,7 @@ pub(in crate::turn) fn offers(mut program: Vec<Offer>) -> Vec<Offer> {
     program
 }
 
-/// How many names may stand for one another before it counts as a circle.
+/// Maximum length of a chain of aliases.
 const LONGEST_ALIAS: usize = 8;
 
 /// Commands per page of the list.
@@ -37,7 +37,7 @@ const PAGE: usize = 30;
 
 impl ChatTask {
     pub(super) async fn command(&mut self, mut msg: InboxMessage, line: &str) {
-        // A name of the home stands for what it stands for, and what is built in wins.
+        // Aliases of the home are expanded; built-in commands take precedence.
         let expanded = self.expanded(line);
         if let Some(expanded) = &expanded {
             msg.incoming.text.clone_from(expanded);
@@ -54,7 +54,7 @@ impl ChatTask {
             let text = format!("/{name} is for admins here. /help shows what you can use.");
             return self.answer(&msg, "cmd", Some(&text)).await;
         }
-        (self.hub.calls.happened)("command", json!({"name": name, "session_key": self.key}));
+        (self.hub.callbacks.on_event)("command", json!({"name": name, "session_key": self.key}));
         let triggers = &self.hub.settings.reset_triggers;
         if triggers
             .iter()
@@ -119,7 +119,7 @@ impl ChatTask {
         }
     }
 
-    /// The quick command that a line means, unless there is a command of that name.
+    /// The quick command of a line, unless a command has that name.
     fn quick(&self, line: &str) -> Option<QuickKind> {
         let Parsed::Unknown { typed, .. } = slash::parse_in_chat(line) else {
             return None;
@@ -129,8 +129,8 @@ impl ChatTask {
         Some(quick.does.clone())
     }
 
-    /// What an alias stands for in the end, with what follows it. A circle ends somewhere in it, and
-    /// its names are then unknown.
+    /// Expands aliases, keeping the arguments. A cycle ends at some name in it, which is then
+    /// unknown.
     fn expanded(&self, line: &str) -> Option<String> {
         let mut expanded: Option<String> = None;
         for _ in 0..LONGEST_ALIAS {
@@ -169,7 +169,7 @@ impl ChatTask {
         text
     }
 
-    /// Commands of the program, and names of skills; it knows what is close to one of those.
+    /// Commands of the program and names of skills; the program suggests similar names.
     async fn program_command(&mut self, msg: InboxMessage, line: &str) {
         let text = match slash::parse_in_chat(line) {
             Parsed::Command(def, _) if !def.surfaces.platform || def.verb == Verb::Quit => {
@@ -189,14 +189,14 @@ impl ChatTask {
         self.answer(&msg, "cmd", Some(&text)).await;
     }
 
-    /// The text behind a command, said in this way.
+    /// The text after a command, treated as a message.
     async fn talk(&mut self, msg: InboxMessage, mode: BusyMode) {
-        if self.leaves(&msg) {
+        if self.defer_if_full(&msg) {
             return;
         }
         let msg = msg.unwrapped();
         if self.activity.turn().is_some() {
-            self.busy(msg, mode).await;
+            self.dispatch_while_busy(msg, mode).await;
         } else {
             let apart = mode == BusyMode::Queue;
             self.enqueue(
@@ -221,12 +221,12 @@ impl ChatTask {
         }
     }
 
-    /// Always works: what runs is told to stop and left behind if it does not; what waits is let
-    /// go, and the person is told how much that was.
+    /// Always works: the running turn is interrupted, and abandoned if it does not stop; queued
+    /// messages are dropped, and their number is reported.
     async fn stop(&mut self, msg: InboxMessage) {
         let mut dropped = self.let_go_of_left(msg.id).await;
         if let Some(turn) = self.activity.turn_mut() {
-            // Words for the turn that it has not read.
+            // Messages for the turn that it has not read.
             for (one, _) in std::mem::take(&mut turn.steers) {
                 self.answer(&one, "cmd", None).await;
                 dropped += 1;
@@ -256,7 +256,7 @@ impl ChatTask {
         }
         let ran = self.activity.turn().is_some() || self.commands.running.is_some() || dropped > 0;
         if self.commands.running.is_some()
-            && let Some(seat) = self.seat()
+            && let Some(seat) = self.pooled()
         {
             seat.wish(hermes_app::front::ConversationRequest::Stop)
                 .await;
@@ -277,7 +277,7 @@ impl ChatTask {
         self.answer(&msg, "cmd", Some(&text)).await;
     }
 
-    /// Lets go of those that stayed in the database, before this one. Returns how many.
+    /// Drops older messages that are still in the database. Returns their number.
     async fn let_go_of_left(&mut self, until: i64) -> usize {
         let Some(mut after) = self.inbox.take_left() else {
             return 0;
@@ -289,7 +289,7 @@ impl ChatTask {
                 Ok(page) => page,
                 Err(error) => {
                     tracing::error!("messages of {}: {error}", self.key);
-                    self.inbox.leave(after);
+                    self.inbox.fall_behind(after);
                     return dropped;
                 }
             };
@@ -297,7 +297,7 @@ impl ChatTask {
             for waiting in page {
                 after = after.max(waiting.id);
                 let ours = waiting.turn.is_none() && waiting.id < until;
-                if !ours || self.holds(waiting.id) {
+                if !ours || self.has_queued(waiting.id) {
                     continue;
                 }
                 if let Ok(msg) = InboxMessage::read(waiting) {
@@ -325,7 +325,7 @@ impl ChatTask {
             let text = "⚠️ The home cannot be written now; try again in a moment.";
             return self.answer(&msg, "cmd", Some(text)).await;
         };
-        let Some(under_way) = self.hub.beside.begin(msg.id) else {
+        let Some(under_way) = self.hub.side_work.begin(msg.id) else {
             return self.answer(&msg, "cmd", Some(texts::TOO_MUCH)).await;
         };
         let asked = background::BackgroundRequest {
@@ -346,10 +346,10 @@ impl ChatTask {
             thread_id: source.thread_id.clone(),
             message_id: msg.incoming.message_id.clone(),
         };
-        // Answered first: the same request again is recognised, also by the next life.
+        // Answered first, so that a repeated request is recognised, also by the next process.
         let text = "♻️ Restarting; running turns continue afterwards.";
         self.answer(&msg, "cmd", Some(text)).await;
-        (self.hub.calls.restart)(request);
+        (self.hub.callbacks.restart)(request);
     }
 
     async fn set_home(&mut self, msg: InboxMessage) {

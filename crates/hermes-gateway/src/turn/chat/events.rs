@@ -1,4 +1,4 @@
-//! What happens in a turn.
+//! Events of a turn.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -23,68 +23,68 @@ use crate::turn::preview::{Preview, PreviewDeps};
 use crate::turn::style::{ChatStyle, ToolProgress};
 use crate::turn::texts;
 
-/// Lines about tools that are shown at most.
-const LINES: usize = 8;
-/// How much of an answer is kept to be shown.
-const SHOWN: usize = 64 * 1024;
-/// Warnings of one turn that are passed on.
-const WARNINGS: usize = 8;
-/// Characters of a message or an answer that hooks are told.
-const TOLD: usize = 500;
+/// Maximum number of tool lines shown.
+const MAX_LINES: usize = 8;
+/// Maximum size of the previewed answer.
+const MAX_SHOWN: usize = 64 * 1024;
+/// Maximum number of warnings shown per turn.
+const MAX_WARNINGS: usize = 8;
+/// Length of message excerpts for hooks, in characters.
+const EXCERPT_CHARS: usize = 500;
 
-/// Why a turn was told to stop.
+/// Why a turn was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TurnStopReason {
-    /// The person said so.
+    /// Requested by the person.
     Stop,
-    /// A newer message wants its place.
+    /// Replaced by a newer message.
     Message,
-    /// The chat goes to another conversation.
+    /// The chat switches to another conversation.
     Switch,
     /// Nothing has happened for too long.
     Stuck,
 }
 
-/// A turn that runs.
+/// A running turn.
 pub(in crate::turn) struct ChatTurn {
     pub(super) id: String,
     pub(super) target: Target,
     pub(super) reply_to: Option<String>,
-    /// What it answers; the first one is the one that it began with. Empty: nobody asked.
+    /// The messages it answers, starting with the first one. Empty: not started by a message.
     pub(super) msgs: Vec<InboxMessage>,
-    /// Messages that joined and that the model has not read.
+    /// Messages that joined and were not read by the model yet.
     pub(super) steers: VecDeque<(InboxMessage, String)>,
-    /// Something stands below the preview.
+    /// Another message follows the preview.
     pub(super) displaced: bool,
     pub(super) questions: Vec<PendingQuestion>,
     pub(super) permit: Option<OwnedSemaphorePermit>,
     pub(super) spoken: bool,
-    /// We asked for it; it may still wait behind one that nobody asked for.
+    /// Requested by us; it may be queued behind an unsolicited turn.
     pub(super) asked: bool,
-    pub(super) show: Option<Preview>,
-    /// The sign that it is at work.
-    pub(super) signing: Option<ReactionTask>,
+    pub(super) preview: Option<Preview>,
+    /// The reaction that shows that it is running.
+    pub(super) reaction: Option<ReactionTask>,
     pub(super) stopping: Option<(TurnStopReason, Instant)>,
     pub(super) style: ChatStyle,
     started: bool,
-    /// What runs is not what we asked for; that comes after it.
+    /// The running turn is not the one we requested, which follows.
     pub(super) foreign: bool,
     began: Instant,
-    heard: Instant,
+    last_event: Instant,
     text: String,
     lines: Vec<String>,
     last_tool: Option<String>,
-    /// Calls that have subagents at work.
+    /// Calls with running subagents.
     delegating: HashSet<String>,
     notice_at: Option<Instant>,
     warnings: usize,
-    silence: Duration,
+    stuck_after: Duration,
     hub: Arc<Hub>,
 }
 
 impl Drop for ChatTurn {
     fn drop(&mut self) {
-        self.hub.at_work(&self.id, None);
+        self.hub.set_working(&self.id, None);
         self.hub.active.fetch_sub(1, Ordering::SeqCst);
         self.hub.ended.notify_waiters();
     }
@@ -99,11 +99,11 @@ impl ChatTurn {
         msgs: Vec<InboxMessage>,
         earlier: Option<String>,
     ) -> Self {
-        let style = ChatStyle::of(&hub.settings, &target.platform);
+        let style = ChatStyle::from_settings(&hub.settings, &target.platform);
         let now = Instant::now();
         let limit = hub.settings.config.agent.gateway_timeout;
         hub.active.fetch_add(1, Ordering::SeqCst);
-        hub.at_work(&id, Some(&target));
+        hub.set_working(&id, Some(&target));
         let mut turn = Self {
             id,
             target,
@@ -115,28 +115,28 @@ impl ChatTurn {
             permit: None,
             spoken: false,
             asked: false,
-            show: None,
-            signing: None,
+            preview: None,
+            reaction: None,
             stopping: None,
             notice_at: style.notice_every.map(|every| now + every),
             style,
             started: false,
             foreign: false,
             began: now,
-            heard: now,
+            last_event: now,
             text: String::new(),
             lines: Vec::new(),
             last_tool: None,
             delegating: HashSet::new(),
             warnings: 0,
-            silence: Duration::from_secs(limit),
+            stuck_after: Duration::from_secs(limit),
             hub: Arc::clone(hub),
         };
-        turn.begin_show(earlier);
+        turn.start_preview(earlier);
         turn
     }
 
-    fn begin_show(&mut self, earlier: Option<String>) {
+    fn start_preview(&mut self, earlier: Option<String>) {
         let Some(outbound) = self.hub.outbound(&self.target) else {
             return;
         };
@@ -145,8 +145,8 @@ impl ChatTurn {
             && let Some(lead) = self.msgs.first()
         {
             let (to, id) = (self.target.clone(), lead.incoming.message_id.clone());
-            let before = self.signing.take();
-            self.signing = Some(react(Arc::clone(&outbound), to, id, Some("👀"), before));
+            let before = self.reaction.take();
+            self.reaction = Some(react(Arc::clone(&outbound), to, id, Some("👀"), before));
         }
         let typing = self.style.typing && outbound.capabilities().typing;
         if !typing && !self.style.shows() && earlier.is_none() {
@@ -155,7 +155,7 @@ impl ChatTurn {
         let (hub, lead) = (Arc::clone(&self.hub), self.msgs.first().map(|msg| msg.id));
         let reply = self.hub.reply_to(&self.target, 0);
         let (looker, place) = (Arc::clone(&self.hub), self.target.clone());
-        self.show = Some(Preview::begin(PreviewDeps {
+        self.preview = Some(Preview::begin(PreviewDeps {
             outbound,
             target: self.target.clone(),
             reply_to: self.reply_to.clone().filter(|_| reply),
@@ -180,11 +180,11 @@ impl ChatTurn {
         }));
     }
 
-    /// `false`: it was told already.
+    /// `false`: it was interrupted already.
     pub(super) fn stop(&mut self, why: TurnStopReason, at: Instant) -> bool {
         match &mut self.stopping {
             Some((before, _)) => {
-                // The person's own word is the strongest.
+                // The person's request takes precedence.
                 if why == TurnStopReason::Stop {
                     *before = why;
                 }
@@ -197,7 +197,7 @@ impl ChatTurn {
         }
     }
 
-    /// Subagents work for it.
+    /// Whether subagents are running.
     pub(super) fn delegates(&self) -> bool {
         !self.delegating.is_empty()
     }
@@ -210,18 +210,18 @@ impl ChatTurn {
         self.stopping.is_some_and(|(_, at)| at <= now)
     }
 
-    /// Nothing was heard of it for longer than is allowed, and nobody was asked anything.
+    /// Whether there was no event for too long while no question is open.
     pub(super) fn is_stuck(&self, now: Instant) -> bool {
-        !self.silence.is_zero()
+        !self.stuck_after.is_zero()
             && self.stopping.is_none()
             && self.questions.is_empty()
-            && now.duration_since(self.heard) >= self.silence
+            && now.duration_since(self.last_event) >= self.stuck_after
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
         let stuck =
-            (!self.silence.is_zero() && self.stopping.is_none() && self.questions.is_empty())
-                .then(|| self.heard + self.silence);
+            (!self.stuck_after.is_zero() && self.stopping.is_none() && self.questions.is_empty())
+                .then(|| self.last_event + self.stuck_after);
         let questions = self.questions.iter().map(|asked| asked.until).min();
         let stopping = self.stopping.map(|(_, at)| at);
         let times = [stuck, questions, stopping, self.notice_at];
@@ -237,8 +237,8 @@ impl ChatTurn {
         over.map(|asked| asked.id.clone()).collect()
     }
 
-    /// Says that it takes long.
-    pub(super) fn look(&mut self, now: Instant) {
+    /// Shows that the turn takes long.
+    pub(super) fn refresh_notice(&mut self, now: Instant) {
         if self.notice_at.is_none_or(|at| at > now) {
             return;
         }
@@ -246,7 +246,7 @@ impl ChatTurn {
         self.refresh();
     }
 
-    /// Begins to show anew, for the turn that comes after.
+    /// Resets the preview for the following turn.
     pub(super) fn reset(&mut self) {
         self.started = false;
         self.foreign = false;
@@ -256,12 +256,12 @@ impl ChatTurn {
         self.last_tool = None;
         self.delegating.clear();
         self.displaced = false;
-        self.begin_show(None);
+        self.start_preview(None);
     }
 
-    /// Shows what there is to see now.
+    /// Updates the preview.
     pub(super) fn refresh(&self) {
-        let Some(show) = &self.show else { return };
+        let Some(show) = &self.preview else { return };
         let mut parts: Vec<String> = Vec::new();
         if self.style.progress != ToolProgress::Off && !self.lines.is_empty() {
             parts.push(self.lines.join("\n"));
@@ -286,19 +286,19 @@ impl ChatTurn {
     fn tool(&mut self, name: &str, arguments: &str) {
         let again = self.last_tool.as_deref() == Some(name);
         self.last_tool = Some(name.to_owned());
-        // What was said before a tool is not the answer.
+        // Text before a tool call is not the answer.
         self.text.clear();
         if self.style.progress == ToolProgress::All
             || (self.style.progress == ToolProgress::New && !again)
         {
             self.lines.push(texts::tool(name, arguments));
-            let surplus = self.lines.len().saturating_sub(LINES);
+            let surplus = self.lines.len().saturating_sub(MAX_LINES);
             self.lines.drain(..surplus);
         }
         self.refresh();
     }
 
-    /// These words have reached the model: whose messages they were.
+    /// This text has reached the model: marks its messages as read.
     fn steered(&mut self, text: &str) {
         let mut rest = text;
         while let Some((_, words)) = self.steers.front() {
@@ -314,30 +314,30 @@ impl ChatTurn {
 }
 
 impl ChatTask {
-    pub(super) async fn heard(&mut self, next: HolderEvent) {
+    pub(super) async fn on_holder_event(&mut self, next: HolderEvent) {
         match next {
             HolderEvent::Wanted => {
                 if let Some(open) = &mut self.conversation {
                     open.wanted = true;
                 }
             }
-            HolderEvent::News(None) => {
+            HolderEvent::Update(None) => {
                 self.conversation = None;
-                self.broke().await;
+                self.conversation_ended().await;
             }
-            HolderEvent::News(Some(news)) => {
+            HolderEvent::Update(Some(news)) => {
                 if let Some(turn) = self.activity.turn_mut() {
-                    turn.heard = Instant::now();
+                    turn.last_event = Instant::now();
                 }
-                self.told(*news).await;
+                self.on_update(*news).await;
             }
         }
     }
 
-    async fn told(&mut self, news: ConversationUpdate) {
+    async fn on_update(&mut self, news: ConversationUpdate) {
         match news {
             ConversationUpdate::Event(event) => self.event(event).await,
-            ConversationUpdate::Said {
+            ConversationUpdate::Text {
                 level,
                 text,
                 columns,
@@ -353,7 +353,7 @@ impl ChatTask {
                 }
             }
             ConversationUpdate::Moved { id, .. } => self.moved(id).await,
-            ConversationUpdate::Unsaid(refusal) => {
+            ConversationUpdate::Rejected(refusal) => {
                 let text = format!("⚠️ {refusal}");
                 if self.activity.turn().is_some() {
                     self.end_turn(Some(text)).await;
@@ -361,7 +361,7 @@ impl ChatTask {
                     self.warn(NoticeLevel::Warning, &text).await;
                 }
             }
-            ConversationUpdate::Ran(follows) => self.ran(follows).await,
+            ConversationUpdate::CommandEnded(follows) => self.on_command_ended(follows).await,
         }
     }
 
@@ -373,12 +373,12 @@ impl ChatTask {
             AgentEvent::QuestionAsked { question } => self.question_asked(question).await,
             AgentEvent::QuestionClosed { question } => self.question_closed(&question).await,
             AgentEvent::Notice { level, text } => {
-                if !self.report(&text).await {
+                if !self.add_report(&text).await {
                     self.warn(level, &text).await;
                 }
             }
             AgentEvent::RouteChanged { to, why, .. } => {
-                self.report(&format!("{} now: {why}", to.model)).await;
+                self.add_report(&format!("{} now: {why}", to.model)).await;
             }
             AgentEvent::Compacted {
                 before_tokens,
@@ -386,21 +386,21 @@ impl ChatTask {
                 ..
             } => {
                 let text = format!("Compressed: {before_tokens} → {after_tokens} tokens.");
-                self.report(&text).await;
+                self.add_report(&text).await;
             }
             AgentEvent::QueueChanged { waiting } => self.queue_changed(waiting),
-            other => self.in_turn(other),
+            other => self.on_turn_event(other),
         }
     }
 
-    /// What only changes what is seen.
-    fn in_turn(&mut self, event: AgentEvent) {
+    /// Events that only affect the preview.
+    fn on_turn_event(&mut self, event: AgentEvent) {
         let Some(turn) = self.activity.turn_mut() else {
             return;
         };
         match event {
             AgentEvent::TextDelta { text } => {
-                if turn.text.len() + text.len() <= SHOWN {
+                if turn.text.len() + text.len() <= MAX_SHOWN {
                     turn.text.push_str(&text);
                 }
                 turn.refresh();
@@ -432,18 +432,18 @@ impl ChatTask {
             turn.started = true;
             return;
         }
-        // A command began it, or something that ended in the background.
+        // Started by a command, or by finished background work.
         let mut turn = match &mut self.commands.running {
-            Some(slash) if !slash.turned => {
-                slash.turned = true;
-                slash.took_place();
+            Some(slash) if !slash.started_turn => {
+                slash.started_turn = true;
+                slash.turn_started();
                 let msg = slash.msg.clone();
                 let reply_to = Some(msg.incoming.message_id.clone());
                 let (id, target) = (slash.turn.clone(), msg.target());
                 ChatTurn::new(&self.hub, id, target, reply_to, vec![msg], None)
             }
             _ => {
-                let Some(target) = self.whereabouts() else {
+                let Some(target) = self.current_target() else {
                     tracing::warn!("{}: a turn without a place to tell of it", self.key);
                     return;
                 };
@@ -452,24 +452,24 @@ impl ChatTask {
             }
         };
         turn.started = true;
-        self.take_up(turn);
+        self.start_turn(turn);
         let open = self.conversation.as_mut();
-        if open.is_some_and(|open| std::mem::take(&mut open.unwanted)) {
+        if open.is_some_and(|open| std::mem::take(&mut open.stop_next_turn)) {
             self.interrupt(TurnStopReason::Stop).await;
         }
     }
 
-    /// A turn begins here.
-    pub(super) fn take_up(&mut self, turn: ChatTurn) {
-        (self.hub.calls.happened)("agent:start", self.about(&turn));
+    /// Starts a turn.
+    pub(super) fn start_turn(&mut self, turn: ChatTurn) {
+        (self.hub.callbacks.on_event)("agent:start", self.hook_payload(&turn));
         self.activity.run(turn);
     }
 
-    /// What hooks are told about a turn.
-    pub(super) fn about(&self, turn: &ChatTurn) -> Value {
+    /// The payload for hooks about a turn.
+    pub(super) fn hook_payload(&self, turn: &ChatTurn) -> Value {
         let source = turn.msgs.first().map(InboxMessage::source);
         let entry = self.hub.index.get(&self.key);
-        let session = self.seat().map(|seat| seat.id().to_owned());
+        let session = self.pooled().map(|seat| seat.id().to_owned());
         let session = session.or_else(|| Some(entry?.session_id));
         let words = turn.msgs.iter().map(|msg| msg.incoming.text.trim());
         let words = words.collect::<Vec<_>>().join("\n");
@@ -481,11 +481,11 @@ impl ChatTask {
             "chat_id": turn.target.chat_id,
             "thread_id": turn.target.thread_id,
             "chat_type": source.map(|source| source.chat_type.clone()),
-            "message": told(&words),
+            "message": excerpt(&words),
         })
     }
 
-    /// Our words wait behind a turn that nobody asked for: the one that runs is not ours.
+    /// Our request is queued behind an unsolicited turn: the running one is not ours.
     fn queue_changed(&mut self, waiting: usize) {
         let Some(turn) = self.activity.turn_mut() else {
             return;
@@ -506,25 +506,25 @@ impl ChatTask {
         if level < NoticeLevel::Warning {
             return;
         }
-        let Some(target) = self.whereabouts() else {
+        let Some(target) = self.current_target() else {
             return;
         };
         if let Some(turn) = self.activity.turn_mut() {
             turn.warnings += 1;
-            if turn.warnings > WARNINGS {
+            if turn.warnings > MAX_WARNINGS {
                 return;
             }
         }
         let id = format!("note-{}", crate::turn::preview::key(&*self.hub.rng));
-        self.say(&target, &id, &format!("⚠️ {text}")).await;
+        self.send_text(&target, &id, &format!("⚠️ {text}")).await;
     }
 
     /// Where the chat is.
-    pub(super) fn whereabouts(&self) -> Option<Target> {
+    pub(super) fn current_target(&self) -> Option<Target> {
         if let Some(turn) = self.activity.turn() {
             return Some(turn.target.clone());
         }
-        if let Some(target) = &self.place {
+        if let Some(target) = &self.last_target {
             return Some(target.clone());
         }
         self.hub.place_of(&self.key)
@@ -532,6 +532,6 @@ impl ChatTask {
 }
 
 /// The beginning of a text, for hooks.
-pub(super) fn told(text: &str) -> String {
-    text.chars().take(TOLD).collect()
+pub(super) fn excerpt(text: &str) -> String {
+    text.chars().take(EXCERPT_CHARS).collect()
 }

@@ -1,4 +1,4 @@
-//! The end of a turn: what it says, in one transaction with what it answers.
+//! The end of a turn: its answer is stored in one transaction with the messages it answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use hermes_core::event::{TurnExit, TurnSummary};
 use hermes_platforms::{MediaKind, OutMedia};
 use hermes_store::db::delivery::{Final, NewChunk, Target};
 
-use super::events::{ChatTurn, TurnStopReason, told};
+use super::events::{ChatTurn, TurnStopReason, excerpt};
 use super::{ChatTask, TurnJob, TurnStart};
 use crate::render::{is_silence, pieces};
 use crate::spine::ChunkExtras;
@@ -18,7 +18,7 @@ use crate::turn::texts;
 use crate::turn::voice_mode::VoiceMode;
 
 const DELETING: Duration = Duration::from_secs(10);
-/// Longer answers are not spoken.
+/// Longer answers are not synthesized.
 const SPOKEN: usize = 4000;
 
 impl ChatTask {
@@ -30,23 +30,23 @@ impl ChatTask {
             return self.foreign_finished(&summary).await;
         }
         let why = turn.stopping.map(|(why, _)| why);
-        // It was over before it heard, and goes on with words that were let go.
+        // It ended before the interrupt, and continues with dropped messages.
         let unwanted = why == Some(TurnStopReason::Stop)
             && turn.steers.is_empty()
             && summary.pending_steer.is_some()
             && summary.exit != TurnExit::Interrupted;
         if let Some(open) = &mut self.conversation {
-            open.unwanted = unwanted;
+            open.stop_next_turn = unwanted;
         }
         let text = match why {
             Some(TurnStopReason::Stuck) => Some(format!(
                 "⚠️ Nothing happened for {} minutes, so I stopped.{}",
                 self.hub.settings.config.agent.gateway_timeout / 60,
-                texts::of(&summary, true)
+                texts::outcome_text(&summary, true)
                     .map(|text| format!("\n\n{text}"))
                     .unwrap_or_default()
             )),
-            _ => texts::of(&summary, why.is_some()),
+            _ => texts::outcome_text(&summary, why.is_some()),
         };
         let silent = summary.exit == TurnExit::Answered
             && text.as_deref().is_some_and(|text| self.is_silent(text));
@@ -67,17 +67,17 @@ impl ChatTask {
         is_silence(text) && (self.hub.settings.filter_silence || is_token(text))
     }
 
-    /// Ends the turn with this text, whatever the conversation still does.
+    /// Ends the turn with this text, regardless of the conversation.
     pub(super) async fn end_turn(&mut self, text: Option<String>) {
         self.settle_turn(text, false, Some("❌")).await;
     }
 
-    /// What ran was not asked for by us; what we asked for comes now.
+    /// The finished turn was not started by us; ours follows.
     async fn foreign_finished(&mut self, summary: &TurnSummary) {
         let Some(turn) = self.activity.turn_mut() else {
             return;
         };
-        let shown = match turn.show.take() {
+        let shown = match turn.preview.take() {
             Some(show) => show.end().await,
             None => PreviewResult::default(),
         };
@@ -86,14 +86,15 @@ impl ChatTask {
         if let Some(message) = shown.message {
             self.delete(&target, &message).await;
         }
-        if let Some(text) = texts::of(summary, false).filter(|text| !self.is_silent(text)) {
+        if let Some(text) = texts::outcome_text(summary, false).filter(|text| !self.is_silent(text))
+        {
             let id = format!("own-{}", crate::turn::preview::key(&*self.hub.rng));
-            self.say(&target, &id, &text).await;
+            self.send_text(&target, &id, &text).await;
         }
     }
 
-    /// `goes_on`: words that the model did not read begin another turn by themselves. `sign`: how it
-    /// went.
+    /// `goes_on`: unread messages start another turn by themselves. `sign`: the reaction for the
+    /// outcome.
     async fn settle_turn(
         &mut self,
         text: Option<String>,
@@ -103,11 +104,11 @@ impl ChatTask {
         let Some(mut turn) = self.activity.take_turn() else {
             return;
         };
-        let mut about = self.about(&turn);
-        about["response"] = told(text.as_deref().unwrap_or_default()).into();
-        (self.hub.calls.happened)("agent:end", about);
+        let mut about = self.hook_payload(&turn);
+        about["response"] = excerpt(text.as_deref().unwrap_or_default()).into();
+        (self.hub.callbacks.on_event)("agent:end", about);
         self.close_questions(&mut turn).await;
-        let shown = match turn.show.take() {
+        let shown = match turn.preview.take() {
             Some(show) => show.end().await,
             None => PreviewResult::default(),
         };
@@ -122,13 +123,13 @@ impl ChatTask {
         if !end.answers.is_empty() || answered {
             self.hub.settle(end, &self.cancel).await;
         }
-        // After that: until the answer is stored, the preview is all there is of it.
+        // Only now: until the answer is stored, the preview is its only copy.
         if let Some(message) = shown.message.filter(|_| !used) {
             self.delete(&turn.target, &message).await;
         }
         self.sign(&mut turn, sign);
         drop(turn.permit.take());
-        self.settle_down();
+        self.start_linger();
         let steers = std::mem::take(&mut turn.steers);
         let target = turn.target.clone();
         drop(turn);
@@ -137,17 +138,22 @@ impl ChatTask {
         }
         let msgs: Vec<_> = steers.into_iter().map(|(msg, _)| msg).collect();
         if goes_on {
-            self.go_on(msgs, target).await;
+            self.continue_with(msgs, target).await;
         } else {
             for msg in msgs.into_iter().rev() {
                 let (msgs, how) = (vec![msg], TurnStart::Fresh);
-                self.queue.jobs.push_front(TurnJob { msgs, how });
+                self.queue.jobs.push_front(TurnJob { msgs, start: how });
             }
         }
     }
 
-    /// Words that came too late for the turn are the next one, which the session begins itself.
-    async fn go_on(&mut self, mut msgs: Vec<crate::turn::message::InboxMessage>, target: Target) {
+    /// Messages that were too late for the turn become the next one, which the session starts
+    /// itself.
+    async fn continue_with(
+        &mut self,
+        mut msgs: Vec<crate::turn::message::InboxMessage>,
+        target: Target,
+    ) {
         let id = msgs[0].attempt("turn");
         let ids: Vec<i64> = msgs.iter().map(|msg| msg.id).collect();
         if !self.hub.claim(&ids, &id, &self.cancel).await {
@@ -159,7 +165,7 @@ impl ChatTask {
         }
         let reply_to = Some(msgs[0].incoming.message_id.clone());
         let turn = ChatTurn::new(&self.hub, id, target, reply_to, msgs, None);
-        self.take_up(turn);
+        self.start_turn(turn);
     }
 
     /// The chunks of a final, and whether the preview is one of them.
@@ -172,7 +178,7 @@ impl ChatTask {
         let Some(text) = text else {
             return (Vec::new(), false);
         };
-        let parted = media_out::part(text, &self.hub.media_guard(&turn.target));
+        let parted = media_out::split_files(text, &self.hub.media_guard(&turn.target));
         let capabilities = self.hub.capabilities(&turn.target);
         let texts = pieces(&parted.text, &capabilities);
         let fresh = self.hub.settings.streaming.fresh_final_after;
@@ -215,7 +221,7 @@ impl ChatTask {
         (chunks.collect(), used)
     }
 
-    /// Whoever spoke is answered aloud, where that is set up and wanted.
+    /// Voice messages get a spoken answer, if configured.
     async fn spoken(&self, turn: &ChatTurn, text: &str) -> Option<OutMedia> {
         let speaker = self.hub.speaker.as_ref()?;
         let wanted = match self.hub.voice_mode(&turn.target) {
@@ -259,13 +265,13 @@ impl ChatTask {
         // Those that joined later show that they were seen, too.
         for msg in &turn.msgs {
             let (to, id) = (turn.target.clone(), msg.incoming.message_id.clone());
-            let before = turn.signing.take();
+            let before = turn.reaction.take();
             drop(react(Arc::clone(&outbound), to, id, sign, before));
         }
     }
 }
 
-/// The tokens that were told to the model, whatever the setting about other words is.
+/// The silence tokens from the prompt always count, regardless of settings.
 fn is_token(text: &str) -> bool {
     let text = text.trim().to_ascii_uppercase();
     matches!(

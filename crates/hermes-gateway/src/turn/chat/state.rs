@@ -1,8 +1,7 @@
-//! What a chat is doing, with the data of each state in its variant.
+//! The state of a chat, with the data of each state in its variant.
 //!
-//! One enum for all of it would be a product: a command of the program may run beside a turn, and a
-//! conversation may begin a turn by itself while the next one is being made ready. So each part has its
-//! own state.
+//! A single enum would have to be a product: a command may run alongside a turn, and a conversation
+//! may start a turn by itself while the next one is being prepared. So each part has its own state.
 
 use std::collections::VecDeque;
 
@@ -24,11 +23,11 @@ use crate::turn::message::InboxMessage;
 pub(super) enum ChatActivity {
     #[default]
     Idle,
-    /// The next turn, or the conversation for a command, is being made ready.
+    /// The next turn, or the conversation for a command, is being prepared.
     Preparing(TurnPreparation),
     Running {
         turn: Box<ChatTurn>,
-        /// What was being made ready when the conversation began the turn by itself.
+        /// What was being prepared when the conversation started a turn by itself.
         next: Option<TurnPreparation>,
     },
 }
@@ -101,40 +100,40 @@ impl ChatActivity {
 
 /// The conversation that is open for the chat.
 pub(super) struct OpenConversation {
-    pub(super) seat: PooledConversation,
-    /// Somebody else waits for it.
+    pub(super) pooled: PooledConversation,
+    /// Another holder waits for it.
     pub(super) wanted: bool,
     /// It stays open until then although nothing happens.
     pub(super) linger: Option<(Instant, OwnedSemaphorePermit)>,
-    /// The turn that it begins by itself is of words that were let go.
-    pub(super) unwanted: bool,
+    /// The turn that it starts by itself consists of dropped messages.
+    pub(super) stop_next_turn: bool,
 }
 
 impl OpenConversation {
-    pub(super) fn new(seat: PooledConversation) -> Self {
+    pub(super) fn new(pooled: PooledConversation) -> Self {
         Self {
-            seat,
+            pooled,
             wanted: false,
             linger: None,
-            unwanted: false,
+            stop_next_turn: false,
         }
     }
 
-    /// Nobody has a use for it, unless it works.
+    /// Whether it can be released, unless it is busy.
     pub(super) fn is_over(&self, now: Instant) -> bool {
         let linger = self.linger.as_ref();
         self.wanted || linger.is_none_or(|(until, _)| *until <= now)
     }
 }
 
-/// How far the chat has read its messages in the database.
+/// The read position in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InboxPosition {
-    /// What earlier lives left was not looked at.
+    /// Unfinished work of earlier processes was not checked yet.
     Unread,
-    /// Messages up to this one were looked at.
+    /// Messages up to this one were read.
     UpTo(i64),
-    /// The same, but too many wait in memory: some after `left` are read again when there is room.
+    /// The same, but the queue is full: messages after `left` are read again later.
     Behind { cursor: i64, left: i64 },
 }
 
@@ -150,7 +149,7 @@ impl InboxPosition {
         matches!(self, Self::Behind { .. })
     }
 
-    /// A message was looked at.
+    /// A message was read.
     pub(super) fn advance(&mut self, id: i64) {
         match self {
             Self::Unread => {}
@@ -158,8 +157,8 @@ impl InboxPosition {
         }
     }
 
-    /// Those after this one stay in the database, unless earlier ones do already.
-    pub(super) fn leave(&mut self, left: i64) {
+    /// Messages after this one stay in the database, unless earlier ones do already.
+    pub(super) fn fall_behind(&mut self, left: i64) {
         if let Self::UpTo(cursor) = *self {
             *self = Self::Behind { cursor, left };
         }
@@ -175,11 +174,11 @@ impl InboxPosition {
     }
 }
 
-/// Messages that wait for a turn.
+/// Messages waiting for a turn.
 #[derive(Default)]
 pub(super) struct ChatQueue {
     pub(super) jobs: VecDeque<TurnJob>,
-    /// The last one may still grow until then.
+    /// The last job may be extended until then.
     pub(super) grows_until: Option<Instant>,
 }
 
@@ -189,17 +188,17 @@ pub(super) struct ChatCommands {
     /// Lines for the program that wait for the conversation.
     pub(super) waiting: VecDeque<InboxMessage>,
     pub(super) running: Option<ChatCommandRun>,
-    /// The chat goes to another conversation when nothing runs.
+    /// A pending switch to another conversation, performed when nothing runs.
     pub(super) switch: Option<(InboxMessage, SessionSwitch)>,
 }
 
-/// What is left of turns that were cut.
+/// The remains of interrupted turns.
 #[derive(Default)]
 pub(super) struct CutTurns {
-    /// Groups of messages of which the store could not say how far they got.
+    /// Groups of messages whose progress could not be read from the store.
     pub(super) unsure: Vec<Vec<InboxMessage>>,
-    /// Questions that they put, and that no turn has come to again.
+    /// Their questions that no turn has asked again yet.
     pub(super) questions: Vec<StoredQuestion>,
-    /// Words that answer them; the database has them as well.
+    /// Messages that answer them; also stored in the database.
     pub(super) held: Vec<HeldAnswer>,
 }

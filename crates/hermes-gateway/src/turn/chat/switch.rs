@@ -1,4 +1,4 @@
-//! The chat goes to another conversation. The one that is open never changes into another.
+//! Switches the chat to another conversation. An open conversation never becomes another one.
 
 use hermes_core::ids::SessionId;
 use hermes_core::store::{SessionStore as _, SessionUpdate, StoreError};
@@ -12,7 +12,7 @@ use crate::session::{SessionEntry, SessionKey};
 use crate::turn::message::InboxMessage;
 use crate::turn::session::note_account;
 
-/// Where to.
+/// The target of the switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::turn) enum SessionSwitch {
     New { title: Option<String> },
@@ -21,17 +21,21 @@ pub(in crate::turn) enum SessionSwitch {
 }
 
 impl ChatTask {
-    /// The next message goes to another conversation.
+    /// Routes the next message to another conversation.
     pub(super) async fn switch(&mut self, msg: InboxMessage, switch: SessionSwitch) {
-        self.give_up_seat();
-        let text = match self.go(&msg, &switch).await {
+        self.release_conversation();
+        let text = match self.perform(&msg, &switch).await {
             Ok(text) => text,
             Err(error) => format!("⚠️ {error}"),
         };
         self.answer(&msg, "cmd", Some(&text)).await;
     }
 
-    async fn go(&mut self, msg: &InboxMessage, switch: &SessionSwitch) -> Result<String, String> {
+    async fn perform(
+        &mut self,
+        msg: &InboxMessage,
+        switch: &SessionSwitch,
+    ) -> Result<String, String> {
         let before = self.hub.index.get(&self.key);
         let (id, text) = match switch {
             SessionSwitch::New { title } => {
@@ -79,12 +83,12 @@ impl ChatTask {
         {
             let session = SessionId::new(id.clone());
             match self.hub.store.set_title(&session, title, false).await {
-                // A conversation without a row gets its name with its first message.
+                // A conversation without a row gets its title with the first message.
                 Ok(_) | Err(StoreError::NotFound(_)) => {}
                 Err(error) => return Ok(format!("{text}\n⚠️ {error}")),
             }
         }
-        (self.hub.calls.happened)(
+        (self.hub.callbacks.on_event)(
             "session:reset",
             json!({"session_key": self.key, "session_id": id}),
         );
@@ -118,14 +122,14 @@ impl ChatTask {
         let entry = SessionEntry::new(key, id.clone(), msg.source().clone(), self.hub.local_now());
         let mut opening = self.opening_of(msg, &entry);
         opening.history = stored.items.into_iter().map(|item| item.message).collect();
-        let seat = self.hub.seats.sit(opening).await;
+        let seat = self.hub.pool.acquire(opening).await;
         let seat = seat.map_err(|refusal| refusal.to_string())?;
         self.conversation = Some(OpenConversation::new(seat));
-        self.settle_down();
+        self.start_linger();
         Ok(id)
     }
 
-    /// The program moved the conversation although it was told not to: the chat follows.
+    /// The program moved the conversation anyway: the chat follows.
     pub(super) async fn moved(&mut self, id: String) {
         tracing::warn!("{}: the conversation moved to {id}", self.key);
         if let Some(mut entry) = self.hub.index.get(&self.key) {
@@ -135,11 +139,11 @@ impl ChatTask {
             }
         }
         if self.activity.turn().is_none() && self.commands.running.is_none() {
-            self.give_up_seat();
+            self.release_conversation();
         }
     }
 
-    /// The conversation that `/resume` means. Other people's are not found.
+    /// The conversation for `/resume`. Conversations of other people are not found.
     pub(super) async fn resumable(
         &self,
         msg: &InboxMessage,
@@ -156,7 +160,7 @@ impl ChatTask {
             && owner == source.user_id.as_deref();
         let current = self.hub.index.get(&self.key);
         let mine = mine || current.is_some_and(|entry| entry.session_id == id.as_str());
-        // Whoever is let in is not yet the owner of everything: an admin is named as one.
+        // Being admitted is not enough: access to all conversations requires an explicit admin.
         let admin = self.hub.tier(msg) == Tier::Admin && source.chat_type == "dm";
         if mine || admin {
             Ok(id.as_str().to_owned())

@@ -134,14 +134,14 @@ async fn who_may_not_deliver_leaves_it_to_the_one_who_may() {
         .fire("a", &terminal.cancel)
         .await
         .unwrap();
-    assert_eq!(report.told, JobDeliveryStatus::HandedOver(1));
+    assert_eq!(report.delivery, JobDeliveryStatus::HandedOver(1));
     assert_eq!(ground.job("a").text("last_status"), "ok");
     assert_eq!(ground.history()[0].status, "completed");
     // The terminal lives on and looks again: it leaves it where it is.
     terminal.scheduler.tick(&terminal.cancel).await.unwrap();
     assert_eq!((ground.mail().len(), finished(&ground)), (0, 1));
     let reports = gateway.scheduler.tick(&gateway.cancel).await.unwrap();
-    assert_eq!(reports[0].told, JobDeliveryStatus::Owed(1));
+    assert_eq!(reports[0].delivery, JobDeliveryStatus::Queued(1));
     assert_eq!((ground.mail().len(), finished(&ground)), (1, 0));
     assert_eq!(ground.job("a").fields()["repeat"]["completed"], 1);
 }

@@ -53,7 +53,7 @@ async fn a_job_is_a_conversation_of_its_own() {
     assert!(opening.system.as_ref().unwrap().contains("[SILENT]"));
     assert_eq!(told.prompts, ["do a"]);
     assert_eq!(reports[0].response, "All **fine**.");
-    assert_eq!(reports[0].told, JobDeliveryStatus::Owed(1));
+    assert_eq!(reports[0].delivery, JobDeliveryStatus::Queued(1));
     assert_eq!(
         ground.mail(),
         [("telegram:1".to_owned(), "All **fine**.".to_owned())]
@@ -86,7 +86,7 @@ async fn a_message_says_whose_it_is_and_belongs_where_the_job_was_made() {
     }));
     ground.policy.wrap = true;
     let (_, reports) = tick(&ground, Act::Answer("News".to_owned())).await;
-    assert_eq!(reports[0].told, JobDeliveryStatus::Owed(3));
+    assert_eq!(reports[0].delivery, JobDeliveryStatus::Queued(3));
     let error = reports[0].delivery_error.clone().unwrap();
     assert!(error.contains("email is not set up"), "{error}");
     assert_eq!(ground.job("a").text("last_delivery_error"), error);
@@ -116,7 +116,7 @@ async fn nothing_is_told_when_there_is_nothing_to_tell() {
     let ground = with(&json!({}));
     let (_, reports) = tick(&ground, Act::Answer("[SILENT]".to_owned())).await;
     assert_eq!(
-        (reports[0].told, reports[0].error.as_ref()),
+        (reports[0].delivery, reports[0].error.as_ref()),
         (JobDeliveryStatus::Silent, None)
     );
     assert!(ground.mail().is_empty());
@@ -125,8 +125,8 @@ async fn nothing_is_told_when_there_is_nothing_to_tell() {
     let ground = with(&json!({"deliver": "local"}));
     let (_, reports) = tick(&ground, Act::Answer("for the file".to_owned())).await;
     assert_eq!(
-        (reports[0].told, reports[0].delivery_error.as_ref()),
-        (JobDeliveryStatus::Nobody, None)
+        (reports[0].delivery, reports[0].delivery_error.as_ref()),
+        (JobDeliveryStatus::NoTarget, None)
     );
 }
 
@@ -223,7 +223,7 @@ async fn a_script_feeds_the_agent_or_lets_it_sleep() {
         let reports = life.scheduler.tick(&life.cancel).await.unwrap();
         (
             life.program.prompts(),
-            reports[0].told,
+            reports[0].delivery,
             reports[0].error.clone(),
         )
     };
@@ -232,7 +232,7 @@ async fn a_script_feeds_the_agent_or_lets_it_sleep() {
         prompts[0].contains("3 new mails") && prompts[0].ends_with("do a"),
         "{prompts:?}"
     );
-    assert_eq!(told, JobDeliveryStatus::Owed(1));
+    assert_eq!(told, JobDeliveryStatus::Queued(1));
     for quiet in ["", "looked\n{\"wakeAgent\": false}"] {
         let (prompts, told, error) = run(0, quiet).await;
         assert_eq!(
@@ -324,8 +324,8 @@ async fn a_person_runs_one_now() {
     // A single one that is run early has run: that is a success, and it is gone.
     let report = life.scheduler.fire("single", &life.cancel).await.unwrap();
     assert_eq!(
-        (report.error, report.told),
-        (None, JobDeliveryStatus::Owed(1))
+        (report.error, report.delivery),
+        (None, JobDeliveryStatus::Queued(1))
     );
     assert!(ground.table().get("single").is_err());
     let again = life.scheduler.fire("single", &life.cancel).await;

@@ -164,7 +164,7 @@ async fn a_single_long_run_keeps_its_claim() {
 #[tokio::test(start_paused = true)]
 async fn what_somebody_adds_is_seen_soon() {
     let mut ground = Ground::with(&json!([every("a", 600, "2027-01-10T20:00:00Z")]));
-    ground.policy.glance = Duration::from_secs(5);
+    ground.policy.poll = Duration::from_secs(5);
     ground.policy.tick = Duration::from_hours(1);
     let life = ground.life(answer(), Wall::at(NOON));
     let stop = life.cancel.clone();

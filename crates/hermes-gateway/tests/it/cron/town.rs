@@ -9,7 +9,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use hermes_agent::weight::Weight;
 use hermes_app::front::{
-    ConversationRequest, ConversationUpdate, HostError, HostErrorKind, OpenedConversation, WISHES,
+    ConversationRequest, ConversationUpdate, HostError, HostErrorKind, OpenedConversation, REQUESTS,
 };
 use hermes_app::wiring::unattended::CommandOutput;
 use hermes_config::Zone;
@@ -137,7 +137,7 @@ async fn talk(
     };
     while let Some(wish) = wishes.recv().await {
         match wish {
-            ConversationRequest::Say(input) => {
+            ConversationRequest::Input(input) => {
                 told.lock().unwrap().prompts.push(input.text);
                 match &act {
                     Act::Answer(text) => say(summary(TurnExit::Answered, text)).await,
@@ -166,14 +166,14 @@ async fn talk(
                     Act::Hang | Act::Refuse(_) | Act::Panic => {}
                 }
             }
-            ConversationRequest::Order(AgentCommand::Answer { verdict, .. }) => {
+            ConversationRequest::Agent(AgentCommand::Answer { verdict, .. }) => {
                 let text = match verdict {
                     Verdict::Deny { .. } => "it was denied",
                     _ => "it was allowed",
                 };
                 say(summary(TurnExit::Answered, text)).await;
             }
-            ConversationRequest::Order(AgentCommand::Interrupt) => {
+            ConversationRequest::Agent(AgentCommand::Interrupt) => {
                 told.lock().unwrap().interrupts += 1;
                 say(summary(TurnExit::Interrupted, "")).await;
             }
@@ -205,7 +205,7 @@ impl ConversationHost for FakeProgram {
                 Act::Panic => panic!("the program broke"),
                 _ => {}
             }
-            let (wishes, heard) = mpsc::channel(WISHES);
+            let (wishes, heard) = mpsc::channel(REQUESTS);
             let (news, read) = mpsc::channel(16);
             most.fetch_max(busy.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             drop(task::spawn("a conversation", async move {
@@ -220,8 +220,8 @@ impl ConversationHost for FakeProgram {
                 remarks: Vec::new(),
                 approvals_off: false,
                 weight: Weight::default(),
-                wishes,
-                news: read,
+                requests: wishes,
+                updates: read,
             })
         })
     }
@@ -365,7 +365,7 @@ impl Ground {
             zone: Zone::parse("UTC").unwrap(),
             policy: SchedulerPolicy {
                 wrap: false,
-                glance: Duration::from_hours(1),
+                poll: Duration::from_hours(1),
                 ..SchedulerPolicy::default()
             },
         }
@@ -434,13 +434,13 @@ impl Ground {
             jobs: jobs.clone(),
             dir: self.dir.path().to_owned(),
             zone: self.zone.clone(),
-            seats: ConversationPool::new(
+            pool: ConversationPool::new(
                 Arc::clone(&program) as _,
                 PoolLimits::default(),
                 cancel.clone(),
             ),
-            around: Arc::clone(&town) as _,
-            courier: delivers.then(|| Arc::clone(&courier) as _),
+            environment: Arc::clone(&town) as _,
+            messenger: delivers.then(|| Arc::clone(&courier) as _),
             store: None,
             owner: Owner {
                 pid,

@@ -70,7 +70,7 @@ async fn a_press_that_came_first_is_kept_and_used_once() {
     let question = asked(&mut house, "permit this", "rm -rf").await;
     let data = question.buttons[0].1.clone();
     let life = house.life().await;
-    life.gateway.hold(true);
+    life.gateway.set_held(true);
     life.press_data("c", "p1", &data, &question.id).await;
     noted(&life, 1).await;
     life.press_data("c", "p2", &data, &question.id).await;
@@ -97,10 +97,10 @@ async fn words_that_came_first_are_used() {
         let mut house = House::new("");
         asked(&mut house, words, part).await;
         let life = house.life().await;
-        life.gateway.hold(true);
+        life.gateway.set_held(true);
         life.say("c", "m2", said).await;
         life.until("it is stored", |_| life.is_stored()).await;
-        life.gateway.hold(false);
+        life.gateway.set_held(false);
         life.sees("c", answer).await;
         life.rest().await;
         assert_eq!(count(&house, part), 1, "{said}");
@@ -116,7 +116,7 @@ async fn whoever_lost_the_right_since_has_not_answered() {
     let question = asked(&mut house, "permit this", "rm -rf").await;
     let data = question.buttons[0].1.clone();
     let life = house.life().await;
-    life.gateway.hold(true);
+    life.gateway.set_held(true);
     let mut press = incoming("c", "p1", "pressed");
     press.source.user_id = Some("boss".to_owned());
     press.source.user_name = Some("Bob".to_owned());
@@ -128,7 +128,7 @@ async fn whoever_lost_the_right_since_has_not_answered() {
     noted(&life, 1).await;
     let env = house.dir.path().join(".env");
     std::fs::write(env, "FAKE_ALLOWED_USERS=\"user of c\"\n").unwrap();
-    life.gateway.hold(false);
+    life.gateway.set_held(false);
     life.sees("c", "The answer of Bob does not count").await;
     life.press_data("c", "p2", &data, &question.id).await;
     life.sees("c", "re: permit this Once").await;
@@ -145,11 +145,11 @@ async fn one_whose_time_is_over_says_so_and_is_asked_anew() {
     house.clock.advance(Duration::from_secs(40));
     let data = question.buttons[0].1.clone();
     let life = house.life().await;
-    life.gateway.hold(true);
+    life.gateway.set_held(true);
     life.press_data("c", "p1", &data, &question.id).await;
     noted(&life, 1).await;
     assert!(notes(&house)[0].contains("the time to answer is over"));
-    life.gateway.hold(false);
+    life.gateway.set_held(false);
     life.until("it is asked again", |_| count(&house, "rm -rf") == 2)
         .await;
     life.press("c", "p2", "Deny").await;
@@ -168,13 +168,13 @@ async fn an_answer_counts_only_for_what_was_shown() {
     let question = asked(&mut house, "permit this", "rm -rf /tmp/x").await;
     let data = question.buttons[0].1.clone();
     let life = house.life().await;
-    life.gateway.hold(true);
+    life.gateway.set_held(true);
     *life.program.action.lock().unwrap() = "rm -rf /tmp/y".to_owned();
     life.press_data("c", "p1", &data, &question.id).await;
     life.say("c", "m2", "yes").await;
     noted(&life, 1).await;
     life.until("it is stored", |_| life.is_stored()).await;
-    life.gateway.hold(false);
+    life.gateway.set_held(false);
     life.sees("c", "rm -rf /tmp/y").await;
     assert_eq!(house.screen.find("re: permit"), None);
     life.press("c", "p2", "Deny").await;
@@ -194,12 +194,12 @@ async fn words_answer_only_the_question_that_stood_there() {
         let mut house = House::new("");
         asked(&mut house, "permit this", "rm -rf /tmp/x").await;
         let life = house.life().await;
-        life.gateway.hold(true);
+        life.gateway.set_held(true);
         // What is asked first now is new.
         *life.program.action.lock().unwrap() = "rm -rf /tmp/y\nrm -rf /tmp/x".to_owned();
         life.say("c", "m2", said).await;
         life.until("it is stored", |_| life.is_stored()).await;
-        life.gateway.hold(false);
+        life.gateway.set_held(false);
         life.until("an answer", |screen| {
             screen.find("Allowed once by Ann").is_some()
         })
@@ -226,11 +226,11 @@ async fn a_word_means_the_oldest_question() {
     life.sees("c", "rm -rf /tmp/y").await;
     life.end().await;
     let life = house.life().await;
-    life.gateway.hold(true);
+    life.gateway.set_held(true);
     *life.program.action.lock().unwrap() = "rm -rf /tmp/y\nrm -rf /tmp/x".to_owned();
     life.say("c", "m2", "yes").await;
     life.until("it is stored", |_| life.is_stored()).await;
-    life.gateway.hold(false);
+    life.gateway.set_held(false);
     life.until("an answer", |screen| {
         screen.find("Allowed once by Ann").is_some()
     })

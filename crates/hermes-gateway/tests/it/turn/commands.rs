@@ -146,8 +146,8 @@ async fn what_works_beside_the_chat_is_not_taken_for_cut() {
         life.say("c", "m1", command).await;
         life.until("it works", |_| is_left_to_itself(&life)).await;
         // Everything that is open is looked at again.
-        life.gateway.hold(true);
-        life.gateway.hold(false);
+        life.gateway.set_held(true);
+        life.gateway.set_held(false);
         life.say("c", "m2", "hi").await;
         life.sees("c", "re: hi").await;
         life.program.gate.notify_one();

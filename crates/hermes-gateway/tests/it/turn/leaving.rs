@@ -46,7 +46,7 @@ async fn chats_at_work_and_homes_hear_that_it_goes_down() {
         homes: true,
         ..ShutdownNotice::default()
     };
-    life.gateway.leave(&leaving).await;
+    life.gateway.announce_shutdown(&leaving).await;
     // It has left already: nobody waits for the end to see it.
     let down = "⏸️ The gateway is shutting down.";
     assert_eq!(heard(&house, "home"), [down]);
@@ -62,13 +62,13 @@ async fn whoever_asked_for_a_restart_is_not_told_again() {
     let life = at_work_and_at_home(&mut house).await;
     let leaving = ShutdownNotice {
         restart: true,
-        asked: Some(Target {
+        requested_by: Some(Target {
             platform: "telegram".to_owned(),
             ..target("c", None)
         }),
         homes: true,
     };
-    life.gateway.leave(&leaving).await;
+    life.gateway.announce_shutdown(&leaving).await;
     assert_eq!(heard(&house, "c"), Vec::<String>::new());
     assert_eq!(heard(&house, "home"), Vec::<String>::new());
     life.end().await;
@@ -83,7 +83,7 @@ async fn a_platform_can_be_left_in_peace() {
         homes: true,
         ..ShutdownNotice::default()
     };
-    life.gateway.leave(&leaving).await;
+    life.gateway.announce_shutdown(&leaving).await;
     assert_eq!(heard(&house, "c"), Vec::<String>::new());
     assert_eq!(heard(&house, "home"), Vec::<String>::new());
     life.end().await;

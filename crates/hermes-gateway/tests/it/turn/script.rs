@@ -9,8 +9,8 @@ use std::time::Duration;
 use hermes_agent::prompt::{STEER_CLOSE, STEER_OPEN, steer_block};
 use hermes_agent::weight::Weight;
 use hermes_app::front::{
-    CommandFollowUp, ConversationRequest, ConversationUpdate, HostError, HostErrorKind, NEWS,
-    OpenedConversation, WISHES,
+    CommandFollowUp, ConversationRequest, ConversationUpdate, HostError, HostErrorKind,
+    OpenedConversation, REQUESTS, UPDATES,
 };
 use hermes_app::wiring::unattended::{CommandLine, CommandOutput};
 use hermes_core::BoxFuture;
@@ -71,8 +71,8 @@ impl ConversationHost for Scripted {
         opening: OpeningRequest,
     ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
         Box::pin(async move {
-            let (wishes, orders) = mpsc::channel(WISHES);
-            let (news, heard) = mpsc::channel(NEWS);
+            let (wishes, orders) = mpsc::channel(REQUESTS);
+            let (news, heard) = mpsc::channel(UPDATES);
             let id = opening.id.clone();
             let conversation = Conversation {
                 store: self.store.clone(),
@@ -100,8 +100,8 @@ impl ConversationHost for Scripted {
                 remarks: Vec::new(),
                 approvals_off: false,
                 weight: Weight::default(),
-                wishes,
-                news: heard,
+                requests: wishes,
+                updates: heard,
             })
         })
     }
@@ -160,21 +160,21 @@ impl Conversation {
     async fn run(mut self) {
         while let Some(wish) = self.orders.recv().await {
             let input: UserInput = match wish {
-                ConversationRequest::Say(input) => input,
-                ConversationRequest::Order(AgentCommand::Steer(text)) => text.as_str().into(),
+                ConversationRequest::Input(input) => input,
+                ConversationRequest::Agent(AgentCommand::Steer(text)) => text.as_str().into(),
                 ConversationRequest::Slash(line) => {
-                    self.tell(ConversationUpdate::Said {
+                    self.tell(ConversationUpdate::Text {
                         level: NoticeLevel::Info,
                         text: format!("ran {line}"),
                         columns: false,
                     })
                     .await;
                     if !line.starts_with("/poem") {
-                        self.tell(ConversationUpdate::Ran(CommandFollowUp::Nothing))
+                        self.tell(ConversationUpdate::CommandEnded(CommandFollowUp::Nothing))
                             .await;
                         continue;
                     }
-                    self.tell(ConversationUpdate::Ran(CommandFollowUp::Turn))
+                    self.tell(ConversationUpdate::CommandEnded(CommandFollowUp::Turn))
                         .await;
                     "roses are red".into()
                 }
@@ -357,16 +357,16 @@ impl Conversation {
                 () = &mut open => return Ok(()),
                 wish = self.orders.recv() => match wish {
                     None => return Err(Early::Closed),
-                    Some(ConversationRequest::Order(AgentCommand::Interrupt)) => return Err(Early::Interrupted),
-                    Some(ConversationRequest::Order(AgentCommand::Steer(text))) => {
+                    Some(ConversationRequest::Agent(AgentCommand::Interrupt)) => return Err(Early::Interrupted),
+                    Some(ConversationRequest::Agent(AgentCommand::Steer(text))) => {
                         self.steers.push_back(text);
                         self.steered.fetch_add(1, Ordering::SeqCst);
                     }
                     Some(ConversationRequest::Slash(line)) => {
                         let text = format!("ran {line}");
                         let level = NoticeLevel::Info;
-                        self.tell(ConversationUpdate::Said { level, text, columns: false }).await;
-                        self.tell(ConversationUpdate::Ran(CommandFollowUp::Nothing)).await;
+                        self.tell(ConversationUpdate::Text { level, text, columns: false }).await;
+                        self.tell(ConversationUpdate::CommandEnded(CommandFollowUp::Nothing)).await;
                     }
                     Some(_) => {}
                 },
@@ -376,7 +376,7 @@ impl Conversation {
 
     fn take_orders(&mut self) {
         while let Ok(wish) = self.orders.try_recv() {
-            if let ConversationRequest::Order(AgentCommand::Steer(text)) = wish {
+            if let ConversationRequest::Agent(AgentCommand::Steer(text)) = wish {
                 self.steers.push_back(text);
             }
         }
@@ -456,10 +456,10 @@ impl Conversation {
         while verdicts.contains(&None) {
             match self.orders.recv().await {
                 None => return Err(Early::Closed),
-                Some(ConversationRequest::Order(AgentCommand::Interrupt)) => {
+                Some(ConversationRequest::Agent(AgentCommand::Interrupt)) => {
                     return Err(Early::Interrupted);
                 }
-                Some(ConversationRequest::Order(AgentCommand::Answer { request, verdict })) => {
+                Some(ConversationRequest::Agent(AgentCommand::Answer { request, verdict })) => {
                     let number: usize = request[1..].parse().unwrap();
                     verdicts[number] = Some(verdict);
                 }
@@ -485,10 +485,10 @@ impl Conversation {
         loop {
             match self.orders.recv().await {
                 None => return Err(Early::Closed),
-                Some(ConversationRequest::Order(AgentCommand::Interrupt)) => {
+                Some(ConversationRequest::Agent(AgentCommand::Interrupt)) => {
                     return Err(Early::Interrupted);
                 }
-                Some(ConversationRequest::Order(AgentCommand::Reply { answer, .. })) => {
+                Some(ConversationRequest::Agent(AgentCommand::Reply { answer, .. })) => {
                     return Ok(answer);
                 }
                 Some(_) => {}

@@ -419,15 +419,15 @@ impl House {
             store: store.clone(),
             delivery: delivery.clone(),
             lease,
-            seats: ConversationPool::new(program.clone(), PoolLimits::default(), cancel.clone()),
+            pool: ConversationPool::new(program.clone(), PoolLimits::default(), cancel.clone()),
             pairing: Pairing::new(&home, self.clock.clone()),
             clock: self.clock.clone(),
             rng: Arc::new(SeqRng::new(u64::from(self.lives) << 32)),
             transcriber: self.transcriber.clone(),
             speaker: None,
-            calls: GatewayCallbacks {
+            callbacks: GatewayCallbacks {
                 restart: Arc::new(move |request| asked.lock().unwrap().push(request)),
-                happened: Arc::new(move |event, about| heard.lock().unwrap().push((event, about))),
+                on_event: Arc::new(move |event, about| heard.lock().unwrap().push((event, about))),
                 ..GatewayCallbacks::default()
             },
         };

@@ -125,7 +125,9 @@ pub(crate) async fn act(
                 panel: None,
             });
         }
-        Ok(PanelKeyResult::Page(page)) => return Ok(CommandResult::of(Effect::Page(page)).into()),
+        Ok(PanelKeyResult::Page(page)) => {
+            return Ok(CommandResult::from_effect(Effect::Page(page)).into());
+        }
         Ok(PanelKeyResult::Show(effects)) => return Ok(CommandResult::from(effects).into()),
         Ok(PanelKeyResult::Again) => Vec::new(),
         Ok(PanelKeyResult::Note(text)) => {

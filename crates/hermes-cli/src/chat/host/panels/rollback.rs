@@ -111,7 +111,7 @@ pub(super) async fn act(
     }
     let restored = kept.restore(here, which, file).await;
     let restored = restored.map_err(|error| checkpoints::failure(&error))?;
-    Ok(PanelKeyResult::Note(checkpoints::told(&restored)))
+    Ok(PanelKeyResult::Note(checkpoints::restore_text(&restored)))
 }
 
 #[cfg(test)]

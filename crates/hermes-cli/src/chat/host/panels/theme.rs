@@ -63,7 +63,7 @@ pub(super) fn act(
         "keep" => {
             keep(conversation, &name)?;
             conversation.panels.theme = None;
-            let told = CommandResult::of(Effect::Show(DisplaySetting::Theme(name)));
+            let told = CommandResult::from_effect(Effect::Show(DisplaySetting::Theme(name)));
             Ok(PanelKeyResult::Leave(told))
         }
         _ => Err(unknown(ask)),
@@ -83,7 +83,7 @@ pub(super) fn switch(conversation: &ScreenConversation, name: &str) -> Result<Pa
     }
     keep(conversation, name)?;
     let shown = Effect::Show(DisplaySetting::Theme(name.to_owned()));
-    Ok(CommandResult::of(shown).into())
+    Ok(CommandResult::from_effect(shown).into())
 }
 
 fn keep(conversation: &ScreenConversation, name: &str) -> Outcome {

@@ -61,7 +61,7 @@ async fn charts(
 
 fn shown(title: &str, text: String) -> CommandResult {
     let page: PagedText = page(format!("Usage: {title}"), TextKind::Plain, text);
-    CommandResult::of(Effect::Page(page))
+    CommandResult::from_effect(Effect::Page(page))
 }
 
 /// How full the window is.
