@@ -32,7 +32,7 @@ pub(crate) fn kind(tool: &str) -> ToolKind {
     }
 }
 
-/// A call that began.
+/// A started call.
 pub(crate) fn begun(id: &str, name: &str, arguments: &str, cwd: &Path) -> ToolCall {
     let args = read(arguments);
     ToolCall::new(id.to_owned(), title(name, &args))
@@ -43,7 +43,7 @@ pub(crate) fn begun(id: &str, name: &str, arguments: &str, cwd: &Path) -> ToolCa
         .raw_input(Value::Object(args))
 }
 
-/// What it says while it runs.
+/// Progress of a running call.
 pub(crate) fn progressed(id: &str, text: &str) -> ToolCallUpdate {
     let fields = ToolCallUpdateFields::new()
         .status(ToolCallStatus::InProgress)
@@ -82,7 +82,7 @@ pub(crate) fn ended(
     ToolCallUpdate::new(id.to_owned(), fields)
 }
 
-/// A call that was cut before it had a result. The protocol has no word for cancelled.
+/// A call that was interrupted without a result. The protocol has no status for cancelled.
 pub(crate) fn cut(id: &str) -> ToolCallUpdate {
     let fields = ToolCallUpdateFields::new()
         .status(ToolCallStatus::Failed)
@@ -124,7 +124,7 @@ pub(crate) fn plan(name: &str, result: &str) -> Option<Plan> {
     let entry = |item: &Value| {
         let status = match item.get("status").and_then(Value::as_str)? {
             "in_progress" => PlanEntryStatus::InProgress,
-            // There is no word for cancelled; it will not be done any more.
+            // There is no status for cancelled; it will not be completed.
             "completed" | "cancelled" => PlanEntryStatus::Completed,
             _ => PlanEntryStatus::Pending,
         };
@@ -147,7 +147,7 @@ pub(crate) fn block(text: impl Into<String>) -> ToolCallContent {
     ToolCallContent::Content(Content::new(text))
 }
 
-/// The arguments object; what is no object is kept under a name.
+/// The arguments as an object; other values are wrapped in one.
 fn read(arguments: &str) -> Map<String, Value> {
     match serde_json::from_str(arguments) {
         Ok(Value::Object(map)) => map,
@@ -210,7 +210,7 @@ fn locations(name: &str, args: &Map<String, Value>, cwd: &Path) -> Vec<ToolCallL
     vec![ToolCallLocation::new(path).line(line.filter(|_| name == "read_file"))]
 }
 
-/// A result for people: what a command printed, what a file says, else as it is.
+/// A result for display: command output, file content, else unchanged.
 fn shown(name: &str, result: &str) -> String {
     let Ok(Value::Object(map)) = serde_json::from_str::<Value>(result) else {
         return fenced(result);
@@ -242,7 +242,7 @@ fn output(result: &str) -> Value {
     serde_json::from_str(result).unwrap_or_else(|_| Value::from(result))
 }
 
-/// As it is, not as markdown; from the end if it is long, where the news is.
+/// Verbatim, not as markdown; only the end if it is long.
 pub(crate) fn fenced(text: &str) -> String {
     let text = text.trim_end_matches('\n');
     let mut from = text.len().saturating_sub(RESULT);

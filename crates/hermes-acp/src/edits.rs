@@ -1,7 +1,7 @@
-//! Changes of files: what a call wants to change, whether the person is asked, what it changed.
+//! File changes: what a call wants to change, whether the person is asked, what it changed.
 //!
-//! Tools know nothing of editors, so the two that change files are wrapped: the text before and
-//! after is read around the call, which alone makes a diff true.
+//! Tools do not know about editors, so the two that change files are wrapped: the text is read
+//! before and after the call, which makes the diff exact.
 
 mod proposal;
 
@@ -29,7 +29,7 @@ const LARGEST: u64 = 512 * 1024;
 /// Calls whose changes wait to be shown.
 const KEPT: usize = 64;
 
-/// How the question begins that every change is asked by.
+/// The prefix of the question about a change.
 pub(crate) const ACTION: &str = "change ";
 
 /// Tools that change files.
@@ -87,7 +87,7 @@ impl Edits {
         Some(texts)
     }
 
-    /// The tool, asked about and watched if it changes files. `local`: its files are on this machine.
+    /// Wraps tools that change files. `local`: its files are on this machine.
     pub fn guard(&self, tool: Arc<dyn Tool>, local: bool) -> Arc<dyn Tool> {
         if !is_edit(&tool.spec().name) {
             return tool;
@@ -99,7 +99,7 @@ impl Edits {
         })
     }
 
-    /// What a call wants to change, or has changed.
+    /// The proposed or made changes of a call.
     pub(crate) fn of(&self, call: &str) -> Vec<ProposedChange> {
         let kept = self.kept();
         let found = kept.iter().find(|(id, _)| id == call);
@@ -221,7 +221,7 @@ impl GuardedTool {
 }
 
 impl GuardedTool {
-    /// What the person sees of a file that exists: the editor's text of it.
+    /// The editor's text of an existing file.
     async fn as_open(&self, path: &Path, stored: FileText) -> FileText {
         let (FileText::Is(disk), Some(open)) = (&stored, self.edits.open_texts()) else {
             return stored;
@@ -250,11 +250,11 @@ impl Tool for GuardedTool {
     }
 }
 
-/// A file as it can be shown.
+/// The content of a file, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FileText {
     Is(String),
-    /// There is no such file.
+    /// The file does not exist.
     Missing,
     /// It is too large, no text, or not here.
     Unknown,
@@ -263,7 +263,7 @@ pub(crate) enum FileText {
 async fn read(path: &Path) -> FileText {
     match tokio::fs::metadata(path).await {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => FileText::Missing,
-        // Reading a pipe would wait for somebody to write.
+        // Reading a pipe would block.
         Ok(metadata) if metadata.is_file() && metadata.len() <= LARGEST => {
             match tokio::fs::read_to_string(path).await {
                 Ok(text) => FileText::Is(redact::known(&text).into_owned()),

@@ -1,18 +1,18 @@
-//! How much is asked: the modes that an editor offers.
+//! The approval modes that an editor offers.
 
 use agent_client_protocol::v1::schema::{SessionMode, SessionModeState};
 use hermes_core::approval::{ApprovalRequest, Verdict};
 
-/// What a person is asked about.
+/// What needs approval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EditorMode {
-    /// Every change of a file, and what is dangerous.
+    /// Every file change and everything dangerous.
     #[default]
     Default,
-    /// What is dangerous; files of the workspace are changed without asking.
+    /// Everything dangerous; files of the workspace are changed without approval.
     AcceptEdits,
-    /// Nothing. Commands that would be asked about run; every other thing that would be asked about
-    /// is refused. What is forbidden never gets as far as here.
+    /// Nothing. Commands that would need approval run; everything else that would need approval is
+    /// refused. Forbidden actions never get here.
     DontAsk,
 }
 
@@ -55,7 +55,7 @@ impl EditorMode {
         }
     }
 
-    /// What is answered without the person; `None`: they are asked.
+    /// The automatic decision; `None`: the person is asked.
     pub fn verdict(self, request: &ApprovalRequest) -> Option<Verdict> {
         match self {
             Self::Default | Self::AcceptEdits => None,
@@ -65,11 +65,13 @@ impl EditorMode {
                 Some(if confined {
                     Verdict::Once
                 } else {
-                    refused("nobody is asked in this mode, and nothing leaves the sandbox unasked")
+                    refused(
+                        "this mode asks no questions, and nothing leaves the sandbox without approval",
+                    )
                 })
             }
             Self::DontAsk => Some(refused(
-                "nobody is asked in this mode, and this needs the person; the mode can be changed \
+                "this mode asks no questions, but this needs the person; the mode can be changed \
                  in the editor",
             )),
         }

@@ -1,4 +1,4 @@
-//! What an editor sends as a prompt, as what a person says.
+//! Converts an editor's prompt to user input.
 
 use agent_client_protocol::v1::schema::{ContentBlock, EmbeddedResourceResource};
 use base64::Engine as _;
@@ -11,7 +11,7 @@ use url::Url;
 /// Attached text that is sent along, in bytes.
 const ATTACHED: usize = 1024 * 1024;
 
-/// Why a prompt cannot be taken, for the person.
+/// Why a prompt is not accepted, for display.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct PromptBlockError(String);
@@ -82,7 +82,7 @@ fn decoded(data: &str) -> Result<Vec<u8>, PromptBlockError> {
         .map_err(|error| PromptBlockError(format!("an attachment is not base64: {error}")))
 }
 
-/// The bytes decide what it is, not what the editor says.
+/// The bytes determine the type, not the editor's claim.
 fn picture(data: &str) -> Result<Part, PromptBlockError> {
     let bytes = decoded(data)?;
     image::part(&bytes)

@@ -1,5 +1,5 @@
-//! Questions that want an answer: a form where the editor has forms, a choice of buttons where the
-//! answer is one of a few, else nothing, which the model is told.
+//! Questions: a form if the editor supports forms, buttons if the answer is one of a few choices,
+//! otherwise none, which the model is told.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use agent_client_protocol::v1::schema::{
 use hermes_core::ask::{Answer, Choice, Field, FieldKind, Question, Want};
 use serde_json::{Map, Value};
 
-/// The only field of a question that wants one answer.
+/// The only field of a question with a single answer.
 const ANSWER: &str = "answer";
 const NONE: &str = "none";
-/// Buttons that can be told apart.
+/// Maximum number of buttons.
 const MOST: usize = 8;
 
 /// How a question is asked.
@@ -51,7 +51,7 @@ pub(crate) fn asking(
             options,
             other: false,
         } if forms => form(single(one_of(options).into())),
-        // Free words are possible, so the choices are told and not enforced.
+        // Free text is possible, so the choices are listed but not enforced.
         Want::Choice { options, .. } if forms => {
             let titles: Vec<&str> = options.iter().map(|option| option.title.as_str()).collect();
             let about = format!("one of: {}; or something else", titles.join(" · "));
@@ -209,7 +209,7 @@ pub(crate) fn pressed(outcome: &RequestPermissionOutcome, question: &Question) -
     }
 }
 
-/// What a form came back with. Values are checked against the fields again: editors differ.
+/// The values of a submitted form, validated again because editors differ.
 pub(crate) fn filled(action: ElicitationAction, question: &Question) -> Answer {
     let content = match action {
         ElicitationAction::Accept(ElicitationAcceptAction { content, .. }) => {

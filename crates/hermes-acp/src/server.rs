@@ -42,15 +42,15 @@ use crate::wire::{self, OutputBacklog};
 
 /// Conversations that may be open at once.
 const SESSIONS: usize = 64;
-/// Stored conversations in one answer.
+/// Stored conversations per page.
 const PAGE: usize = 50;
-/// What may be left to be written when the editor has closed its end.
+/// How long output may still be written after the editor has closed its side.
 const DRAINING: Duration = Duration::from_secs(2);
 
 /// The one way to log in: choosing a model in a terminal.
 const SETUP: &str = "setup";
 
-/// How long a request may still take when the editor has gone.
+/// How long a request may still take after the editor has disconnected.
 const OPENING: Duration = Duration::from_secs(10);
 
 /// Serves one editor until it closes its end, or `stop` is cancelled. When this returns, every
@@ -79,7 +79,7 @@ where
     let gauge = Arc::clone(&shared.gauge);
     let transport = wire::lines(input, output, gauge, ended.clone());
     let served = serve_lines(Arc::clone(&shared), transport);
-    // An editor that reads no more cannot hold us.
+    // An editor that no longer reads must not block us.
     let leaving = async {
         ended.cancelled().await;
         shared.stop.cancel();
@@ -182,7 +182,7 @@ struct AcpState {
     about: (&'static str, &'static str),
     gauge: Arc<OutputBacklog>,
     client: Mutex<Arc<ClientCapabilities>>,
-    /// The editor knows kinds of updates that came later.
+    /// The editor supports newer kinds of updates.
     newer: AtomicBool,
     open: Mutex<HashMap<String, OpenEditorSession>>,
     /// Requests that are being answered.
@@ -198,7 +198,7 @@ struct OpenEditorSession {
     done: JoinHandle<Result<(), task::Panicked>>,
 }
 
-/// What was opened.
+/// An opened session.
 struct StartedSession {
     id: String,
     mode: EditorMode,
@@ -245,7 +245,7 @@ impl AcpState {
             .agent_info(Implementation::new(name, version).title("Hermes".to_owned()))
     }
 
-    /// Succeeds for a method that was offered, once there is something to answer with.
+    /// Succeeds for an offered method once a model is configured.
     fn authenticate(&self, request: &AuthenticateRequest) -> Result<AuthenticateResponse, Error> {
         let offered = self.client().auth.terminal;
         if !offered || &*request.method_id.0 != SETUP {
@@ -275,7 +275,7 @@ impl AcpState {
                 .map(|begun| NewSessionResponse::new(begun.id.clone()).modes(begun.mode.state()));
             respond(responder, response.map_err(Clone::clone));
             if let Ok(begun) = begun {
-                this.greet(&begun).await;
+                this.send_initial_updates(&begun).await;
             }
         });
     }
@@ -292,7 +292,7 @@ impl AcpState {
             let opening = this.opening(request.cwd.clone(), Some(id), request.mcp_servers);
             let begun = this.begin(opening, cx).await;
             if let Ok(begun) = &begun {
-                // All of it before the answer: then the editor knows where the past ends.
+                // Everything before the response, so that the editor knows where the history ends.
                 for update in updates::past(&begun.past, &request.cwd) {
                     begun.outlet.update(update).await;
                 }
@@ -302,7 +302,7 @@ impl AcpState {
                 .map(|begun| LoadSessionResponse::new().modes(begun.mode.state()));
             respond(responder, response.map_err(Clone::clone));
             if let Ok(begun) = begun {
-                this.greet(&begun).await;
+                this.send_initial_updates(&begun).await;
             }
         });
     }
@@ -323,7 +323,7 @@ impl AcpState {
                 .map(|begun| ResumeSessionResponse::new().modes(begun.mode.state()));
             respond(responder, response.map_err(Clone::clone));
             if let Ok(begun) = begun {
-                this.greet(&begun).await;
+                this.send_initial_updates(&begun).await;
             }
         });
     }
@@ -358,7 +358,7 @@ impl AcpState {
     ) -> Result<StartedSession, Error> {
         let mut opening = opening?;
         if let Some(id) = &opening.resume {
-            // An editor that opens it once more has forgotten that it is open.
+            // An editor that opens it again has forgotten that it is open.
             self.end(id).await;
         }
         if self.open().len() >= SESSIONS {
@@ -381,7 +381,7 @@ impl AcpState {
         if opened.approvals_off {
             edits.set_mode(EditorMode::DontAsk);
         }
-        // The editor goes on to use the id that it knows.
+        // The editor keeps using the id that it knows.
         let id = asked_for.unwrap_or(opened.id);
         if let Some(texts) = &texts {
             texts.opened(&id);
@@ -401,8 +401,8 @@ impl AcpState {
             edits: edits.clone(),
             spent: opened.cost,
             orders: receiver,
-            wishes: opened.requests,
-            news: opened.updates,
+            requests: opened.requests,
+            updates: opened.updates,
             stop: stop.clone(),
         });
         let mode = edits.mode();
@@ -423,8 +423,8 @@ impl AcpState {
         })
     }
 
-    /// What an editor is told of a conversation once it knows its id.
-    async fn greet(&self, begun: &StartedSession) {
+    /// The initial updates once the editor knows the session id.
+    async fn send_initial_updates(&self, begun: &StartedSession) {
         let outlet = &begun.outlet;
         let commands = self.host.commands();
         outlet.update(updates::commands(commands)).await;
@@ -452,12 +452,12 @@ impl AcpState {
             None => 0,
             Some(cursor) => cursor
                 .parse()
-                .map_err(|_| session::invalid("the cursor is none of ours"))?,
+                .map_err(|_| session::invalid("invalid cursor"))?,
         };
         let query = ListQuery {
             cwd: request.cwd,
             offset,
-            // One more, to know whether there are more.
+            // One more, to find out whether there are more.
             limit: PAGE + 1,
         };
         let listed = self.host.list(query).await;
@@ -574,7 +574,7 @@ impl AcpState {
 
     fn orders(&self, id: &str) -> Result<mpsc::Sender<EditorRequest>, Error> {
         let open = self.open();
-        // One that broke is in the list until it is opened anew.
+        // A broken one stays in the list until it is opened again.
         let session = open.get(id).filter(|open| !open.orders.is_closed());
         let session = session.ok_or_else(|| not_open(id))?;
         Ok(session.orders.clone())
@@ -597,7 +597,7 @@ impl AcpState {
 
     async fn close(&self) {
         self.stop.cancel();
-        // A conversation that is being opened comes into the list first.
+        // A conversation that is being opened is added to the list first.
         self.tasks.close();
         if tokio::time::timeout(OPENING, self.tasks.wait())
             .await

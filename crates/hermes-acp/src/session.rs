@@ -1,4 +1,4 @@
-//! One conversation with an editor: its prompts, its questions, what is told of it.
+//! One conversation with an editor: prompts, questions, updates.
 
 mod questions;
 mod turns;
@@ -31,12 +31,12 @@ use crate::{calls, prompt, updates};
 
 /// Orders of the editor that may wait.
 pub(crate) const ORDERS: usize = 64;
-/// How long a conversation may take to end.
+/// Timeout for the end of a conversation.
 const ENDING: Duration = Duration::from_secs(10);
-/// What is kept of a call's progress, in bytes.
+/// Maximum size of a call's progress, in bytes.
 const PROGRESS: usize = 16 * 1024;
 
-/// What the editor wants of a conversation.
+/// A request of the editor.
 pub(crate) enum EditorRequest {
     Prompt {
         blocks: Vec<ContentBlock>,
@@ -47,7 +47,7 @@ pub(crate) enum EditorRequest {
         model: String,
         prompt: Box<PendingPrompt>,
     },
-    /// Stop what is being done.
+    /// Stops the current work.
     Cancel,
 }
 
@@ -63,21 +63,21 @@ pub(crate) struct SetModelRequest {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonRpcResponse)]
 pub(crate) struct SetModelResponse {}
 
-/// Whom an answer goes to.
+/// The receiver of an answer.
 pub(crate) enum PromptResponder {
     Prompt(Responder<PromptResponse>),
     Model(Responder<SetModelResponse>),
 }
 
-/// A prompt that wants its answer.
+/// A prompt without an answer yet.
 pub(crate) struct PendingPrompt {
     pub(crate) responder: PromptResponder,
-    /// Tells whoever watches for its cancellation that it is over.
+    /// Ends the watch for its cancellation.
     pub(crate) over: DropGuard,
 }
 
 impl PendingPrompt {
-    /// An editor that is gone needs no answer.
+    /// A disconnected editor needs no answer.
     pub(crate) fn answer(self, outcome: Result<StopReason, Error>) {
         let answered = match self.responder {
             PromptResponder::Prompt(responder) => {
@@ -94,20 +94,20 @@ impl PendingPrompt {
     }
 }
 
-/// Where updates go.
+/// The sink for updates.
 #[derive(Clone)]
 pub(crate) struct UpdateSink {
     pub(crate) session: String,
     pub(crate) connection: ConnectionTo<Client>,
     pub(crate) gauge: Arc<OutputBacklog>,
     pub(crate) client: Arc<ClientCapabilities>,
-    /// It knows kinds of updates that came later.
+    /// The editor supports newer kinds of updates.
     pub(crate) newer: bool,
 }
 
 impl UpdateSink {
     pub(crate) async fn update(&self, update: SessionUpdate) {
-        // One that does not know a kind takes the whole message for an error.
+        // Editors treat messages of unknown kinds as errors.
         if updates::came_later(&update) && !self.newer {
             return;
         }
@@ -128,7 +128,7 @@ impl UpdateSink {
     }
 }
 
-/// What a conversation is made of.
+/// The parts of a conversation.
 pub(crate) struct SessionParts {
     pub(crate) outlet: UpdateSink,
     pub(crate) cwd: PathBuf,
@@ -136,8 +136,8 @@ pub(crate) struct SessionParts {
     /// Dollars that it has cost before.
     pub(crate) spent: Option<f64>,
     pub(crate) orders: mpsc::Receiver<EditorRequest>,
-    pub(crate) wishes: mpsc::Sender<ConversationRequest>,
-    pub(crate) news: mpsc::Receiver<ConversationUpdate>,
+    pub(crate) requests: mpsc::Sender<ConversationRequest>,
+    pub(crate) updates: mpsc::Receiver<ConversationUpdate>,
     pub(crate) stop: CancellationToken,
 }
 
@@ -147,8 +147,8 @@ pub(crate) struct EditorSession {
     edits: Edits,
     modes: watch::Receiver<EditorMode>,
     orders: mpsc::Receiver<EditorRequest>,
-    wishes: mpsc::Sender<ConversationRequest>,
-    news: mpsc::Receiver<ConversationUpdate>,
+    requests: mpsc::Sender<ConversationRequest>,
+    updates: mpsc::Receiver<ConversationUpdate>,
     stop: CancellationToken,
     /// Prompts that the end of the turn answers.
     waiting: Vec<PendingPrompt>,
@@ -160,7 +160,7 @@ pub(crate) struct EditorSession {
     route: Option<Route>,
     /// Dollars of the turns that ended.
     spent: Option<f64>,
-    /// Calls that run, with what they said.
+    /// Running calls with their progress.
     running: HashMap<String, RunningTool>,
     /// Questions that the editor shows.
     asked: HashMap<String, CancellationToken>,
@@ -169,7 +169,7 @@ pub(crate) struct EditorSession {
 }
 
 struct RunningTool {
-    /// Its reports are the end of what it printed so far, each in place of the last.
+    /// Its reports contain the end of the output so far; each replaces the last one.
     prints: bool,
     progress: String,
 }
@@ -177,18 +177,19 @@ struct RunningTool {
 /// A slash command that runs.
 struct RunningSlashCommand {
     prompt: PendingPrompt,
-    /// It has ended, and the session is to say something.
+    /// It has ended, and a report of the session is expected.
     reports: bool,
-    /// The session said something since it began.
+    /// The session has sent a report since it started.
     reported: bool,
-    /// A turn ended since it began.
+    /// A turn has ended since it started.
     turned: bool,
-    /// What it complained about.
+    /// Its error, if any.
     failed: Option<String>,
 }
 
 impl RunningSlashCommand {
-    /// It is over. Whoever asked for a model wants to know whether they have it; others read it.
+    /// It is over. A model request needs to know whether it succeeded; for others the text is
+    /// enough.
     fn answer(self) {
         let outcome = match (&self.prompt.responder, self.failed) {
             (PromptResponder::Model(_), Some(why)) => Err(invalid(why)),
@@ -206,8 +207,8 @@ impl EditorSession {
             cwd: parts.cwd,
             edits: parts.edits,
             orders: parts.orders,
-            wishes: parts.wishes,
-            news: parts.news,
+            requests: parts.requests,
+            updates: parts.updates,
             stop: parts.stop,
             waiting: Vec::new(),
             command: None,
@@ -224,7 +225,7 @@ impl EditorSession {
     /// Until it is closed, the editor leaves, or the conversation breaks.
     pub(crate) async fn run(mut self) {
         let stop = self.stop.clone();
-        // What is being told may wait for an editor that reads no more.
+        // Sending may block if the editor no longer reads.
         tokio::select! {
             () = stop.cancelled() => {}
             () = self.attend() => {}
@@ -237,11 +238,11 @@ impl EditorSession {
             tokio::select! {
                 biased;
                 Some(order) = self.orders.recv() => self.order(order),
-                news = self.news.recv() => {
-                    let Some(news) = news else {
+                update = self.updates.recv() => {
+                    let Some(update) = update else {
                         return self.fail(&broken());
                     };
-                    self.told(news).await;
+                    self.on_update(update).await;
                 }
                 Ok(()) = self.modes.changed() => {
                     let mode = *self.modes.borrow_and_update();
@@ -260,9 +261,9 @@ impl EditorSession {
         {
             prompt.answer(Ok(StopReason::Cancelled));
         }
-        drop(self.wishes);
-        let mut news = self.news;
-        let ended = tokio::time::timeout(ENDING, async { while news.recv().await.is_some() {} });
+        drop(self.requests);
+        let mut updates = self.updates;
+        let ended = tokio::time::timeout(ENDING, async { while updates.recv().await.is_some() {} });
         if ended.await.is_err() {
             tracing::warn!("a conversation takes long to end");
         }
@@ -282,11 +283,11 @@ impl EditorSession {
             }
             EditorRequest::Cancel => {
                 if self.command.is_some() {
-                    self.wish(ConversationRequest::Stop);
+                    self.send_request(ConversationRequest::Stop);
                 }
                 self.cancelled |= self.turn;
                 if self.turn || !self.waiting.is_empty() || self.command.is_some() {
-                    self.wish(ConversationRequest::Agent(AgentCommand::Interrupt));
+                    self.send_request(ConversationRequest::Agent(AgentCommand::Interrupt));
                 }
             }
         }
@@ -296,15 +297,15 @@ impl EditorSession {
         if let Some(line) = command_line(&input) {
             return self.slash(line, prompt);
         }
-        let wish = if self.waiting.is_empty() || !input.images.is_empty() {
+        let request = if self.waiting.is_empty() || !input.images.is_empty() {
             ConversationRequest::Input(input)
         } else {
-            // One prompt at a time: a second one is a word in between.
+            // One prompt at a time: a second one steers the turn.
             let context = input.context.map(|text| format!("\n\n{text}"));
             let text = input.text + context.as_deref().unwrap_or_default();
             ConversationRequest::Agent(AgentCommand::Steer(text))
         };
-        match self.wishes.try_send(wish) {
+        match self.requests.try_send(request) {
             Ok(()) => self.waiting.push(prompt),
             Err(_) => prompt.answer(Err(busy())),
         }
@@ -314,7 +315,7 @@ impl EditorSession {
         if self.command.is_some() {
             return prompt.answer(Err(busy()));
         }
-        match self.wishes.try_send(ConversationRequest::Slash(line)) {
+        match self.requests.try_send(ConversationRequest::Slash(line)) {
             Ok(()) => {
                 self.command = Some(RunningSlashCommand {
                     prompt,
@@ -328,15 +329,15 @@ impl EditorSession {
         }
     }
 
-    /// Never waits: whoever takes wishes may be waiting for us.
-    fn wish(&self, wish: ConversationRequest) {
-        if let Err(error) = self.wishes.try_send(wish) {
-            tracing::warn!("a wish was lost: {error}");
+    /// Never blocks: the receiver may be waiting for us.
+    fn send_request(&self, request: ConversationRequest) {
+        if let Err(error) = self.requests.try_send(request) {
+            tracing::warn!("a request was lost: {error}");
         }
     }
 
-    async fn told(&mut self, news: ConversationUpdate) {
-        match news {
+    async fn on_update(&mut self, update: ConversationUpdate) {
+        match update {
             ConversationUpdate::Event(event) => self.event(event).await,
             ConversationUpdate::Text {
                 level,
@@ -396,7 +397,7 @@ impl EditorSession {
         }
     }
 
-    /// Whoever waits is told that nothing will come.
+    /// Answers all pending prompts: nothing more will follow.
     fn fail(&mut self, refusal: &HostError) {
         let command = self.command.take().map(|command| command.prompt);
         for prompt in std::mem::take(&mut self.waiting).into_iter().chain(command) {
@@ -411,7 +412,7 @@ fn command_line(input: &UserInput) -> Option<String> {
         return None;
     }
     let line = input.text.trim();
-    // The name by which it is known in editors.
+    // The session id known to the editor.
     let line = match line.strip_prefix("/context") {
         Some(rest) if rest.is_empty() || rest.starts_with(' ') => format!("/usage{rest}"),
         _ => line.to_owned(),
@@ -443,7 +444,7 @@ pub(crate) fn error(refusal: &HostError) -> Error {
     Error::new(code, refusal.message.clone())
 }
 
-/// What a session reports to whoever gave an order.
+/// Reports of the session about a command.
 fn is_report(event: &AgentEvent) -> bool {
     matches!(
         event,

@@ -9,13 +9,13 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWrite
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// Longest message. Images come as text within one.
+/// Maximum message size. Images are encoded as text in messages.
 const LONGEST: u64 = 64 * 1024 * 1024;
 /// Messages that may wait to be written before conversations wait too.
 const WAITING: usize = 1024;
 
-/// How much waits to be written. The protocol's own queue has no bound, so that whoever fills it asks
-/// here first.
+/// The amount of unwritten output. The protocol's own queue is unbounded, so senders wait here
+/// first.
 #[derive(Default)]
 pub(crate) struct OutputBacklog {
     waiting: AtomicUsize,
@@ -23,7 +23,7 @@ pub(crate) struct OutputBacklog {
 }
 
 impl OutputBacklog {
-    /// Waits for room and takes some.
+    /// Waits for capacity and reserves some.
     pub(crate) async fn room(&self) {
         loop {
             let drained = self.drained.notified();
@@ -39,7 +39,7 @@ impl OutputBacklog {
     }
 
     fn written(&self) {
-        // Answers are written too and never asked for room.
+        // Responses are written, too, without a reservation.
         let _ = self
             .waiting
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |waiting| {
@@ -92,8 +92,8 @@ where
     Lines::new(Box::pin(outgoing), Box::pin(incoming))
 }
 
-/// The next line that says something. Bytes that are no text and lines without end come as
-/// something that is no JSON, so that they are answered like any other nonsense.
+/// The next non-empty line. Invalid UTF-8 and overlong lines are passed on as invalid JSON, so that
+/// they are answered like any other invalid input.
 async fn line<R: AsyncRead + Unpin>(reader: &mut BufReader<R>) -> std::io::Result<Option<String>> {
     loop {
         let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! What there is: models, abilities, skills, toolsets.
+//! Lists models, capabilities, skills and toolsets.
 
 use axum::extract::State as Extract;
 use axum::http::StatusCode;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::error::ApiError;
 use super::{ApiState, SOURCE, SharedApiState, reply};
 
-/// Every path, by the name that clients know it by.
+/// All paths, by their public names.
 const ENDPOINTS: [(&str, &str, &str); 32] = [
     ("health", "GET", "/health"),
     ("health_detailed", "GET", "/health/detailed"),

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::error::ApiError;
 
-/// The turns that run for clients.
+/// The running turns of clients.
 #[derive(Clone, Debug)]
 pub struct ActiveTurns(Arc<TurnCounts>);
 
@@ -17,11 +17,11 @@ struct TurnCounts {
     running: AtomicUsize,
     /// 0: no bound.
     max: usize,
-    /// Told when one ends.
+    /// Notified when a turn ends.
     ended: Notify,
 }
 
-/// A turn's place. Dropping it makes room for another.
+/// The permit of a turn. Dropping it admits another one.
 #[derive(Debug)]
 pub(super) struct TurnPermit(Arc<TurnCounts>);
 
@@ -66,7 +66,7 @@ impl ActiveTurns {
                  allows; try again"
             );
             let refused = ApiError::new(StatusCode::TOO_MANY_REQUESTS, message);
-            // The ticket goes with this return, and with it the count.
+            // The permit is dropped on this return, which restores the count.
             return Err(refused.code("rate_limit_exceeded").retry_after(1));
         }
         Ok(ticket)

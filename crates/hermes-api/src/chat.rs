@@ -24,10 +24,10 @@ use super::turn::{ApiTurn, TurnResult, TurnStep};
 use super::turn_request::TurnRequest;
 use super::{ApiState, SharedApiState, reply};
 
-/// Frames that go out together: more of them than this wait for the next write.
+/// Maximum number of frames per write.
 const WRITE: usize = 32 * 1024;
 
-/// What is the same for everything told about one completion.
+/// The fields common to all messages about one completion.
 pub(super) struct ChatCompletion {
     id: String,
     created: i64,
@@ -110,13 +110,13 @@ fn stream_usage(body: &JsonObjectBody) -> Result<bool, ApiError> {
     }
 }
 
-/// The answer in one piece.
+/// The complete answer.
 fn whole(
     state: &ApiState,
     completion: &ChatCompletion,
     outcome: &TurnResult,
 ) -> Result<StoredReply, ApiError> {
-    let verdict = OutcomeReport::of(outcome);
+    let verdict = OutcomeReport::new(outcome);
     if outcome.text.trim().is_empty() && !verdict.complete() {
         return Err(verdict.error(&outcome.session));
     }
@@ -147,11 +147,11 @@ fn whole(
 }
 
 impl ChatCompletion {
-    /// What the client has now, so that its next request finds the session.
+    /// Records what the client has now, so that its next request finds the session.
     fn remember(&self, state: &ApiState, outcome: &TurnResult, told: &str) {
         if let Some(mark) = self.mark {
             let mark = mark.after_text("assistant", told);
-            state.threads.leave(mark, &outcome.session);
+            state.threads.register(mark, &outcome.session);
         }
     }
 }
@@ -179,7 +179,7 @@ fn streamed(
 struct CompletionStream {
     state: Arc<ApiState>,
     completion: ChatCompletion,
-    /// `None`: all is told.
+    /// `None`: everything was sent.
     turn: Option<ApiTurn>,
     usage: bool,
     begun: bool,
@@ -236,7 +236,7 @@ impl sse::EventSource for CompletionStream {
             return false;
         };
         let mut next = turn.next().await;
-        // What is there already goes out in the same write.
+        // Available steps are sent in the same write.
         while let Some(step) = next {
             self.step(frames, step);
             next = match &mut self.turn {
@@ -288,7 +288,7 @@ impl CompletionStream {
         self.told.push_str(text);
     }
 
-    /// A chunk like the others, without choices, for clients that read every event as one.
+    /// A chunk without choices, for clients that parse every event as a chunk.
     fn progress(&self, frames: &mut SseFrames, more: Value) {
         let Value::Object(more) = more else { return };
         let chunk = self.bare(&[], None, more);
@@ -300,7 +300,7 @@ impl CompletionStream {
         if !outcome.untold.is_empty() {
             self.text(frames, &outcome.untold);
         }
-        let verdict = OutcomeReport::of(outcome);
+        let verdict = OutcomeReport::new(outcome);
         self.ending = StreamEnding::of(&verdict, !self.told.trim().is_empty());
         if verdict.complete() || !self.told.trim().is_empty() {
             let told = std::mem::take(&mut self.told);
@@ -344,7 +344,7 @@ impl CompletionStream {
             delta,
             finish_reason: None,
         };
-        // Whoever wants usage at the end finds null before it.
+        // If usage is requested at the end, earlier chunks have null.
         let usage = self.usage.then_some(Value::Null);
         frames.data(&self.bare(&[choice], usage, Map::new()));
     }

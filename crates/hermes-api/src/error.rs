@@ -1,4 +1,4 @@
-//! What a client is told when something cannot be done: OpenAI's error object.
+//! Error responses: OpenAI's error object.
 
 use axum::http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use axum::http::{HeaderMap, StatusCode};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::reply;
 
-/// An answer that is no success.
+/// An error response.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiError(Box<ErrorParts>);
 
@@ -49,7 +49,7 @@ impl ApiError {
         self.0.status
     }
 
-    /// What the client sent is wrong.
+    /// The request is invalid.
     pub(super) fn bad(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }

@@ -1,6 +1,5 @@
-//! Which fields a request may have. A field that is accepted means what OpenAI says it means, or cannot
-//! change the answer; everything else is refused by name, so that no client believes in a setting that
-//! nobody reads.
+//! The accepted request fields. An accepted field has OpenAI's meaning or cannot change the answer;
+//! all others are refused by name, so that no client relies on an ignored setting.
 
 use axum::http::HeaderValue;
 use axum::response::Response;
@@ -9,17 +8,17 @@ use serde_json::Value;
 use super::error::ApiError;
 use super::input::JsonObjectBody;
 
-/// What becomes of a field.
+/// How a field is treated.
 #[derive(Clone, Copy)]
 enum RequestFieldRule {
     /// It is read.
     Read,
     /// It is about bookkeeping at OpenAI: the answer is the same without it.
     Inert,
-    /// A taste in wording that most clients always send. The agent has its own; the answer says so in
-    /// a header.
+    /// A sampling preference that most clients always send. The agent has its own; a response
+    /// header reports it.
     Hint,
-    /// Only what the agent does anyway can be asked for; the text says what to do instead.
+    /// Only the agent's fixed behaviour can be requested; the text names the alternative.
     Only(fn(&Value) -> bool, &'static str),
 }
 
@@ -30,7 +29,7 @@ const SETTINGS: &str =
 const TOOLS: &str = "tools run on the server and are those of its configuration";
 const PLAIN: &str = "answers are plain text";
 
-/// Of everything that makes the agent say something.
+/// Fields of all endpoints that start a turn.
 const COMMON: FieldTable = &[
     ("model", RequestFieldRule::Read),
     ("session_id", RequestFieldRule::Read),
@@ -142,7 +141,7 @@ const TALK_STREAM: FieldTable = &[
     ("stream", RequestFieldRule::Only(is_true, "use …/chat")),
 ];
 
-/// What is asked for.
+/// The endpoint of a request.
 #[derive(Clone, Copy)]
 pub(super) enum ApiEndpoint {
     Chat,
@@ -172,7 +171,8 @@ impl ApiEndpoint {
             .map(|(_, rule)| *rule)
     }
 
-    /// Refuses a body with a field that would be ignored. `ignored`: those that the person wants ignored.
+    /// Refuses a body with a field that would be ignored. `ignored`: fields that are configured to
+    /// be ignored.
     pub(super) fn check(
         self,
         body: &JsonObjectBody,
@@ -180,7 +180,7 @@ impl ApiEndpoint {
     ) -> Result<IgnoredFields, ApiError> {
         let mut hints = Vec::new();
         for (field, value) in &body.0 {
-            // Null means that nothing is wanted, everywhere.
+            // Null means not set, for all fields.
             if value.is_null() || ignored.iter().any(|name| name == field || name == "*") {
                 continue;
             }
@@ -205,7 +205,7 @@ impl ApiEndpoint {
     }
 }
 
-/// Fields that were taken and not followed.
+/// Accepted fields without effect.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct IgnoredFields(String);
@@ -273,7 +273,7 @@ fn is_text_format(value: &Value) -> bool {
     value.get("type").is_some_and(|kind| kind == "text")
 }
 
-/// `text` of the responses format: a format and how much is said.
+/// `text` of the responses format: format and verbosity.
 fn is_text_settings(value: &Value) -> bool {
     let Value::Object(settings) = value else {
         return false;
@@ -375,7 +375,7 @@ mod tests {
     }
 
     proptest! {
-        /// No name that is not in a table passes, whatever it is set to.
+        /// Names that are in no table are refused, whatever their value.
         #[test]
         fn unknown_names_never_pass(name in "[a-z_]{1,20}", value in 0_i32..3) {
             for endpoint in [ApiEndpoint::Chat, ApiEndpoint::Responses, ApiEndpoint::Runs, ApiEndpoint::Talk] {

@@ -1,4 +1,4 @@
-//! Who may ask: the key, browser origins, sizes; and the headers that every answer carries.
+//! Access control: key, browser origins, body sizes; and the headers of every response.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ fn bearer(value: &HeaderValue) -> Option<&[u8]> {
         .then(|| token.trim_ascii())
 }
 
-/// Puts everything together. `open` needs no key.
+/// Combines the routes. `open` needs no key.
 pub(super) fn around(
     open: Router<Arc<ApiState>>,
     closed: Router<Arc<ApiState>>,
@@ -113,7 +113,7 @@ async fn every_answer(
     let origin = request.headers().get(ORIGIN).cloned();
     let allowed = origin.as_ref().map(|origin| allow(&state, origin));
     let mut response = match (&allowed, request.method()) {
-        // A browser on a page that nobody named.
+        // A browser on a page of an unknown origin.
         (Some(None), _) => {
             let message = "this origin is not in API_SERVER_CORS_ORIGINS";
             ApiError::new(StatusCode::FORBIDDEN, message)
@@ -137,7 +137,7 @@ async fn every_answer(
     response
 }
 
-/// What the browser is told about an origin; `None`: it may not ask.
+/// The CORS headers for an origin; `None`: not allowed.
 fn allow(state: &ApiState, origin: &HeaderValue) -> Option<HeaderValue> {
     let origins = &state.settings.cors_origins;
     if origins.iter().any(|known| known == "*") {
@@ -175,7 +175,7 @@ fn cross_origin(headers: &mut HeaderMap, origin: HeaderValue) {
     }
 }
 
-/// A body that says beforehand that it is too large is not read; others are stopped on the way.
+/// A body with a too large content length is not read; others are aborted while reading.
 fn too_large(headers: &HeaderMap) -> bool {
     let length = headers
         .get(CONTENT_LENGTH)

@@ -1,4 +1,4 @@
-//! Whether the server lives, and how the rest is.
+//! Health of the server and the gateway.
 
 use axum::extract::State as Extract;
 use axum::http::StatusCode;
@@ -17,7 +17,7 @@ pub(super) async fn plain() -> Response {
     reply::json(StatusCode::OK, &body)
 }
 
-/// Counts and words only: no values of the configuration, no paths, no error texts.
+/// Counts and states only: no configuration values, paths or error texts.
 pub(super) async fn detailed(Extract(state): SharedApiState) -> Response {
     let status = state.deps.facts.status();
     let checks = checks(&state, &status).await;
@@ -54,7 +54,7 @@ async fn checks(state: &ApiState, status: &Value) -> Value {
     json!({
         "state_db": {"status": is(state.deps.store.stats().await.is_ok())},
         "config": {"status": is(config_reads(state))},
-        "model": {"status": is(state.deps.seats.host().ready().is_ok())},
+        "model": {"status": is(state.deps.pool.host().ready().is_ok())},
         "disk": disk(state.deps.home.root()),
         "gateway": {
             "status": is(matches!(gateway, "running" | "draining")),

@@ -1,5 +1,4 @@
-//! Requests that a client repeats under one `Idempotency-Key` are answered once, in this life of
-//! the process and in the next.
+//! Requests repeated with the same `Idempotency-Key` are answered once, also across restarts.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -23,14 +22,14 @@ const BYTES: usize = 32 * 1024 * 1024;
 const AGE: Duration = Duration::from_mins(5);
 const HEADER: &str = "idempotency-key";
 
-/// Answers by key, those under way included.
+/// Answers by key, including those in progress.
 pub(super) struct IdempotentAnswers<T>(Arc<Mutex<IdempotencyTable<T>>>);
 
 type AnswerSlot<T> = watch::Receiver<Option<Result<T, ApiError>>>;
 
 struct IdempotencyTable<T> {
     slots: HashMap<String, IdempotencyEntry<T>>,
-    /// Oldest first, with the moment of the answer that they stand for.
+    /// Oldest first, with the time of their answer.
     order: VecDeque<(Instant, String)>,
     bytes: usize,
 }
@@ -52,7 +51,7 @@ impl<T> Default for IdempotentAnswers<T> {
     }
 }
 
-/// The key of a request, and what was asked under it.
+/// The key of a request, and a digest of its content.
 pub(super) struct IdempotencyKey {
     key: String,
     print: [u8; 32],
@@ -63,7 +62,7 @@ impl IdempotencyKey {
         &self.key
     }
 
-    /// `scope`: the same key means something else elsewhere.
+    /// `scope`: keys are independent per scope.
     pub(super) fn read(
         headers: &HeaderMap,
         scope: &str,
@@ -82,7 +81,7 @@ impl IdempotencyKey {
             hash.update((bytes.len() as u64).to_le_bytes());
             hash.update(bytes);
         };
-        // The same words in another conversation are another request.
+        // The same text in another conversation is another request.
         for name in [reply::SESSION_ID, reply::SESSION_KEY] {
             part(headers.get(name).map_or(b"", |value| value.as_bytes()));
         }
@@ -97,8 +96,8 @@ impl IdempotencyKey {
     }
 }
 
-/// Answers a request under its key. It is noted before anything is done about it: repeated after a
-/// restart, it gets the answer that was stored, or is told that it was cut.
+/// Answers a request with a key. The key is recorded first: a repetition after a restart gets the
+/// stored answer, or an error that it was interrupted.
 pub(super) fn answer<'a>(
     state: &'a Arc<ApiState>,
     asked: IdempotencyKey,
@@ -108,7 +107,7 @@ pub(super) fn answer<'a>(
     answer_holding(state, asked, session, work, ())
 }
 
-/// The same; what is held is let go when whoever asks next finds the answer, or a free key.
+/// The same; the guard is released once a repeated request would find the answer, or a free key.
 pub(super) fn answer_holding<'a>(
     state: &'a Arc<ApiState>,
     asked: IdempotencyKey,
@@ -119,15 +118,15 @@ pub(super) fn answer_holding<'a>(
     let request = NewRequest {
         key: asked.key.clone(),
         print: hermes_core::bytes::hex(&asked.print),
-        life: state.life.clone(),
+        life: state.run_id.clone(),
         session: session.to_owned(),
     };
     let work = Box::pin(noted(Arc::clone(state), request, Box::pin(work)));
     let bytes = |told: &Arc<StoredReply>| told.body.to_string().len() + 256;
-    Box::pin(state.once.answer(asked, bytes, work, held))
+    Box::pin(state.idempotent.answer(asked, bytes, work, held))
 }
 
-/// Does the work unless it was done or begun before.
+/// Does the work unless it was done or started before.
 async fn noted(
     state: Arc<ApiState>,
     request: NewRequest,
@@ -145,11 +144,11 @@ async fn noted(
         Begun::Cut { session } => return Err(cut(&session)),
     }
     let told = work.await;
-    // What was cut by our own end is told as that by the next life.
+    // Work interrupted by our shutdown is reported as such by the next process.
     let ours = state.cancel.is_cancelled() && !told.as_ref().is_ok_and(|told| told.complete);
     if !ours {
         let answer = told.as_ref().ok().map(|told| json!(told));
-        // It is done: whoever asks again in this life must get this answer, stored or not.
+        // It is done: repeated requests to this process must get this answer, stored or not.
         if let Err(error) = store.end_request(&key, answer.as_ref()).await {
             tracing::warn!("an answer is not kept for the next start: {error}");
         }
@@ -180,9 +179,9 @@ fn cut(session: &str) -> ApiError {
 }
 
 impl<T: Clone + Send + Sync + 'static> IdempotentAnswers<T> {
-    /// The answer to `asked`: known, shared with whoever asked first, or worked out now. The work
-    /// goes on when the client leaves: it may come back for the answer. `bytes` says how large an
-    /// answer is.
+    /// The answer to `asked`: known, shared with the first request, or computed now. The work
+    /// continues when the client disconnects, because it may come back. `bytes` returns the size of
+    /// an answer.
     pub(super) async fn answer(
         &self,
         asked: IdempotencyKey,
@@ -220,7 +219,7 @@ impl<T: Clone + Send + Sync + 'static> IdempotentAnswers<T> {
             })
     }
 
-    /// Whoever asks first gets the sender.
+    /// The first request gets the sender.
     #[expect(clippy::type_complexity, reason = "one of two ends of a channel")]
     fn claim(
         &self,
@@ -229,7 +228,7 @@ impl<T: Clone + Send + Sync + 'static> IdempotentAnswers<T> {
         let mut inner = lock(&self.0);
         inner.purge();
         if let Some(entry) = inner.slots.get(&asked.key) {
-            // Work that panicked never answers: it is begun again.
+            // Work that panicked has no answer: it is started again.
             let lost = entry.done.is_none() && entry.slot.has_changed().is_err();
             if !lost {
                 if entry.print != asked.print {
@@ -251,7 +250,7 @@ impl<T: Clone + Send + Sync + 'static> IdempotentAnswers<T> {
 }
 
 fn lock<T>(inner: &Mutex<IdempotencyTable<T>>) -> MutexGuard<'_, IdempotencyTable<T>> {
-    // A panic while holding this lock leaves at worst an answer that nobody finds.
+    // A panic while holding this lock leaves at worst an unreachable answer.
     inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -58,7 +58,7 @@ impl From<JobError> for ApiError {
     }
 }
 
-/// Ids are what the table gives: 12 hex digits. Names are for people.
+/// Ids are those of the table: 12 hex digits.
 fn check_id(id: &str) -> Result<(), ApiError> {
     let digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     if id.len() == 12 && id.bytes().all(digit) {
@@ -100,7 +100,7 @@ pub(super) async fn show(
     Ok(job_body(&job))
 }
 
-/// What a client may say about a job.
+/// The fields of a job that a client may set.
 #[derive(Default)]
 struct JobInput {
     name: Option<String>,
@@ -217,7 +217,7 @@ fn skills(body: &JsonObjectBody) -> Result<Option<Vec<String>>, ApiError> {
     }
 }
 
-/// How often it runs; null in a change: for ever.
+/// Number of runs; null in a change: unlimited.
 fn repeat(body: &JsonObjectBody) -> Result<Option<Value>, ApiError> {
     match body.0.get("repeat") {
         None => Ok(None),
@@ -281,7 +281,7 @@ pub(super) async fn create(
     Ok(job_body(&job))
 }
 
-/// Who made a job, as far as the request says.
+/// The creator of a job, from the request.
 fn origin(headers: &HeaderMap) -> Value {
     let mut origin = json!({"platform": SOURCE, "chat_id": "api"});
     for (field, header) in [

@@ -1,9 +1,9 @@
-//! A tool call in a few words, for whoever watches.
+//! A short label of a tool call.
 
 use serde_json::Value;
 
 const LONGEST: usize = 80;
-/// Arguments that say what a call is about, the best first.
+/// Arguments that describe a call, the best first.
 const TELLING: [&str; 12] = [
     "command",
     "path",
@@ -19,7 +19,7 @@ const TELLING: [&str; 12] = [
     "action",
 ];
 
-/// A sign for a kind of tool, as front ends show them.
+/// An emoji for a kind of tool.
 pub(super) fn sign(tool: &str) -> &'static str {
     match tool {
         "terminal" | "process" | "execute_code" => "💻",

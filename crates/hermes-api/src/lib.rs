@@ -2,14 +2,14 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `settings` | what the home says |
-//! | `guard` | who may ask: key, origins, sizes |
-//! | `admit` | how much may run at the same time |
-//! | `input`, `names`, `place`, `threads` | what a client says, and in which session |
-//! | `turn`, `tell`, `outcome` | one turn: begun, followed, told |
-//! | `chat`, `responses`, `runs` | the three ways to have one |
-//! | `sessions`, `jobs`, `about`, `health` | what there is |
-//! | `sse`, `reply`, `error`, `once`, `tape` | how answers leave |
+//! | `settings` | settings of the home |
+//! | `guard` | access control: key, origins, sizes |
+//! | `admit` | limit of concurrent turns |
+//! | `input`, `names`, `turn_request`, `threads` | parsing of requests, and their sessions |
+//! | `turn`, `repeat_filter`, `outcome` | one turn: started, followed, reported |
+//! | `chat`, `responses`, `runs` | the endpoints that run turns |
+//! | `sessions`, `jobs`, `about`, `health` | the other endpoints |
+//! | `sse`, `reply`, `error`, `idempotency`, `recording` | responses |
 
 mod about;
 mod admit;
@@ -54,7 +54,7 @@ use idempotency::IdempotentAnswers;
 pub use settings::{ApiSettings, ApiSettingsError, ModelRoute};
 use threads::Threads;
 
-/// What sessions that begin here are recorded as.
+/// The recorded source of sessions created here.
 pub const SOURCE: &str = "api_server";
 
 /// The API server of a home, not yet listening.
@@ -63,10 +63,10 @@ pub struct ApiServer {
     work: ActiveTurns,
 }
 
-/// What the server needs of the rest.
+/// The dependencies of the server.
 #[derive(Clone)]
 pub struct ApiDeps {
-    pub seats: ConversationPool,
+    pub pool: ConversationPool,
     pub store: Store,
     pub home: Home,
     pub config: Arc<Config>,
@@ -74,7 +74,7 @@ pub struct ApiDeps {
     pub facts: Arc<dyn GatewayFacts>,
 }
 
-/// What only the gateway knows.
+/// Information from the gateway.
 pub trait GatewayFacts: Send + Sync + 'static {
     /// How the gateway is, with the fields of `gateway_state.json` (`gateway_state`, `platforms`,
     /// `active_agents`, `exit_reason`, `updated_at`).
@@ -87,12 +87,12 @@ pub trait GatewayFacts: Send + Sync + 'static {
     /// `configured`, `tools`.
     fn toolsets(&self) -> Vec<Value>;
 
-    /// The job table was changed: the scheduler may look at once. Must return at once.
+    /// The job table was changed: wakes the scheduler. Must not block.
     fn jobs_changed(&self) {}
 }
 
 impl ApiServer {
-    /// `Ok(None)`: the home wants none. `profile`: of the home, where it is one.
+    /// `Ok(None)`: not enabled. `profile`: the profile of the home, if it is one.
     pub fn from_settings(
         settings: &PlatformSettings,
         config: &Config,
@@ -109,7 +109,7 @@ impl ApiServer {
         &self.settings
     }
 
-    /// The turns that run for clients, for whoever waits for them.
+    /// The running turns of clients, to wait for them.
     pub fn work(&self) -> ActiveTurns {
         self.work.clone()
     }
@@ -119,7 +119,7 @@ impl ApiServer {
         TcpListener::bind(at).await
     }
 
-    /// Answers until cancelled; turns that run then are interrupted, and their clients told.
+    /// Serves until cancelled; running turns are then interrupted, and their clients informed.
     pub async fn serve(
         self,
         listener: TcpListener,
@@ -131,9 +131,9 @@ impl ApiServer {
             settings: self.settings,
             work: self.work,
             threads: Threads::default(),
-            once: IdempotentAnswers::default(),
-            tapes: recording::StreamRecordings::default(),
-            life: names::fresh("", 16),
+            idempotent: IdempotentAnswers::default(),
+            recordings: recording::StreamRecordings::default(),
+            run_id: names::fresh("", 16),
             stored: responses::LazyResponseStore::default(),
             runs: runs::ApiRuns::default(),
             creating: sessions::SessionsInCreation::default(),
@@ -145,16 +145,16 @@ impl ApiServer {
     }
 }
 
-/// What every answer is made from.
+/// The shared state of all handlers.
 struct ApiState {
     settings: ApiSettings,
     key: guard::ServerKey,
     work: ActiveTurns,
     threads: Threads,
-    once: IdempotentAnswers<Arc<reply::StoredReply>>,
-    tapes: recording::StreamRecordings,
-    /// Names this life of the server in what it stores.
-    life: String,
+    idempotent: IdempotentAnswers<Arc<reply::StoredReply>>,
+    recordings: recording::StreamRecordings,
+    /// Identifies this run of the server in stored records.
+    run_id: String,
     stored: responses::LazyResponseStore,
     runs: runs::ApiRuns,
     creating: sessions::SessionsInCreation,

@@ -1,4 +1,4 @@
-//! Names that clients give and get: sessions, memory scopes, answers.
+//! Ids exchanged with clients: sessions, memory scopes, answers.
 
 use axum::http::HeaderMap;
 use axum::http::header::HeaderName;
@@ -10,11 +10,11 @@ use super::reply;
 /// The longest name of a session or scope.
 const LONGEST: usize = 256;
 
-/// What a client says about where its words belong. Header and body count alike, everywhere.
+/// The session and key requested by a client, by header or body.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RequestedSession {
     pub(super) session: Option<String>,
-    /// The scope of memory across sessions; given back as it came.
+    /// The scope of memory across sessions; returned unchanged.
     pub(super) key: Option<String>,
 }
 
@@ -83,7 +83,7 @@ fn check(name: &str, what: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Random letters of a given number behind a prefix, as OpenAI's ids look.
+/// A prefix with random letters, like OpenAI's ids.
 pub(super) fn fresh(prefix: &str, letters: usize) -> String {
     let random = format!("{:032x}", rand::random::<u128>());
     let mut id = String::with_capacity(prefix.len() + letters);

@@ -1,5 +1,6 @@
-//! Streamed answers under an `Idempotency-Key`: written to a tape, which every client with the key reads
-//! from its beginning, while it is written and after. The work goes on when a client leaves.
+//! Streamed answers with an `Idempotency-Key`: recorded, so that every client with the key reads
+//! the stream from its beginning, during and after the turn. The work continues when a client
+//! disconnects.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -17,9 +18,9 @@ use super::outcome::OutcomeReport;
 use super::reply::StoredReply;
 use super::sse::{self, EventSource, SseFrames};
 
-/// What comes after this is in the session only.
+/// Maximum recorded size; the rest is in the session only.
 const LONGEST: usize = 4 * 1024 * 1024;
-/// Bytes that go out together.
+/// Maximum bytes per write.
 const WRITE: usize = 64 * 1024;
 
 /// How a stream ended.
@@ -27,7 +28,7 @@ const WRITE: usize = 64 * 1024;
 pub(super) enum StreamEnding {
     Complete,
     Partial,
-    /// There is no answer: the next attempt may do better.
+    /// There is no answer: a retry may succeed.
     #[default]
     Failed,
 }
@@ -50,18 +51,18 @@ pub(super) trait RecordedSource: EventSource {
 /// The headers of an answer.
 pub(super) type HeaderList = Vec<(String, String)>;
 
-/// Answers that are written now, by key.
+/// Recordings in progress, by key.
 #[derive(Default)]
 pub(super) struct StreamRecordings(watch::Sender<HashMap<String, Arc<StreamRecording>>>);
 
 struct StreamRecording {
     headers: HeaderList,
     bytes: Mutex<Vec<u8>>,
-    /// How much there is, and whether that is all.
+    /// The recorded length, and whether it is complete.
     told: watch::Sender<(usize, bool)>,
 }
 
-/// Answers a request under its key with the stream that `begin` leads to or led to before.
+/// Answers a request with the stream that `begin` starts or has started before.
 pub(super) async fn answer<S: RecordedSource>(
     state: &Arc<ApiState>,
     asked: IdempotencyKey,
@@ -69,7 +70,7 @@ pub(super) async fn answer<S: RecordedSource>(
     begin: impl Future<Output = Result<(S, HeaderList), ApiError>> + Send + 'static,
 ) -> Result<Response, ApiError> {
     let key = asked.key().to_owned();
-    let mut tapes = state.tapes.0.subscribe();
+    let mut tapes = state.recordings.0.subscribe();
     let own = Arc::new(OnceLock::new());
     let recording = RecordingWriter {
         state: Arc::clone(state),
@@ -92,7 +93,7 @@ pub(super) async fn answer<S: RecordedSource>(
     Ok(tape.response())
 }
 
-/// Writes all of it to a tape that others find meanwhile, and whoever asked for it after that.
+/// Records the whole stream, which other requests can read meanwhile and afterwards.
 async fn record<S: RecordedSource>(
     state: Arc<ApiState>,
     key: String,
@@ -101,7 +102,7 @@ async fn record<S: RecordedSource>(
 ) -> Result<StoredReply, ApiError> {
     let (mut source, headers) = begin.await?;
     let tape = own.get_or_init(|| Arc::new(StreamRecording::new(headers)));
-    state.tapes.0.send_modify(|tapes| {
+    state.recordings.0.send_modify(|tapes| {
         tapes.insert(key, Arc::clone(tape));
     });
     loop {
@@ -113,9 +114,9 @@ async fn record<S: RecordedSource>(
         }
     }
     match source.ending() {
-        StreamEnding::Complete => Ok(tape.told(true)),
-        StreamEnding::Partial => Ok(tape.told(false)),
-        // Whoever reads along was told why.
+        StreamEnding::Complete => Ok(tape.to_reply(true)),
+        StreamEnding::Partial => Ok(tape.to_reply(false)),
+        // Readers of the stream were told why.
         StreamEnding::Failed => Err(stopped()),
     }
 }
@@ -125,7 +126,7 @@ fn stopped() -> ApiError {
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
 }
 
-/// A tape that is written, if one is. It ends with this, whatever happens.
+/// Writes a recording, if there is one. The recording ends when this is dropped.
 struct RecordingWriter {
     state: Arc<ApiState>,
     key: String,
@@ -136,7 +137,7 @@ impl Drop for RecordingWriter {
     fn drop(&mut self) {
         let Some(tape) = self.tape.get() else { return };
         tape.told.send_modify(|told| told.1 = true);
-        self.state.tapes.0.send_modify(|tapes| {
+        self.state.recordings.0.send_modify(|tapes| {
             tapes.remove(&self.key);
         });
     }
@@ -151,7 +152,7 @@ impl StreamRecording {
         }
     }
 
-    /// One that was written before.
+    /// A finished recording.
     fn over(told: &StoredReply) -> Self {
         let tape = Self::new(told.headers.clone());
         tape.push(told.body.as_str().unwrap_or_default().as_bytes());
@@ -169,7 +170,7 @@ impl StreamRecording {
         self.told.send_modify(|told| told.0 = length);
     }
 
-    fn told(&self, complete: bool) -> StoredReply {
+    fn to_reply(&self, complete: bool) -> StoredReply {
         let bytes = self.lock();
         let whole = bytes.len() <= LONGEST;
         let text = String::from_utf8_lossy(&bytes).into_owned();

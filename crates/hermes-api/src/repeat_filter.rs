@@ -1,25 +1,25 @@
-//! Text for somebody who cannot be told to forget it.
+//! Removes repeated text from streams that cannot be rolled back.
 //!
-//! A step that broke off comes again from its beginning. What a stream has sent stays sent, so
-//! what comes again is held back as long as it says the same.
+//! An interrupted step is repeated from its beginning. What a stream has sent cannot be undone, so
+//! repeated text is suppressed as long as it is identical.
 
-/// Between a text that was given up and the one that took its place.
+/// Separates an abandoned text from its replacement.
 const ANEW: &str = "\n\n";
 
 #[derive(Debug, Default)]
 pub(super) struct RepeatFilter {
-    /// To be told.
+    /// Text to send.
     out: String,
-    /// Told in this step.
+    /// Text sent in this step.
     step: String,
-    /// Told in this step before it began anew, from where it has not come again yet.
+    /// Text sent before the step was repeated, as far as it has not recurred.
     before: Option<DiscardedText>,
 }
 
 #[derive(Debug)]
 struct DiscardedText {
     text: String,
-    /// Bytes of it that have come again.
+    /// Number of its bytes that have recurred.
     matched: usize,
 }
 
@@ -41,7 +41,7 @@ impl RepeatFilter {
         }
         let same = before.matched;
         if let Some(more) = text.strip_prefix(expected) {
-            // All of it has come again; this is new.
+            // All of it has recurred; the rest is new.
             self.step = std::mem::take(&mut before.text);
             self.before = None;
             self.text(more.to_owned());
@@ -53,7 +53,7 @@ impl RepeatFilter {
         }
     }
 
-    /// The step begins anew.
+    /// The step is repeated.
     pub(super) fn discarded(&mut self) {
         let told = match self.before.take() {
             Some(before) => before.text,
@@ -67,13 +67,13 @@ impl RepeatFilter {
         }
     }
 
-    /// What comes now belongs to another step.
+    /// The following text belongs to another step.
     pub(super) fn step_over(&mut self) {
         self.step.clear();
         self.before = None;
     }
 
-    /// The end of a final answer that was not told in the last step.
+    /// The part of a final answer that was not sent in the last step.
     pub(super) fn untold<'a>(&self, answer: &'a str) -> &'a str {
         if self.before.is_some() {
             return "";
@@ -121,8 +121,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// However an answer is cut, and wherever it breaks off: whoever joins what was told has
-        /// the answer, once.
+        /// However an answer is chunked and wherever it breaks off, the sent parts add up to the
+        /// answer, once.
         #[test]
         fn an_answer_that_comes_again_is_told_whole(
             parts in prop::collection::vec("[aé☃]{1,3}", 1..8),

@@ -1,4 +1,4 @@
-//! Answers: JSON, and headers that go with them.
+//! JSON responses and their headers.
 
 use axum::body::Body;
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -31,7 +31,7 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
     response
 }
 
-/// What cannot stand in a header is left out.
+/// Characters that are invalid in headers are removed.
 pub(super) fn set(response: &mut Response, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         response.headers_mut().insert(name, value);
@@ -53,7 +53,7 @@ pub(super) fn set_all(response: &mut Response, headers: &[(String, String)]) {
     }
 }
 
-/// A whole answer, as it can be kept and told again.
+/// A complete response that can be stored and sent again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct StoredReply {
     pub(super) status: u16,
@@ -77,7 +77,7 @@ impl StoredReply {
         self.headers.push((name.to_string(), value.to_owned()));
     }
 
-    /// What a client that reads no bodies should know.
+    /// Information for clients that do not read bodies.
     pub(super) fn verdict(&mut self, verdict: &OutcomeReport) {
         let Some(error) = &verdict.error else { return };
         self.complete = false;

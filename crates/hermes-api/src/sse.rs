@@ -1,4 +1,4 @@
-//! Answers that come bit by bit: server-sent events.
+//! Streamed responses: server-sent events.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -12,14 +12,13 @@ use serde::Serialize;
 
 use super::reply;
 
-/// A sign of life where nothing is to be told, so that nobody on the way hangs up.
+/// A keepalive comment, so that proxies do not close an idle connection.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
 const ALIVE: &[u8] = b": keepalive\n\n";
 
-/// Somebody who has events to tell.
+/// A source of events.
 pub(super) trait EventSource: Send + 'static {
-    /// Writes the next events; `false`: there are none any more. May be dropped while it waits,
-    /// as long as it has written nothing.
+    /// Writes the next events; `false`: the end. Cancel-safe as long as it has written nothing.
     fn fill(&mut self, frames: &mut SseFrames) -> impl Future<Output = bool> + Send;
 }
 
@@ -72,7 +71,7 @@ impl SseFrames {
     }
 }
 
-/// The answer that tells what a source has, with headers of its own.
+/// A response with the events of a source and additional headers.
 pub(super) fn with_headers(
     (source, headers): (impl EventSource, Vec<(String, String)>),
 ) -> Response {
@@ -81,7 +80,7 @@ pub(super) fn with_headers(
     response
 }
 
-/// The answer that tells what `source` has. When the client goes away, `source` is dropped.
+/// A response with the events of `source`, which is dropped when the client disconnects.
 pub(super) fn response(source: impl EventSource) -> Response {
     let frames = stream::unfold(Some(source), |source| async move {
         let mut source = source?;

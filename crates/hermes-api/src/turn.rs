@@ -1,4 +1,4 @@
-//! One turn for a client: said, followed, and interrupted when the client goes away.
+//! One turn for a client: started, followed, and interrupted when the client disconnects.
 
 use futures_util::FutureExt as _;
 use hermes_app::front::{ConversationRequest, ConversationUpdate, HostError};
@@ -17,10 +17,10 @@ use super::admit::TurnPermit;
 use super::error::ApiError;
 use super::repeat_filter::RepeatFilter;
 
-/// What happens in a turn, as far as clients are told.
+/// A step of a turn, as reported to clients.
 #[derive(Debug)]
 pub(super) enum TurnStep {
-    /// Text of the answer, never taken back.
+    /// Text of the answer; never retracted.
     Text(String),
     Reasoning(String),
     ToolStarted {
@@ -39,32 +39,31 @@ pub(super) enum TurnStep {
     Done(Box<TurnResult>),
 }
 
-/// A permission that a person may give.
+/// An approval request and its end.
 #[derive(Debug)]
 pub(super) enum ApprovalEvent {
     Needed(ApprovalRequest),
-    /// The request of this id is not waited for any more: it was answered, or what it was for has
-    /// ended.
+    /// The request with this id is closed: answered, or no longer needed.
     Closed(String),
 }
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TurnResult {
-    /// The session that it took place in.
+    /// The session of the turn.
     pub(super) session: String,
     /// The final answer.
     pub(super) text: String,
-    /// What of it did not come as [`TurnStep::Text`].
+    /// The part that was not sent as [`TurnStep::Text`].
     pub(super) untold: String,
     pub(super) usage: Usage,
     pub(super) exit: TurnExit,
 }
 
-/// A turn that runs. Dropping it before it is done interrupts it.
+/// A running turn. Dropping it early interrupts it.
 pub(super) struct ApiTurn {
     /// `None`: done.
-    seat: Option<PooledConversation>,
+    conversation: Option<PooledConversation>,
     ticket: Option<TurnPermit>,
     session: String,
     begun: bool,
@@ -74,21 +73,24 @@ pub(super) struct ApiTurn {
 }
 
 impl ApiTurn {
-    /// Takes the conversation and says something in it.
+    /// Acquires the conversation and sends the message.
     pub(super) async fn begin(
         state: &ApiState,
         ticket: TurnPermit,
         opening: OpeningRequest,
         input: UserInput,
     ) -> Result<Self, ApiError> {
-        let mut seat = state.deps.seats.acquire(opening).await?;
-        catch_up(&mut seat).await?;
-        let session = seat.id().to_owned();
-        if !seat.wish(ConversationRequest::Input(input)).await {
+        let mut conversation = state.deps.pool.acquire(opening).await?;
+        catch_up(&mut conversation).await?;
+        let session = conversation.id().to_owned();
+        if !conversation
+            .request(ConversationRequest::Input(input))
+            .await
+        {
             return Err(ended().into());
         }
         Ok(Self {
-            seat: Some(seat),
+            conversation: Some(conversation),
             ticket: Some(ticket),
             session,
             begun: false,
@@ -98,37 +100,39 @@ impl ApiTurn {
         })
     }
 
-    /// The session, as far as it is known.
+    /// The session, if known.
     pub(super) fn session(&self) -> &str {
         &self.session
     }
 
-    /// For whoever answers or stops the turn while another follows it.
-    pub(super) fn wishes(&self) -> Option<mpsc::Sender<ConversationRequest>> {
-        self.seat.as_ref().and_then(PooledConversation::wishes)
+    /// A sender to answer or stop the turn while another task follows it.
+    pub(super) fn requests(&self) -> Option<mpsc::Sender<ConversationRequest>> {
+        self.conversation
+            .as_ref()
+            .and_then(PooledConversation::requests)
     }
 
-    /// What happens next; nothing after [`TurnStep::Done`]. May be dropped while it waits.
+    /// The next step; none after [`TurnStep::Done`]. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<TurnStep> {
         loop {
-            let seat = self.seat.as_mut()?;
+            let conversation = self.conversation.as_mut()?;
             if let Some(text) = self.teller.take() {
                 return Some(TurnStep::Text(text));
             }
-            let news = if self.interrupted {
-                seat.news().await
+            let update = if self.interrupted {
+                conversation.next_update().await
             } else {
                 tokio::select! {
                     biased;
-                    news = seat.news() => news,
+                    update = conversation.next_update() => update,
                     () = self.cancel.cancelled() => {
                         self.interrupted = true;
-                        seat.wish(ConversationRequest::Agent(AgentCommand::Interrupt)).await;
+                        conversation.request(ConversationRequest::Agent(AgentCommand::Interrupt)).await;
                         continue;
                     }
                 }
             };
-            let step = match news {
+            let step = match update {
                 None => Some(self.done(broken(ended()))),
                 Some(ConversationUpdate::Rejected(refusal)) => Some(self.done(broken(refusal))),
                 Some(ConversationUpdate::Moved { id, .. }) => {
@@ -144,7 +148,7 @@ impl ApiTurn {
         }
     }
 
-    /// What is next, if it is there already.
+    /// The next step, if available.
     pub(super) fn ready(&mut self) -> Option<TurnStep> {
         self.next().now_or_never().flatten()
     }
@@ -217,8 +221,10 @@ impl ApiTurn {
                     question: question.id,
                     answer,
                 };
-                if let Some(seat) = &self.seat {
-                    seat.wish(ConversationRequest::Agent(reply)).await;
+                if let Some(conversation) = &self.conversation {
+                    conversation
+                        .request(ConversationRequest::Agent(reply))
+                        .await;
                 }
                 None
             }
@@ -229,8 +235,8 @@ impl ApiTurn {
     }
 
     fn done(&mut self, summary: TurnSummary) -> TurnStep {
-        // The next one may sit down.
-        self.seat = None;
+        // Releases the conversation for the next turn.
+        self.conversation = None;
         self.ticket = None;
         TurnStep::Done(Box::new(self.outcome(summary)))
     }
@@ -248,17 +254,18 @@ impl ApiTurn {
 
 impl Drop for ApiTurn {
     fn drop(&mut self) {
-        let Some(mut seat) = self.seat.take() else {
+        let Some(mut conversation) = self.conversation.take() else {
             return;
         };
         // It counts as running until it has stopped.
         let ticket = self.ticket.take();
         task::spawn("a turn whose client left", async move {
-            seat.wish(ConversationRequest::Agent(AgentCommand::Interrupt))
+            conversation
+                .request(ConversationRequest::Agent(AgentCommand::Interrupt))
                 .await;
-            while let Some(news) = seat.news().await {
+            while let Some(update) = conversation.next_update().await {
                 if matches!(
-                    news,
+                    update,
                     ConversationUpdate::Rejected(_)
                         | ConversationUpdate::Event(AgentEvent::TurnFinished { .. })
                 ) {
@@ -270,17 +277,17 @@ impl Drop for ApiTurn {
     }
 }
 
-/// Reads what nobody has read, and waits for a turn that began by itself (something ended in the
-/// background): its answer is not this client's.
-async fn catch_up(seat: &mut PooledConversation) -> Result<(), HostError> {
+/// Drains old updates and waits for a turn that started by itself (finished background work): its
+/// answer is not for this client.
+async fn catch_up(conversation: &mut PooledConversation) -> Result<(), HostError> {
     let mut running = false;
     loop {
-        let news = match seat.news().now_or_never() {
-            Some(news) => news,
-            None if running => seat.news().await,
+        let update = match conversation.next_update().now_or_never() {
+            Some(update) => update,
+            None if running => conversation.next_update().await,
             None => return Ok(()),
         };
-        match news {
+        match update {
             None | Some(ConversationUpdate::Event(AgentEvent::Closed)) => return Err(ended()),
             Some(ConversationUpdate::Event(AgentEvent::TurnStarted { .. })) => running = true,
             Some(ConversationUpdate::Event(AgentEvent::TurnFinished { .. })) => running = false,
@@ -296,7 +303,7 @@ fn ended() -> HostError {
     )
 }
 
-/// A turn that never was, as one that failed.
+/// Reports a turn that did not start as failed.
 fn broken(refusal: HostError) -> TurnSummary {
     TurnSummary {
         exit: TurnExit::NoAnswer {

@@ -1,4 +1,4 @@
-//! Where a client's words belong: the session, and what it is opened with.
+//! The session of a request and the options to open it.
 
 use hermes_core::event::UserInput;
 use hermes_core::message::Message;
@@ -10,16 +10,16 @@ use super::names::{self, RequestedSession};
 use super::threads::HistoryDigest;
 use super::{ApiState, SOURCE};
 
-/// A conversation to be opened, and what is said in it.
+/// A conversation to open, and the message for it.
 pub(super) struct TurnRequest {
     pub(super) opening: OpeningRequest,
     pub(super) input: UserInput,
-    /// All that was said up to the answer, where the client keeps the conversation itself.
+    /// The digest of the history, if the client stores the conversation itself.
     pub(super) mark: Option<HistoryDigest>,
 }
 
 impl TurnRequest {
-    /// For a client that names a session, or keeps the conversation itself.
+    /// For a client that names a session or stores the conversation itself.
     pub(super) async fn find(
         state: &ApiState,
         named: &RequestedSession,
@@ -64,8 +64,7 @@ impl TurnRequest {
         })
     }
 
-    /// In a session by its name, and whether that is known to be new. `past` is used where the
-    /// session begins here.
+    /// In a named session, with a flag for new ones. `past` is used if the session starts here.
     pub(super) async fn named(
         state: &ApiState,
         (id, fresh): (&str, bool),
@@ -81,12 +80,12 @@ impl TurnRequest {
             let mark = HistoryDigest::start("", Some(&system));
             if !state.threads.knows(id, mark) {
                 if !fresh && stored(state, id).await? {
-                    // Its prompt is what it is; what the client wants now goes with the message.
+                    // Its system prompt is fixed; new instructions are added to the message.
                     input.context = Some(format!(
                         "[Instructions of the client for this conversation]\n{system}"
                     ));
                 }
-                state.threads.told(id, mark);
+                state.threads.note_instructions(id, mark);
             }
             opening.system = Some(system);
         }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuickCommand {
     pub does: QuickKind,
-    /// What the person wrote about it.
+    /// Its description.
     pub about: Option<String>,
 }
 
@@ -16,7 +16,7 @@ pub struct QuickCommand {
 pub enum QuickKind {
     /// Runs this line in a shell.
     Exec(String),
-    /// Stands for this command, slash included; what follows the name follows it.
+    /// An alias for this command, slash included; arguments are appended.
     Alias(String),
 }
 

@@ -1,4 +1,4 @@
-//! The composition root: everything a conversation needs is put together here.
+//! The composition root: assembles everything a conversation needs.
 
 pub mod action_tools;
 pub mod commands;
@@ -41,7 +41,7 @@ use crate::options::TurnOptions;
 
 pub use open::{OpenRequest, OpenSession};
 
-/// How a conversation is held.
+/// The mode of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConversationMode {
     /// `-z`: one answer, no title, the session ends.
@@ -62,7 +62,7 @@ impl ConversationMode {
         }
     }
 
-    /// One answer is all there will be otherwise: nobody would read what comes later.
+    /// Otherwise there is only one answer, and later output would not be read.
     fn has_listener(self) -> bool {
         self == Self::Repl
     }
@@ -90,7 +90,7 @@ pub fn open_store(cx: &AppContext) -> Result<Store, Failure> {
     Ok(Store::open(cx.home.state_db(), Arc::new(SystemClock))?)
 }
 
-/// Opens the database to look only: nothing is created, upgraded or written.
+/// Opens the database read-only: nothing is created, upgraded or written.
 pub fn open_for_reading(cx: &AppContext) -> Result<Store, Failure> {
     Ok(Store::open_read_only(
         cx.home.state_db(),
@@ -110,7 +110,7 @@ pub fn router(cx: &AppContext, config: &Arc<Config>, overrides: Overrides) -> Ar
     Arc::new(Router::new(deps, overrides))
 }
 
-/// Fails when there is no model to talk to.
+/// Fails if no model is configured.
 pub fn require_model(options: &TurnOptions, cx: &AppContext) -> Outcome {
     described(
         &router(cx, &config(options, cx)?, overrides(options)),
@@ -150,7 +150,8 @@ fn described(router: &Router, options: &TurnOptions) -> Result<Route, Failure> {
         .map_err(|error| unroutable(error, options))
 }
 
-/// Who would answer, or why nobody: a person can open a chat without a model, and choose one there.
+/// The model, or why there is none: a chat can be opened without a model, which is then chosen
+/// there.
 fn answering_model(
     router: &Router,
     options: &TurnOptions,
@@ -165,7 +166,7 @@ fn answering_model(
     }
 }
 
-/// Who answers a conversation.
+/// The model of a conversation.
 struct AnsweringModel {
     router: Arc<dyn ModelRouter>,
     route: Route,
@@ -211,8 +212,7 @@ fn answering(
     })
 }
 
-/// `sessions.auto_prune`: old conversations are deleted, at most once in a while. What goes wrong
-/// is logged and stops nobody.
+/// `sessions.auto_prune`: deletes old conversations from time to time. Errors are only logged.
 pub async fn prune_sessions(config: &Config, store: &Store, open: Option<&str>) {
     let sessions = &config.sessions;
     if !sessions.auto_prune {
@@ -234,7 +234,7 @@ pub async fn prune_sessions(config: &Config, store: &Store, open: Option<&str>) 
     }
 }
 
-/// What the model of a route can do.
+/// The capabilities of a route's model.
 pub fn model_info(
     cx: &AppContext,
     config: &Arc<Config>,
@@ -276,7 +276,7 @@ fn tool_choice(options: &TurnOptions, config: &Config, platform: &str) -> ToolCh
     }
 }
 
-/// What the conversations of this process share: MCP servers, and where commands run.
+/// Resources shared by the conversations of this process: MCP servers and the command environment.
 pub fn shared_resources(
     options: &TurnOptions,
     cx: &AppContext,

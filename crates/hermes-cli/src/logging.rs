@@ -35,7 +35,7 @@ struct LogRules {
 }
 
 impl LogRules {
-    fn of(logging: &Logging) -> Self {
+    fn from_config(logging: &Logging) -> Self {
         Self {
             level: match logging.level.trim().to_ascii_lowercase().as_str() {
                 "debug" => LevelFilter::DEBUG,
@@ -57,7 +57,7 @@ pub(crate) fn start(cx: &crate::commands::Context) {
 
 /// The same with settings that were read already.
 pub(crate) fn start_as(dir: &Path, logging: &Logging) {
-    begin(dir, LogRules::of(logging), false, 0);
+    begin(dir, LogRules::from_config(logging), false, 0);
 }
 
 /// The same for the gateway, which has a log of its own. `verbose`: how much is said on stderr.
@@ -69,7 +69,7 @@ pub(crate) fn start_gateway(cx: &crate::commands::Context, verbose: u8) {
 /// A file that cannot be read is somebody else's to complain about.
 fn rules(cx: &crate::commands::Context) -> LogRules {
     let logging = cx.load_config().map(|loaded| loaded.config.logging);
-    LogRules::of(&logging.unwrap_or_default())
+    LogRules::from_config(&logging.unwrap_or_default())
 }
 
 fn begin(dir: &Path, rules: LogRules, gateway: bool, verbose: u8) {
@@ -228,7 +228,7 @@ mod tests {
     const ROTATE_AT: u64 = 5 * 1024 * 1024;
 
     fn usual() -> LogRules {
-        LogRules::of(&Logging::default())
+        LogRules::from_config(&Logging::default())
     }
 
     #[test]

@@ -141,7 +141,7 @@ fn read(question: &str, shown: bool) -> Result<PromptAnswer, Failure> {
 }
 
 /// A line beside the questions.
-pub(crate) fn say(text: &str) -> Result<(), Failure> {
+pub(crate) fn print_line(text: &str) -> Result<(), Failure> {
     show(&format!("{text}\n"))
 }
 

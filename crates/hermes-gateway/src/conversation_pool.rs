@@ -177,7 +177,7 @@ impl ConversationPool {
             .rows()
             .get_mut(&id)
             .and_then(|row| row.idle.take());
-        let mut seat = PooledConversation {
+        let mut conversation = PooledConversation {
             id: id.clone(),
             channels: None,
             opened_with: OpenedWith::from_request(&opening),
@@ -188,15 +188,16 @@ impl ConversationPool {
         match kept {
             // One that ended by itself is opened again.
             Some(kept)
-                if kept.opened_with == seat.opened_with && !kept.channels.requests.is_closed() =>
+                if kept.opened_with == conversation.opened_with
+                    && !kept.channels.requests.is_closed() =>
             {
-                seat.channels = Some(kept.channels);
-                Ok(seat)
+                conversation.channels = Some(kept.channels);
+                Ok(conversation)
             }
             // In a task of its own: the caller may be dropped at any moment, and the permit must be
             // held until the old conversation has ended and the new one is open.
             old => {
-                let opening = seat.open(old, opening);
+                let opening = conversation.open(old, opening);
                 match task::spawn("opening a conversation", opening).await {
                     Ok(Ok(opened)) => opened,
                     Ok(Err(panic)) => Err(open_failed(&panic)),
@@ -300,11 +301,11 @@ impl ConversationChannels {
     /// Returns when it has ended.
     async fn close(self) {
         let Self {
-            requests: wishes,
-            updates: mut news,
+            requests,
+            mut updates,
         } = self;
-        drop(wishes);
-        while news.recv().await.is_some() {}
+        drop(requests);
+        while updates.recv().await.is_some() {}
     }
 }
 
@@ -497,16 +498,13 @@ impl PooledConversation {
             self.inner.closed(&self.id);
         }
         let OpenedConversation {
-            requests: wishes,
-            updates: news,
+            requests,
+            updates,
             weight,
             ..
         } = self.inner.host.open(opening).await?;
         self.inner.opened(&self.id, weight);
-        self.channels = Some(ConversationChannels {
-            requests: wishes,
-            updates: news,
-        });
+        self.channels = Some(ConversationChannels { requests, updates });
         Ok(self)
     }
 
@@ -516,20 +514,20 @@ impl PooledConversation {
     }
 
     /// `false`: the conversation has ended.
-    pub async fn wish(&self, wish: ConversationRequest) -> bool {
+    pub async fn request(&self, request: ConversationRequest) -> bool {
         match &self.channels {
-            Some(line) => line.requests.send(wish).await.is_ok(),
+            Some(line) => line.requests.send(request).await.is_ok(),
             None => false,
         }
     }
 
     /// A sender for use while another task reads updates.
-    pub fn wishes(&self) -> Option<mpsc::Sender<ConversationRequest>> {
+    pub fn requests(&self) -> Option<mpsc::Sender<ConversationRequest>> {
         self.channels.as_ref().map(|line| line.requests.clone())
     }
 
     /// `None`: the conversation has ended.
-    pub async fn news(&mut self) -> Option<ConversationUpdate> {
+    pub async fn next_update(&mut self) -> Option<ConversationUpdate> {
         self.channels.as_mut()?.updates.recv().await
     }
 
@@ -538,7 +536,7 @@ impl PooledConversation {
         let wanted = Arc::clone(&self.wanted);
         tokio::select! {
             biased;
-            news = self.news() => HolderEvent::Update(news.map(Box::new)),
+            update = self.next_update() => HolderEvent::Update(update.map(Box::new)),
             () = wanted.notified() => HolderEvent::Wanted,
         }
     }

@@ -6,8 +6,7 @@ use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 use crate::platform::Markup;
 
-/// The text as the platform writes it. Whatever is not markup is escaped, so that it can change
-/// nothing.
+/// Markdown in the platform's markup. Everything else is escaped.
 pub fn render(markup: Markup, markdown: &str) -> String {
     if markup == Markup::Discord {
         return markdown.to_owned();
@@ -30,14 +29,14 @@ enum TextStyle {
 
 struct MarkupWriter {
     markup: Markup,
-    /// The last one is written to; quotes, links and cells are gathered in ones of their own.
+    /// A stack: the last one is written; quotes, links and cells have their own.
     buffers: Vec<String>,
     /// Line breaks owed before the next text.
     breaks: usize,
     lists: Vec<Option<u64>>,
     /// Right after the mark of a list item.
     item: bool,
-    /// How deep we are in each style: platforms refuse bold in bold.
+    /// Nesting depth per style: platforms refuse bold in bold.
     styles: [usize; 3],
     links: Vec<String>,
     /// Quotes around what is written.
@@ -139,7 +138,7 @@ impl MarkupWriter {
             }
             Tag::BlockQuote(_) => {
                 self.block();
-                // A quote begins a line, also where it is the first of a list item.
+                // A quote starts a line, also at the start of a list item.
                 self.breaks = self.breaks.max(1);
                 self.put("");
                 self.buffers.push(String::new());
@@ -347,7 +346,7 @@ impl MarkupWriter {
         self.put(&text);
     }
 
-    /// Phones have no room for columns: a row becomes a group of lines.
+    /// Phones are too narrow for columns: a row becomes a group of lines.
     fn end_table(&mut self) {
         let mut rows = std::mem::take(&mut self.table).into_iter();
         let head = rows.next().unwrap_or_default();
@@ -382,7 +381,7 @@ fn prefixed(mark: &str, text: &str) -> String {
     let mut is_code = false;
     let mut lines = Vec::new();
     for line in text.lines() {
-        // What is code begins no line so: it is escaped.
+        // Code at the start of a line is escaped.
         let fence = line.starts_with("```") || line.starts_with("<pre>");
         let ends = line.ends_with("</pre>");
         let bare = is_code || fence;
@@ -423,7 +422,7 @@ fn escape_html(text: &str) -> String {
     escape_slack(text).replace('"', "&quot;")
 }
 
-/// Slack knows these three, and shows any other escape as it is.
+/// Slack supports only these three escapes.
 fn escape_slack(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

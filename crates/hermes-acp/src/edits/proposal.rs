@@ -1,4 +1,4 @@
-//! What the arguments of a call say it would change.
+//! Derives the proposed changes from the arguments of a call.
 
 use std::path::{Path, PathBuf};
 
@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 
 use super::FileText;
 
-/// A change of one file, for people: the whole text, or the part that is known.
+/// A change of one file, for display: the whole text, or the known part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProposedChange {
     /// Absolute.
     pub path: PathBuf,
-    /// `None`: the file is new, or what was there is not known.
+    /// `None`: the file is new, or its old text is unknown.
     pub old: Option<String>,
     pub new: String,
 }
@@ -35,7 +35,7 @@ pub(crate) fn named(tool: &str, args: &Map<String, Value>, cwd: &Path) -> Vec<Pa
     paths
 }
 
-/// What a call would change, given what stands in its files.
+/// The changes of a call, given the current texts of its files.
 pub(crate) fn proposed(
     tool: &str,
     args: &Map<String, Value>,
@@ -82,7 +82,7 @@ pub(crate) fn proposed(
     vec![change]
 }
 
-/// The whole file where the place is found word for word, else the part alone.
+/// The whole file if the passage is found verbatim, else only the part.
 fn replaced(
     path: PathBuf,
     old: Option<String>,
@@ -106,7 +106,7 @@ fn is_patch(args: &Map<String, Value>) -> bool {
     args.get("mode").and_then(Value::as_str) == Some("patch")
 }
 
-/// What a V4A patch says of one file.
+/// The section of a V4A patch for one file.
 struct PatchSection {
     path: String,
     moved_to: Option<String>,
@@ -177,7 +177,7 @@ fn sections(patch: &str) -> Vec<PatchSection> {
         if let Some(to) = line.strip_prefix("*** Move to:") {
             section.moved_to = Some(to.trim().to_owned());
         } else if line.starts_with("***") || line.starts_with("@@") {
-            // Where the next part stands.
+            // The position of the next part.
         } else if let Some(text) = line.strip_prefix('+') {
             add(&mut section.new, text);
         } else if let Some(text) = line.strip_prefix('-') {

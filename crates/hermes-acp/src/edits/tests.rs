@@ -61,9 +61,9 @@ fn a_patch_over_several_files_is_taken_apart() {
 }
 
 /// Writes `content` to `path`.
-struct Writer(ToolSpec);
+struct WriteTool(ToolSpec);
 
-impl Tool for Writer {
+impl Tool for WriteTool {
     fn spec(&self) -> &ToolSpec {
         &self.0
     }
@@ -78,7 +78,7 @@ impl Tool for Writer {
 }
 
 fn writer() -> Arc<dyn Tool> {
-    Arc::new(Writer(ToolSpec {
+    Arc::new(WriteTool(ToolSpec {
         name: "write_file".into(),
         description: String::new(),
         parameters: Arc::new(json!({})),
@@ -90,16 +90,16 @@ fn writer() -> Arc<dyn Tool> {
 }
 
 /// Says always the same and counts.
-struct Says(Verdict, Mutex<usize>);
+struct CountingApprover(Verdict, Mutex<usize>);
 
-impl Approver for Says {
+impl Approver for CountingApprover {
     fn decide(&self, _: ApprovalRequest) -> BoxFuture<'_, Verdict> {
         *self.1.lock().unwrap() += 1;
         Box::pin(std::future::ready(self.0.clone()))
     }
 }
 
-fn context(cwd: &Path, approver: Arc<Says>) -> ToolContext {
+fn context(cwd: &Path, approver: Arc<CountingApprover>) -> ToolContext {
     ToolContext {
         session: "s".to_owned().into(),
         turn: TurnId(1),
@@ -116,7 +116,7 @@ fn context(cwd: &Path, approver: Arc<Says>) -> ToolContext {
 }
 
 async fn write(edits: &Edits, verdict: Verdict, text: &str, dir: &Path) -> (ToolOutcome, usize) {
-    let approver = Arc::new(Says(verdict, Mutex::new(0)));
+    let approver = Arc::new(CountingApprover(verdict, Mutex::new(0)));
     let cx = context(dir, Arc::clone(&approver));
     let tool = edits.guard(writer(), true);
     let outcome = tool

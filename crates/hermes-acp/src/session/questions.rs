@@ -20,20 +20,20 @@ impl EditorSession {
             ConversationRequest::Agent(AgentCommand::Answer { request, verdict })
         };
         if let Some(verdict) = self.edits.mode().verdict(&request) {
-            return self.wish(answer(verdict));
+            return self.send_request(answer(verdict));
         }
         let call = permission::call_of(&id, self.running.keys()).unwrap_or(&id);
         let changes = self.edits.of(call);
         let asked = permission::request(&self.outlet.session, call, &request, &changes);
         let call = call.clone();
         let open = self.open(&id);
-        let (outlet, wishes) = (self.outlet.clone(), self.wishes.clone());
+        let (outlet, requests) = (self.outlet.clone(), self.requests.clone());
         task::spawn("acp permission", async move {
             outlet.gauge.room().await;
             let answered = outlet.connection.send_request(asked).block_task();
             let verdict = tokio::select! {
                 biased;
-                // Dropped, so that the editor takes the question away.
+                // Dropped, so that the editor removes the question.
                 () = open.cancelled() => return,
                 answered = answered => match answered {
                     Ok(response) => permission::verdict(&response.outcome, &request),
@@ -48,8 +48,8 @@ impl EditorSession {
             }
             let request = request.id;
             let order = AgentCommand::Answer { request, verdict };
-            // Without a session there is nothing to allow.
-            let _ = wishes.send(ConversationRequest::Agent(order)).await;
+            // Without a session nothing can be allowed.
+            let _ = requests.send(ConversationRequest::Agent(order)).await;
             open.cancel();
         });
     }
@@ -59,13 +59,13 @@ impl EditorSession {
         let asking = question::asking(&self.outlet.session, &question, can.as_ref());
         if let QuestionForm::Not(answer) = asking {
             let question = question.id;
-            return self.wish(ConversationRequest::Agent(AgentCommand::Reply {
+            return self.send_request(ConversationRequest::Agent(AgentCommand::Reply {
                 question,
                 answer,
             }));
         }
         let open = self.open(&question.id);
-        let (outlet, wishes) = (self.outlet.clone(), self.wishes.clone());
+        let (outlet, requests) = (self.outlet.clone(), self.requests.clone());
         task::spawn("acp question", async move {
             outlet.gauge.room().await;
             let connection = outlet.connection.clone();
@@ -96,7 +96,7 @@ impl EditorSession {
             };
             let question = question.id.clone();
             let order = AgentCommand::Reply { question, answer };
-            let _ = wishes.send(ConversationRequest::Agent(order)).await;
+            let _ = requests.send(ConversationRequest::Agent(order)).await;
             open.cancel();
         });
     }

@@ -1,4 +1,4 @@
-//! What an answer consists of in the responses format: texts, calls of tools, their results.
+//! The items of an answer in the responses format: texts, tool calls, their results.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ pub(crate) struct ResponseItems {
     pub(super) done: Vec<Value>,
     /// Text that is being written: the id of its item.
     pub(super) open: Option<OpenItem>,
-    /// Calls that have not come back: their id, and the place of their item.
+    /// Open calls: their ids, and the indexes of their items.
     pub(super) calls: Vec<(String, usize)>,
 }
 
@@ -21,9 +21,9 @@ pub(super) struct OpenItem {
     pub(super) text: String,
 }
 
-/// What changed.
+/// A change of the items.
 pub(crate) enum ItemChange {
-    /// A text began; its first words follow.
+    /// A text item was opened; its first delta follows.
     Opened(usize),
     Delta(String),
     /// A text is whole.
@@ -33,7 +33,7 @@ pub(crate) enum ItemChange {
 }
 
 impl ResponseItems {
-    /// Takes a step in. What changed is told in order.
+    /// Applies a step and returns the changes in order.
     pub(crate) fn take(&mut self, step: &TurnStep) -> Vec<ItemChange> {
         match step {
             TurnStep::Text(text) => self.text(text),
@@ -112,7 +112,7 @@ impl ResponseItems {
         ]
     }
 
-    /// All that was made, as it stands now.
+    /// All items in their current state.
     pub(super) fn snapshot(&self) -> Vec<Value> {
         let mut items = self.done.clone();
         if let Some(open) = &self.open {
@@ -121,7 +121,7 @@ impl ResponseItems {
         items
     }
 
-    /// As messages of chat completions: what the original stores.
+    /// As chat completion messages, which the original stores.
     pub(crate) fn messages(&self) -> Vec<Value> {
         let mut messages: Vec<Value> = Vec::new();
         for item in self.snapshot() {

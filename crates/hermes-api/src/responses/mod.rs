@@ -1,4 +1,4 @@
-//! `/v1/responses`: answers that are kept, and conversations that go on from them.
+//! `/v1/responses`: stored answers, and conversations that continue from them.
 
 mod items;
 mod request;
@@ -30,7 +30,7 @@ use super::{ApiState, SharedApiState, recording, reply, sse};
 
 const FILE: &str = "response_store.db";
 
-/// Opened when the first answer is stored or asked for.
+/// Opened when the first answer is stored or requested.
 #[derive(Default)]
 pub(super) struct LazyResponseStore(OnceCell<ResponseStore>);
 
@@ -50,7 +50,7 @@ impl LazyResponseStore {
     }
 }
 
-/// What is the same for everything told about one answer.
+/// The fields common to all messages about one answer.
 pub(super) struct ResponseHead {
     id: String,
     created: i64,
@@ -129,7 +129,7 @@ async fn answer(
     Ok(told.response())
 }
 
-/// An answer in one piece.
+/// A complete answer.
 async fn whole(
     state: &ApiState,
     answer: ResponseHead,
@@ -150,7 +150,7 @@ async fn whole(
         items.text(&outcome.untold);
     }
     items.close();
-    let verdict = OutcomeReport::of(&outcome);
+    let verdict = OutcomeReport::new(&outcome);
     if outcome.text.trim().is_empty() && !verdict.complete() {
         return Err(verdict.error(&outcome.session));
     }
@@ -214,7 +214,7 @@ impl ResponseHead {
         body
     }
 
-    /// Stores how the answer stands; a later request may go on from it.
+    /// Stores the state of the answer; a later request may continue from it.
     async fn keep(
         &self,
         state: &ApiState,
@@ -238,13 +238,13 @@ impl ResponseHead {
             .put(&self.id, &data, self.conversation.as_deref())
             .await?;
         if body["status"] == "completed" {
-            state.threads.leave(mark(&self.id), session);
+            state.threads.register(mark(&self.id), session);
         }
         Ok(())
     }
 }
 
-/// Where a session stands after an answer.
+/// The position of a session after an answer.
 fn mark(response: &str) -> HistoryDigest {
     HistoryDigest::start("response", Some(response))
 }

@@ -1,4 +1,4 @@
-//! What is asked in the responses format, runs included.
+//! Requests in the responses format, including runs.
 
 use hermes_core::message::{Content, Message};
 use hermes_core::store::SessionStore as _;
@@ -11,19 +11,19 @@ use crate::input::{self, ClientConversation, JsonObjectBody};
 use crate::names::{self, RequestedSession};
 use crate::threads::HistoryDigest;
 
-/// Messages that are kept of a long history, where the client allows that (`truncation: auto`).
+/// Maximum length of the history if truncation is allowed (`truncation: auto`).
 const TRUNCATED: usize = 100;
 
 pub(crate) struct ResponsesRequest {
     pub(crate) said: ClientConversation,
-    /// The session to go on in; `None`: a new one.
+    /// The session to continue; `None`: a new one.
     pub(crate) session: Option<String>,
     pub(super) instructions: Option<String>,
     pub(super) previous: Option<String>,
     pub(super) conversation: Option<String>,
 }
 
-/// Reads what is asked and finds what it goes on from.
+/// Parses the request and finds the answer it continues from.
 pub(crate) async fn read(
     state: &ApiState,
     body: &JsonObjectBody,
@@ -36,7 +36,7 @@ pub(crate) async fn read(
         Some(Value::String(text)) => ClientConversation {
             system: None,
             history: Vec::new(),
-            now: input::said(Content::Text(text.clone()), "input")?,
+            now: input::require_content(Content::Text(text.clone()), "input")?,
         },
         Some(Value::Array(list)) => input::read(list, "input")?,
         Some(_) => {
@@ -52,7 +52,7 @@ pub(crate) async fn read(
         return Err(ApiError::bad(message).param("conversation"));
     }
     if let Some(name) = &conversation {
-        // One that nobody has heard of begins now.
+        // An unknown conversation starts now.
         previous = state.stored.get(state).await?.conversation(name).await?;
     }
     let given = input::history(body.0.get("conversation_history"))?;
@@ -99,7 +99,7 @@ fn conversation(body: &JsonObjectBody) -> Result<Option<String>, ApiError> {
     }
 }
 
-/// The session of an answer, unless more was said in it since.
+/// The session of an answer, unless it has continued since.
 async fn goes_on(
     state: &ApiState,
     id: &str,
@@ -109,7 +109,7 @@ async fn goes_on(
     if let Some(session) = state.threads.take(mark(id)) {
         return Ok(Some(session));
     }
-    // Another process may have given that answer.
+    // Another process may have produced that answer.
     let Some(session) = stored["session_id"].as_str() else {
         return Ok(None);
     };
@@ -124,7 +124,7 @@ async fn goes_on(
     Ok((gist(&items) == gist(past)).then(|| session.to_owned()))
 }
 
-/// What was said, without tools.
+/// The messages without tools.
 fn gist(messages: &[Message]) -> HistoryDigest {
     let start = HistoryDigest::start("gist", None);
     messages.iter().fold(start, |mark, message| match message {
@@ -137,7 +137,7 @@ fn gist(messages: &[Message]) -> HistoryDigest {
 }
 
 impl ResponsesRequest {
-    /// All that was said up to the answer, in the shape that is stored.
+    /// All messages up to the answer, in the stored format.
     pub(super) fn stored_history(&self) -> Vec<Value> {
         let now = json!({"role": "user", "content": self.said.now});
         let past = self.said.history.iter().map(message);

@@ -13,7 +13,7 @@ use crate::sse::{self, SseFrames};
 use crate::turn::{ApiTurn, TurnResult, TurnStep};
 use crate::{ApiState, reply};
 
-/// Events that go out together.
+/// Maximum number of events per write.
 const WRITE: usize = 32 * 1024;
 
 pub(super) async fn begin(
@@ -41,7 +41,7 @@ pub(super) async fn begin(
 
 pub(super) struct ResponseStream {
     state: Arc<ApiState>,
-    /// `None`: it is told and stored to the end.
+    /// `None`: completely sent and stored.
     answer: Option<Arc<ResponseHead>>,
     items: ResponseItems,
     turn: Option<ApiTurn>,
@@ -76,14 +76,14 @@ impl sse::EventSource for ResponseStream {
         if next.is_none() {
             return false;
         }
-        // What is there already goes out in the same write.
+        // Available steps are sent in the same write.
         while let Some(step) = next {
             if let TurnStep::Done(outcome) = step {
                 self.done(frames, &answer, &outcome).await;
                 return false;
             }
             let changes = self.items.take(&step);
-            self.tell(frames, changes);
+            self.write_changes(frames, changes);
             next = match &mut self.turn {
                 Some(turn) if frames.len() < WRITE => turn.ready(),
                 _ => None,
@@ -98,16 +98,16 @@ impl ResponseStream {
         self.turn = None;
         if !outcome.untold.is_empty() {
             let changes = self.items.text(&outcome.untold);
-            self.tell(frames, changes);
+            self.write_changes(frames, changes);
         }
         let changes = self.items.close();
-        self.tell(frames, changes);
-        let verdict = OutcomeReport::of(outcome);
+        self.write_changes(frames, changes);
+        let verdict = OutcomeReport::new(outcome);
         self.ending = StreamEnding::of(&verdict, !outcome.text.trim().is_empty());
         let mut body = answer.finished(&self.items, outcome, &verdict);
         let kept = answer.keep(&self.state, &body, &self.items, &outcome.session);
         if let Err(error) = kept.await {
-            // The client has the answer; it cannot come back to it.
+            // The client has the answer and cannot resume it.
             tracing::warn!("response {}: {}", answer.id, error.to_json());
             body["store"] = Value::Bool(false);
         }
@@ -120,7 +120,7 @@ impl ResponseStream {
         self.event(frames, name, json!({"response": body}));
     }
 
-    fn tell(&mut self, frames: &mut SseFrames, changes: Vec<ItemChange>) {
+    fn write_changes(&mut self, frames: &mut SseFrames, changes: Vec<ItemChange>) {
         for change in changes {
             self.change(frames, change);
         }
@@ -138,7 +138,7 @@ impl ResponseStream {
                 self.event(frames, "response.content_part.added", place);
             }
             ItemChange::Delta(text) => {
-                // Text is told only while it is open.
+                // Text deltas are sent only while the item is open.
                 let Some(open) = &self.items.open else { return };
                 let delta = json!({"item_id": open.id, "output_index": open.at,
                                    "content_index": 0, "delta": text, "logprobs": []});
@@ -190,7 +190,7 @@ impl ResponseStream {
 }
 
 impl Drop for ResponseStream {
-    /// The client has left: what there is of the answer can be asked for later.
+    /// The client has disconnected: the partial answer can be requested later.
     fn drop(&mut self) {
         let Some(answer) = self.answer.take() else {
             return;

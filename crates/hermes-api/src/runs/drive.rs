@@ -18,7 +18,7 @@ use crate::outcome::{self, OutcomeReport};
 use crate::turn::{ApiTurn, ApprovalEvent, TurnResult, TurnStep};
 use crate::turn_request::TurnRequest;
 
-const LATE: &str = "nobody answered in time";
+const LATE: &str = "no one answered in time";
 
 pub(super) async fn drive(state: &ApiState, run: &ApiRun, ticket: TurnPermit, place: TurnRequest) {
     let now = || state.deps.clock.epoch_seconds();
@@ -34,7 +34,7 @@ pub(super) async fn drive(state: &ApiState, run: &ApiRun, ticket: TurnPermit, pl
         }
         None => return run.end(RunStatus::Cancelled, json!({}), now()),
     };
-    run.begun(turn.wishes(), turn.session(), now());
+    run.mark_started(turn.requests(), turn.session(), now());
     let patience = approval_wait(&state.deps.config);
     let mut stopping = false;
     let mut thought = String::new();
@@ -43,8 +43,8 @@ pub(super) async fn drive(state: &ApiState, run: &ApiRun, ticket: TurnPermit, pl
             step = turn.next() => step,
             () = run.stop.cancelled(), if !stopping => {
                 stopping = true;
-                if let Some(wishes) = turn.wishes() {
-                    let _ = wishes.send(ConversationRequest::Agent(AgentCommand::Interrupt)).await;
+                if let Some(requests) = turn.requests() {
+                    let _ = requests.send(ConversationRequest::Agent(AgentCommand::Interrupt)).await;
                 }
                 continue;
             }
@@ -55,12 +55,12 @@ pub(super) async fn drive(state: &ApiState, run: &ApiRun, ticket: TurnPermit, pl
         };
         if !matches!(step, Some(TurnStep::Reasoning(_))) && !thought.is_empty() {
             let text = std::mem::take(&mut thought);
-            run.tell("reasoning.available", json!({"text": text}), now());
+            run.add_event("reasoning.available", json!({"text": text}), now());
         }
         match step {
             Some(TurnStep::Reasoning(text)) => thought.push_str(&text),
             Some(TurnStep::Done(outcome)) => return end(run, &outcome, now()),
-            Some(step) => tell(run, step, patience, now()),
+            Some(step) => record_step(run, step, patience, now()),
             None => return run.end(RunStatus::Failed, json!({"error": "it broke off"}), now()),
         }
     }
@@ -73,7 +73,7 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// Nobody answered: that is a no. Or else the run keeps its place, and its session, for ever.
+/// No answer means no; otherwise the run would occupy its permit and session forever.
 async fn deny_late(run: &ApiRun, turn: &ApiTurn, now: f64) {
     for request in run.take_late(Instant::now(), now) {
         let told = json!({
@@ -82,22 +82,22 @@ async fn deny_late(run: &ApiRun, turn: &ApiTurn, now: f64) {
             "request_id": request.id,
             "reason": LATE,
         });
-        run.tell("approval.responded", told, now);
+        run.add_event("approval.responded", told, now);
         let why = Some(LATE.to_owned());
         let order = AgentCommand::Answer {
             request: request.id,
             verdict: Given::Deny { why },
         };
-        if let Some(wishes) = turn.wishes() {
-            // A run that has ended meanwhile needs no answer.
-            let _ = wishes.send(ConversationRequest::Agent(order)).await;
+        if let Some(requests) = turn.requests() {
+            // A run that has ended needs no answer.
+            let _ = requests.send(ConversationRequest::Agent(order)).await;
         }
     }
 }
 
-fn tell(run: &ApiRun, step: TurnStep, patience: Duration, now: f64) {
+fn record_step(run: &ApiRun, step: TurnStep, patience: Duration, now: f64) {
     match step {
-        TurnStep::Text(text) => run.tell("message.delta", json!({"delta": text}), now),
+        TurnStep::Text(text) => run.add_event("message.delta", json!({"delta": text}), now),
         TurnStep::ToolStarted {
             call_id,
             name,
@@ -105,7 +105,7 @@ fn tell(run: &ApiRun, step: TurnStep, patience: Duration, now: f64) {
         } => {
             let preview = label::label(&name, &arguments);
             let data = json!({"tool": name, "tool_call_id": call_id, "preview": preview});
-            run.tell("tool.started", data, now);
+            run.add_event("tool.started", data, now);
         }
         TurnStep::ToolFinished {
             call_id,
@@ -121,7 +121,7 @@ fn tell(run: &ApiRun, step: TurnStep, patience: Duration, now: f64) {
                 "duration": duration,
                 "error": failed,
             });
-            run.tell("tool.completed", data, now);
+            run.add_event("tool.completed", data, now);
         }
         TurnStep::Approval(ApprovalEvent::Needed(request)) => ask(run, request, patience, now),
         TurnStep::Approval(ApprovalEvent::Closed(id)) => run.not_needed(&id, now),
@@ -148,7 +148,7 @@ fn ask(run: &ApiRun, request: ApprovalRequest, patience: Duration, now: f64) {
 }
 
 fn end(run: &ApiRun, outcome: &TurnResult, now: f64) {
-    let verdict = OutcomeReport::of(outcome);
+    let verdict = OutcomeReport::new(outcome);
     let usage = outcome::response_usage(&outcome.usage);
     let mut data = json!({"session_id": outcome.session, "usage": usage});
     let status = if outcome.exit == TurnExit::Interrupted {

@@ -1,4 +1,4 @@
-//! One run: where it is, and all that happened in it, for as many as want to know.
+//! One run: its status and events, for any number of followers.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Bytes of events that a run keeps. Older ones go first; who comes late is told so.
+/// Maximum size of stored events. The oldest are dropped first; late followers are told.
 const EVENTS: usize = 512 * 1024;
 
 const CUT: &str = "the gateway stopped while this ran, and has started again; what was done so far \
@@ -20,10 +20,10 @@ const CUT: &str = "the gateway stopped while this ran, and has started again; wh
 
 pub(super) struct ApiRun {
     pub(super) id: String,
-    /// Somebody wants it to end.
+    /// Cancels the run.
     pub(super) stop: CancellationToken,
     log: Mutex<RunLog>,
-    /// Goes up with every change.
+    /// Incremented with every change.
     changes: watch::Sender<u64>,
 }
 
@@ -33,14 +33,14 @@ struct RunLog {
     shown: Map<String, Value>,
     events: VecDeque<Bytes>,
     bytes: usize,
-    /// The number of the first event that is kept; the first of all is 1.
+    /// The number of the first stored event, counted from 1.
     first: u64,
     pending: VecDeque<PendingApproval>,
-    wishes: Option<mpsc::Sender<ConversationRequest>>,
+    requests: Option<mpsc::Sender<ConversationRequest>>,
     ended: Option<Instant>,
 }
 
-/// What a person is asked for, and how long there is time to answer.
+/// An open approval request and its deadline.
 struct PendingApproval {
     request: ApprovalRequest,
     until: Instant,
@@ -71,13 +71,13 @@ impl RunStatus {
     }
 }
 
-/// Events from some place on.
+/// Events from a position on.
 pub(super) struct RunLogExcerpt {
-    /// Events that are no longer there: the first and the last of them.
+    /// The first and last number of dropped events.
     pub(super) lost: Option<(u64, u64)>,
     /// With their numbers.
     pub(super) events: Vec<(u64, Bytes)>,
-    /// Nothing more will come.
+    /// There will be no further events.
     pub(super) over: bool,
 }
 
@@ -106,14 +106,14 @@ impl ApiRun {
                 bytes: 0,
                 first: 1,
                 pending: VecDeque::new(),
-                wishes: None,
+                requests: None,
                 ended: None,
             }),
             changes: watch::Sender::new(0),
         }
     }
 
-    /// What is left of a run of an earlier life: how it ended, or that it was cut.
+    /// A run of an earlier process: how it ended, or that it was interrupted.
     pub(super) fn stored(id: &str, stored: StoredRun, now: f64) -> Self {
         let run = Self::new(id.to_owned(), "", "", now);
         let StoredRun { shown, ended } = stored;
@@ -125,7 +125,7 @@ impl ApiRun {
         let status = ends
             .into_iter()
             .find(|one| word.as_deref() == Some(one.word()));
-        let shown = run.shown();
+        let shown = run.to_json();
         let mut data = json!({});
         for name in ["session_id", "output", "error", "usage", "hermes"] {
             if let Some(value) = shown.get(name) {
@@ -148,37 +148,37 @@ impl ApiRun {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn shown(&self) -> Value {
+    pub(super) fn to_json(&self) -> Value {
         Value::Object(self.log().shown.clone())
     }
 
-    /// When it ended, and how much it keeps.
+    /// When it ended, and the size of its events.
     pub(super) fn ended(&self) -> Option<(Instant, usize)> {
         let log = self.log();
         Some((log.ended?, log.bytes))
     }
 
-    /// It has begun: this is how to reach it.
-    pub(super) fn begun(
+    /// Records the start, with the sender for requests.
+    pub(super) fn mark_started(
         &self,
-        wishes: Option<mpsc::Sender<ConversationRequest>>,
+        requests: Option<mpsc::Sender<ConversationRequest>>,
         session: &str,
         now: f64,
     ) {
         let mut log = self.log();
-        log.wishes = wishes;
+        log.requests = requests;
         log.shown.insert("session_id".to_owned(), json!(session));
         if log.status == RunStatus::Queued {
             log.set(RunStatus::Running, now);
         }
     }
 
-    pub(super) fn wishes(&self) -> Option<mpsc::Sender<ConversationRequest>> {
-        self.log().wishes.clone()
+    pub(super) fn requests(&self) -> Option<mpsc::Sender<ConversationRequest>> {
+        self.log().requests.clone()
     }
 
     /// Something happened: `event`, with the fields of `data`.
-    pub(super) fn tell(&self, event: &str, data: Value, now: f64) {
+    pub(super) fn add_event(&self, event: &str, data: Value, now: f64) {
         self.log().push(&self.id, event, data, now);
         self.changes.send_modify(|change| *change += 1);
     }
@@ -195,7 +195,7 @@ impl ApiRun {
         self.changes.send_modify(|change| *change += 1);
     }
 
-    /// Takes what is asked: the oldest, that of an id, or all.
+    /// Removes open approvals: the oldest, one by id, or all.
     pub(super) fn take_asked(&self, id: Option<&str>, all: bool, now: f64) -> Vec<ApprovalRequest> {
         let mut log = self.log();
         let mut first = true;
@@ -207,22 +207,22 @@ impl ApiRun {
         })
     }
 
-    /// When somebody must have answered at the latest.
+    /// The earliest deadline of open approvals.
     pub(super) fn due(&self) -> Option<Instant> {
         let log = self.log();
         log.pending.iter().map(|one| one.until).min()
     }
 
-    /// Takes what nobody answered in time.
+    /// Removes expired approvals.
     pub(super) fn take_late(&self, at: Instant, now: f64) -> Vec<ApprovalRequest> {
         self.log().take(now, |one| one.until <= at)
     }
 
-    /// Nobody waits for the answer to a request any more: none is taken for it.
+    /// Removes an approval whose answer is no longer needed.
     pub(super) fn not_needed(&self, id: &str, now: f64) {
         let taken = self.log().take(now, |one| one.request.id == id);
         if !taken.is_empty() {
-            self.tell("approval.closed", json!({"request_id": id}), now);
+            self.add_event("approval.closed", json!({"request_id": id}), now);
         }
     }
 
@@ -251,13 +251,13 @@ impl ApiRun {
         }
         log.push(&self.id, &event, data, now);
         log.pending.clear();
-        log.wishes = None;
+        log.requests = None;
         log.ended = Some(Instant::now());
         drop(log);
         self.changes.send_modify(|change| *change += 1);
     }
 
-    /// Keeps the status only.
+    /// Drops everything but the status.
     pub(super) fn forget_events(&self) {
         let mut log = self.log();
         log.first += log.events.len() as u64;
@@ -296,7 +296,7 @@ impl ApiRun {
 }
 
 impl RunLog {
-    /// Takes some of what is asked. When nothing is left, the run goes on.
+    /// Removes some open approvals. When none is left, the run continues.
     fn take(
         &mut self,
         now: f64,
@@ -354,7 +354,7 @@ mod tests {
     fn whoever_comes_back_gets_the_rest() {
         let run = run();
         for number in 0..5 {
-            run.tell("message.delta", json!({"delta": number.to_string()}), 2.0);
+            run.add_event("message.delta", json!({"delta": number.to_string()}), 2.0);
         }
         let all = run.after(0, usize::MAX);
         let numbers: Vec<u64> = all.events.iter().map(|(number, _)| *number).collect();
@@ -368,8 +368,8 @@ mod tests {
         run.end(RunStatus::Completed, json!({"output": "01234"}), 3.0);
         assert!(!run.after(3, 1).over, "there is more to tell");
         assert!(run.after(3, usize::MAX).over);
-        assert_eq!(run.shown()["status"], "completed");
-        assert_eq!(run.shown()["output"], "01234");
+        assert_eq!(run.to_json()["status"], "completed");
+        assert_eq!(run.to_json()["output"], "01234");
         run.forget_events();
         let late = run.after(2, usize::MAX);
         assert_eq!((late.lost, late.over), (Some((3, 6)), true));
@@ -381,7 +381,7 @@ mod tests {
         let run = run();
         let text = "x".repeat(1000);
         for _ in 0..1000 {
-            run.tell("message.delta", json!({"delta": text}), 2.0);
+            run.add_event("message.delta", json!({"delta": text}), 2.0);
         }
         let excerpt = run.after(0, usize::MAX);
         let total: usize = excerpt.events.iter().map(|(_, event)| event.len()).sum();

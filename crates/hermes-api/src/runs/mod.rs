@@ -1,5 +1,5 @@
-//! `/v1/runs`: turns that go on by themselves. Whoever wants to know follows their events, as
-//! often and as late as he likes; a run that needs a permission asks for it there.
+//! `/v1/runs`: turns that run independently of a connection. Any number of clients can follow their
+//! events at any time; approvals are requested there.
 
 mod drive;
 mod log;
@@ -31,17 +31,17 @@ use super::sse::{self, SseFrames};
 use super::turn_request::TurnRequest;
 use super::{ApiState, SharedApiState, reply};
 
-/// Runs that are remembered; those that ended first go first.
+/// Maximum number of runs kept; the earliest ended are dropped first.
 const RUNS: usize = 1000;
-/// How long one that ended is remembered.
+/// How long ended runs are kept.
 const STATUS: Duration = Duration::from_hours(1);
 /// How long its events are.
 const EVENTS: Duration = Duration::from_mins(5);
 /// Bytes of events of runs that ended.
 const BYTES: usize = 16 * 1024 * 1024;
-/// How often is looked for what can be forgotten.
+/// How often expired runs are removed.
 pub(super) const SWEEP: Duration = Duration::from_mins(1);
-/// Events that go out together.
+/// Maximum number of events per write.
 const WRITE: usize = 32 * 1024;
 
 #[derive(Default)]
@@ -57,7 +57,7 @@ impl ApiRuns {
         self.all().get(id).cloned()
     }
 
-    /// Forgets what nobody will ask for.
+    /// Removes old runs.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
         let mut all = self.all();
@@ -83,7 +83,7 @@ impl ApiRuns {
     }
 }
 
-/// A run of this life, or what is left of one of an earlier life.
+/// A run of this process, or the record of an earlier one.
 async fn find(state: &ApiState, id: &str) -> Result<Arc<ApiRun>, ApiError> {
     if let Some(run) = state.runs.get(id) {
         return Ok(run);
@@ -97,12 +97,12 @@ async fn find(state: &ApiState, id: &str) -> Result<Arc<ApiRun>, ApiError> {
     Ok(Arc::new(ApiRun::stored(id, stored, now)))
 }
 
-/// Stores how a run stands, for the next life.
+/// Stores the status of a run, for the next process.
 async fn keep(state: &ApiState, run: &ApiRun) -> Result<(), ApiError> {
     let store = state.stored.get(state).await?;
     let ended = run.ended().is_some();
     store
-        .put_run(&run.id, &state.life, &run.shown(), ended)
+        .put_run(&run.id, &state.run_id, &run.to_json(), ended)
         .await?;
     Ok(())
 }
@@ -164,7 +164,7 @@ pub(super) async fn show(
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     let run = find(&state, &id).await?;
-    Ok(reply::json(StatusCode::OK, &run.shown()))
+    Ok(reply::json(StatusCode::OK, &run.to_json()))
 }
 
 /// `POST /v1/runs/{id}/stop`.
@@ -205,7 +205,7 @@ pub(super) async fn approve(
         }
     };
     let all = body.flag("all", false)? || body.flag("resolve_all", false)?;
-    let Some(wishes) = run.wishes() else {
+    let Some(requests) = run.requests() else {
         let message = format!("run {id} is not running: nothing can be approved in it");
         return Err(ApiError::new(StatusCode::CONFLICT, message).code("approval_not_active"));
     };
@@ -221,11 +221,11 @@ pub(super) async fn approve(
             verdict: verdict(choice, &request),
             request: request.id,
         };
-        // A run that has ended meanwhile needs no answer.
-        let _ = wishes.send(ConversationRequest::Agent(order)).await;
+        // A run that has ended needs no answer.
+        let _ = requests.send(ConversationRequest::Agent(order)).await;
     }
     let told = json!({"choice": choice, "resolved": resolved});
-    run.tell("approval.responded", told, now);
+    run.add_event("approval.responded", told, now);
     let body = json!({
         "object": "hermes.run.approval_response",
         "run_id": id,
@@ -266,7 +266,7 @@ pub(super) async fn events(
     Ok(sse::response(RunFollower { run, seen, changes }))
 }
 
-/// Somebody who follows a run.
+/// A client that follows a run.
 struct RunFollower {
     run: Arc<ApiRun>,
     seen: u64,
@@ -309,7 +309,7 @@ impl sse::EventSource for RunFollower {
     }
 }
 
-/// Forgets what can be forgotten, until cancelled.
+/// Removes old runs periodically, until cancelled.
 pub(super) async fn sweeping(state: Arc<ApiState>) {
     loop {
         tokio::select! {

@@ -1,4 +1,4 @@
-//! `/api/sessions`: the stored conversations, whoever began them.
+//! `/api/sessions`: the stored conversations of all sources.
 
 mod talk;
 
@@ -22,7 +22,7 @@ use super::{ApiState, SOURCE, SharedApiState, reply};
 const LISTED: usize = 50;
 const MOST_LISTED: usize = 200;
 
-/// What of a session clients see. Prompts and settings stay here: only whether there are any.
+/// The public fields of a session. Prompts and settings are not exposed, only their presence.
 const SESSION: [&str; 22] = [
     "id",
     "source",
@@ -63,7 +63,7 @@ const MESSAGE: [&str; 12] = [
     "reasoning_content",
 ];
 
-/// Ids of sessions that are being created, so that two clients cannot create the same one.
+/// Ids of sessions that are being created, so that no two clients create the same one.
 #[derive(Default)]
 pub(super) struct SessionsInCreation(Mutex<HashSet<String>>);
 
@@ -141,7 +141,7 @@ pub(super) async fn list(
     Ok(reply::json(StatusCode::OK, &body))
 }
 
-/// Those of the fields that are there.
+/// The fields that are present.
 fn only(fields: &Map<String, Value>, names: &[&str]) -> Map<String, Value> {
     let field = |name: &&str| Some(((*name).to_owned(), fields.get(*name)?.clone()));
     names.iter().filter_map(field).collect()
@@ -179,7 +179,7 @@ pub(super) async fn find(state: &ApiState, id: &str) -> Result<SessionRecord, Ap
     }
 }
 
-/// The id that a client wants for a new session, or one of ours.
+/// The id that a client requests for a new session, or a generated one.
 fn new_id(state: &ApiState, body: &JsonObjectBody) -> Result<String, ApiError> {
     let wanted = match body.text("id")? {
         Some(id) => Some(id),
@@ -219,7 +219,7 @@ pub(super) async fn create(
     Ok(session_body(StatusCode::CREATED, &record))
 }
 
-/// Names a session that was just made; one that cannot have its name is not made.
+/// Sets the title of a new session; if that fails, the session is not created.
 async fn name(state: &ApiState, id: &str, title: Option<&str>, auto: bool) -> Result<(), ApiError> {
     let Some(title) = title else { return Ok(()) };
     let id = SessionId::new(id);
@@ -287,7 +287,7 @@ pub(super) async fn delete(
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     find(&state, &id).await?;
-    if !state.deps.seats.close(&id).await {
+    if !state.deps.pool.close(&id).await {
         let message = format!("session {id} is in use; stop it or wait, then delete it");
         return Err(ApiError::new(StatusCode::CONFLICT, message).code("session_busy"));
     }
@@ -313,7 +313,7 @@ pub(super) async fn messages(
     Ok(reply::json(StatusCode::OK, &body))
 }
 
-/// `POST /api/sessions/{id}/fork`: a copy that goes its own way.
+/// `POST /api/sessions/{id}/fork`: an independent copy.
 pub(super) async fn fork(
     Extract(state): SharedApiState,
     Path(id): Path<String>,

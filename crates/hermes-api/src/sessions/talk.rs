@@ -21,7 +21,7 @@ use crate::turn::{ApiTurn, TurnResult, TurnStep};
 use crate::turn_request::TurnRequest;
 use crate::{ApiState, SharedApiState, reply};
 
-/// What was said, and the turn that answers.
+/// The stored message and the turn that answers it.
 struct StartedTalk {
     turn: ApiTurn,
     key: Option<String>,
@@ -52,7 +52,7 @@ async fn begin(
             .param("message")
             .code("missing_message"));
     };
-    let content = input::said(input::content(Some(message), field)?, field)?;
+    let content = input::require_content(input::content(Some(message), field)?, field)?;
     let system = match body.text("system_message")? {
         Some(text) => Some(text),
         None => body.text("instructions")?,
@@ -78,7 +78,7 @@ pub(crate) async fn chat(
 ) -> Result<Response, ApiError> {
     let begun = begin(&state, &id, &headers, (&body, ApiEndpoint::Talk)).await?;
     let outcome = begun.turn.finish().await;
-    let verdict = OutcomeReport::of(&outcome);
+    let verdict = OutcomeReport::new(&outcome);
     if outcome.text.trim().is_empty() && !verdict.complete() {
         return Err(verdict.error(&outcome.session));
     }
@@ -217,7 +217,7 @@ impl TalkStream {
         }
         self.items.close();
         self.session.clone_from(&outcome.session);
-        let verdict = OutcomeReport::of(outcome);
+        let verdict = OutcomeReport::new(outcome);
         if outcome.text.trim().is_empty() && !verdict.complete() {
             let error = json!({"message": verdict.error, "code": verdict.code});
             self.event(frames, "error", error);

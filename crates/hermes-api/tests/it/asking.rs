@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::world::{Event, KEY, answer, events};
+use super::harness::{KEY, StreamedEvent, answer, events};
 
 /// Longer than any test needs.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -38,9 +38,9 @@ const TIMEOUT: u64 = 60;
 
 /// Asks for what the words name, one after the other; `-name`: that is no longer needed. The turn
 /// ends with the first answer.
-struct Asks;
+struct ApprovalHost;
 
-impl ConversationHost for Asks {
+impl ConversationHost for ApprovalHost {
     fn ready(&self) -> Result<(), HostError> {
         Ok(())
     }
@@ -49,10 +49,10 @@ impl ConversationHost for Asks {
         &self,
         opening: OpeningRequest,
     ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
-        let (wishes, orders) = mpsc::channel(REQUESTS);
-        let (news, heard) = mpsc::channel(UPDATES);
+        let (requests, orders) = mpsc::channel(REQUESTS);
+        let (updates, heard) = mpsc::channel(UPDATES);
         let id = opening.id.clone();
-        drop(task::spawn("asks", talk(id, orders, news)));
+        drop(task::spawn("asks", talk(id, orders, updates)));
         Box::pin(std::future::ready(Ok(OpenedConversation {
             id: opening.id,
             title: None,
@@ -61,7 +61,7 @@ impl ConversationHost for Asks {
             remarks: Vec::new(),
             approvals_off: false,
             weight: Weight::default(),
-            requests: wishes,
+            requests,
             updates: heard,
         })))
     }
@@ -79,10 +79,10 @@ impl ConversationHost for Asks {
 async fn talk(
     id: String,
     mut orders: mpsc::Receiver<ConversationRequest>,
-    news: mpsc::Sender<ConversationUpdate>,
+    updates: mpsc::Sender<ConversationUpdate>,
 ) {
-    while let Some(wish) = orders.recv().await {
-        let ConversationRequest::Input(input) = wish else {
+    while let Some(request) = orders.recv().await {
+        let ConversationRequest::Input(input) = request else {
             continue;
         };
         let route = Route {
@@ -96,7 +96,7 @@ async fn talk(
         let mut told = vec![AgentEvent::TurnStarted { session, route }];
         told.extend(input.text.split_whitespace().map(asks));
         for event in told {
-            let _ = news.send(ConversationUpdate::Event(event)).await;
+            let _ = updates.send(ConversationUpdate::Event(event)).await;
         }
         let text = loop {
             match orders.recv().await {
@@ -118,7 +118,7 @@ async fn talk(
             pending_steer: None,
         };
         let end = AgentEvent::TurnFinished { summary };
-        let _ = news.send(ConversationUpdate::Event(end)).await;
+        let _ = updates.send(ConversationUpdate::Event(end)).await;
     }
 }
 
@@ -140,9 +140,9 @@ fn asks(word: &str) -> AgentEvent {
     }
 }
 
-struct Nothing;
+struct NoFacts;
 
-impl GatewayFacts for Nothing {
+impl GatewayFacts for NoFacts {
     fn status(&self) -> Value {
         json!({})
     }
@@ -158,13 +158,13 @@ impl GatewayFacts for Nothing {
     fn jobs_changed(&self) {}
 }
 
-struct Desk {
+struct AskingHarness {
     url: String,
     client: reqwest::Client,
     _home: tempfile::TempDir,
 }
 
-impl Desk {
+impl AskingHarness {
     async fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let mut settings = PlatformSettings {
@@ -180,12 +180,16 @@ impl Desk {
         let (server, cancel) = (server.unwrap().unwrap(), CancellationToken::new());
         let store = Store::open(home.path().join("state.db"), Arc::new(SystemClock)).unwrap();
         let deps = ApiDeps {
-            seats: ConversationPool::new(Arc::new(Asks), PoolLimits::default(), cancel.clone()),
+            pool: ConversationPool::new(
+                Arc::new(ApprovalHost),
+                PoolLimits::default(),
+                cancel.clone(),
+            ),
             store,
             home: Home::at(home.path()),
             config: Arc::new(config),
             clock: Arc::new(SystemClock),
-            facts: Arc::new(Nothing),
+            facts: Arc::new(NoFacts),
         };
         let listener = server.bind().await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -209,13 +213,13 @@ impl Desk {
         answer(request.send().await.unwrap()).await
     }
 
-    async fn start(&self, input: &str) -> Following {
+    async fn start(&self, input: &str) -> FollowedRun {
         let (status, started) = self.post("/v1/runs", &json!({"input": input})).await;
         assert_eq!(status, 202, "{started}");
         let path = format!("/v1/runs/{}", started["run_id"].as_str().unwrap());
         let request = self.request(Method::GET, &format!("{path}/events"));
         let bytes = request.send().await.unwrap().bytes_stream();
-        Following {
+        FollowedRun {
             path,
             bytes: bytes.map(|bytes| bytes.unwrap().to_vec()).boxed(),
             text: String::new(),
@@ -223,15 +227,15 @@ impl Desk {
     }
 }
 
-struct Following {
+struct FollowedRun {
     path: String,
     bytes: futures_util::stream::BoxStream<'static, Vec<u8>>,
     text: String,
 }
 
-impl Following {
+impl FollowedRun {
     /// Reads on until there is an event of this kind.
-    async fn until(&mut self, kind: &str) -> Event {
+    async fn until(&mut self, kind: &str) -> StreamedEvent {
         let reading = async {
             loop {
                 let all = events(&self.text);
@@ -250,7 +254,7 @@ impl Following {
 
 #[tokio::test]
 async fn a_request_that_nobody_answers_is_denied_in_time() {
-    let desk = Desk::new().await;
+    let desk = AskingHarness::new().await;
     let mut run = desk.start("alone").await;
     run.until("approval.request").await;
     tokio::time::pause();
@@ -260,13 +264,13 @@ async fn a_request_that_nobody_answers_is_denied_in_time() {
     assert_eq!(told.data["choice"], "deny");
     assert_eq!(told.data["request_id"], "alone");
     let end = run.until("run.completed").await;
-    let denied = "alone: Deny { why: Some(\"nobody answered in time\") }";
+    let denied = "alone: Deny { why: Some(\"no one answered in time\") }";
     assert_eq!(end.data["output"], denied);
 }
 
 #[tokio::test]
 async fn a_request_that_is_no_longer_needed_is_not_answered_for_another() {
-    let desk = Desk::new().await;
+    let desk = AskingHarness::new().await;
     let mut run = desk.start("dead -dead live").await;
     let closed = run.until("approval.closed").await;
     assert_eq!(closed.data["request_id"], "dead");

@@ -1,8 +1,8 @@
-//! One conversation that a front end holds for somebody else (an editor, a chat): answers what is
-//! wanted of it, tells what happens.
+//! The actor of one conversation for a front end that serves others (an editor, a chat): handles
+//! requests and sends updates.
 //!
-//! While a slash command runs, events of the session, interrupts and answers go on beside it; what
-//! else is wanted waits.
+//! While a slash command runs, events of the session, interrupts and answers are still handled;
+//! other requests wait.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -26,24 +26,24 @@ use crate::front::{
 use crate::slash_commands;
 use crate::wiring;
 
-/// Wishes that may wait for a command.
+/// Maximum number of requests waiting for a command.
 const WAITING: usize = 16;
 
-/// What commands are there in the front end's place, in its words. Both are asked first.
+/// Commands as the front end restricts and documents them. Both are checked first.
 #[derive(Clone, Copy)]
 pub struct CommandRules {
-    /// What is said to a line whose command has no place there.
+    /// The reply to a command that is not available there.
     pub refused: fn(&str) -> Option<String>,
-    /// What `/help` says there.
+    /// The `/help` text there.
     pub help: fn(&str) -> Option<String>,
 }
 
-/// How the conversation is left when nobody wants anything any more.
+/// What happens when the front end closes the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClosePolicy {
     /// The session is over.
     End,
-    /// It goes on another time.
+    /// The session can be resumed.
     Keep,
 }
 
@@ -56,7 +56,7 @@ struct ConversationActor {
     servers: Option<Arc<Toolbox>>,
 }
 
-/// What goes on beside a command.
+/// The channels that are served while a command runs.
 struct ConversationInputs {
     requests: mpsc::Receiver<ConversationRequest>,
     updates: mpsc::Sender<ConversationUpdate>,
@@ -66,7 +66,7 @@ struct ConversationInputs {
     weight: Weight,
     later: mpsc::Receiver<Effect>,
     waiting: VecDeque<ConversationRequest>,
-    /// Events that the conversation was not told of yet.
+    /// Events that the conversation has not observed yet.
     unobserved: Vec<AgentEvent>,
     closed: bool,
 }
@@ -77,26 +77,26 @@ enum ActorEvent {
     Later(Effect),
 }
 
-/// What a front end that serves others opens a conversation with.
+/// Options of a front end that serves others.
 pub struct ActorOptions {
     pub rules: CommandRules,
     pub on_close: ClosePolicy,
     /// MCP servers of this conversation alone; they end with it.
     pub servers: Option<Arc<Toolbox>>,
-    /// What was said before, for the front end.
+    /// Earlier messages, for the front end.
     pub past: Vec<TranscriptEntry>,
-    /// What the person should know from the start.
+    /// Remarks to show at the start.
     pub remarks: Vec<String>,
 }
 
-/// Starts the task of a conversation, and gives the front end's end of it.
+/// Starts the task of a conversation and returns the front end's side of it.
 pub fn start(
     mut conversation: Conversation,
     later: mpsc::Receiver<Effect>,
     options: ActorOptions,
 ) -> OpenedConversation {
-    let (wishes, receiver) = mpsc::channel(REQUESTS);
-    let (sender, news) = mpsc::channel(UPDATES);
+    let (requests, receiver) = mpsc::channel(REQUESTS);
+    let (sender, updates) = mpsc::channel(UPDATES);
     let weight = Weight::default();
     let opened = OpenedConversation {
         id: conversation.chat.id.to_string(),
@@ -106,8 +106,8 @@ pub fn start(
         remarks: options.remarks,
         approvals_off: approvals_off(&conversation),
         weight: weight.clone(),
-        requests: wishes,
-        updates: news,
+        requests,
+        updates,
     };
     let live = ConversationInputs {
         requests: receiver,
@@ -138,15 +138,17 @@ fn approvals_off(conversation: &Conversation) -> bool {
 }
 
 impl ConversationActor {
-    /// Until nobody wants anything any more. Follows the conversation is closed. What it does when it
-    /// does something is boxed: most of the time it waits, and many do.
+    /// Runs until the requests end, then closes the conversation. Work is boxed, because most of
+    /// the time many of these tasks only wait.
     async fn run(mut self: Box<Self>) {
         while !self.inputs.closed {
-            if let Some(wish) = self.inputs.waiting.pop_front() {
-                Box::pin(self.handle_request(wish)).await;
+            if let Some(request) = self.inputs.waiting.pop_front() {
+                Box::pin(self.handle_request(request)).await;
             } else {
                 match self.inputs.next().await {
-                    ActorEvent::Request(Some(wish)) => Box::pin(self.handle_request(wish)).await,
+                    ActorEvent::Request(Some(request)) => {
+                        Box::pin(self.handle_request(request)).await
+                    }
                     ActorEvent::Request(None) => break,
                     ActorEvent::Event(event) => self.inputs.event(event).await,
                     ActorEvent::Later(effect) => Box::pin(self.effect(effect)).await,
@@ -161,7 +163,7 @@ impl ConversationActor {
             servers,
             ..
         } = *self;
-        // What it uses belongs to the process.
+        // Its resources belong to the process.
         conversation.chat.borrows = true;
         drop(live.events);
         let left = match on_close {
@@ -174,11 +176,11 @@ impl ConversationActor {
         if let Some(servers) = servers {
             servers.shutdown(wiring::mcp::STOPPING).await;
         }
-        // Last of all: it tells that everything has ended.
+        // Last: closing the channel signals that everything has ended.
         drop(live.updates);
     }
 
-    /// The conversation learns what happened.
+    /// Applies pending events to the conversation.
     async fn settle(&mut self) {
         for event in std::mem::take(&mut self.inputs.unobserved) {
             self.conversation.observe(&event);
@@ -200,8 +202,8 @@ impl ConversationActor {
         }
     }
 
-    async fn handle_request(&mut self, wish: ConversationRequest) {
-        match wish {
+    async fn handle_request(&mut self, request: ConversationRequest) {
+        match request {
             ConversationRequest::Input(input) => self.submit(input).await,
             ConversationRequest::Agent(command) => self.inputs.command(command).await,
             ConversationRequest::Slash(line) => self.slash(&line).await,
@@ -268,7 +270,7 @@ impl ConversationActor {
             inputs: live,
             ..
         } = self;
-        // What happened so far, so that it knows whether a turn runs.
+        // Apply events so far, so that it is known whether a turn is running.
         for event in std::mem::take(&mut live.unobserved) {
             conversation.observe(&event);
         }
@@ -282,7 +284,7 @@ impl ConversationActor {
                     .await;
                 CommandFollowUp::Nothing
             }
-            // A path, say: something to talk about.
+            // Not a command (a path, for example): a message.
             Some(None) => {
                 self.submit(line.into()).await;
                 CommandFollowUp::Turn
@@ -307,18 +309,20 @@ impl ConversationActor {
     }
 
     async fn effect(&mut self, effect: Effect) {
-        let news = match effect {
+        let update = match effect {
             Effect::Say(ShownText { kind, text }) => text_update(&kind, text),
             Effect::Page(page) => text_update(&page.kind, page.text),
             Effect::Opened { entries, .. } => ConversationUpdate::Moved {
                 id: self.conversation.chat.id.to_string(),
                 past: entries,
             },
-            Effect::Draft(text) => text_update(&TextKind::Info, format!("Your words were: {text}")),
-            // What only a screen has a place for.
+            Effect::Draft(text) => {
+                text_update(&TextKind::Info, format!("Your message was: {text}"))
+            }
+            // Effects for screens only.
             _ => return,
         };
-        self.inputs.send_update(news).await;
+        self.inputs.send_update(update).await;
     }
 }
 
@@ -362,20 +366,20 @@ pub fn host_error(failure: &Failure) -> HostError {
 impl ConversationInputs {
     async fn next(&mut self) -> ActorEvent {
         let Self {
-            requests: wishes,
+            requests,
             events,
             later,
             ..
         } = self;
         tokio::select! {
             biased;
-            wish = wishes.recv() => ActorEvent::Request(wish),
+            request = requests.recv() => ActorEvent::Request(request),
             event = next_event(events) => ActorEvent::Event(event),
             Some(effect) = later.recv() => ActorEvent::Later(effect),
         }
     }
 
-    /// Runs a command, and what goes on beside it. `None`: it was stopped.
+    /// Runs a command while serving the channels. `None`: it was stopped.
     async fn run_alongside<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::pin!(work);
         loop {
@@ -393,8 +397,8 @@ impl ConversationInputs {
                 ActorEvent::Request(Some(ConversationRequest::Agent(command))) => {
                     self.command(command).await
                 }
-                ActorEvent::Request(Some(wish)) if self.waiting.len() < WAITING => {
-                    self.waiting.push_back(wish);
+                ActorEvent::Request(Some(request)) if self.waiting.len() < WAITING => {
+                    self.waiting.push_back(request);
                 }
                 ActorEvent::Request(Some(_)) => {
                     let text = "too many messages are waiting for the running command; cancel it";
@@ -438,7 +442,7 @@ impl ConversationInputs {
         self.send_update(ConversationUpdate::Event(event)).await;
     }
 
-    /// Before anybody is told that a turn has ended.
+    /// Must happen before the end of a turn is reported.
     fn update_weight(&self) {
         self.weight.set(self.handle.bytes());
     }
@@ -452,8 +456,8 @@ impl ConversationInputs {
         .await;
     }
 
-    async fn send_update(&mut self, news: ConversationUpdate) {
-        if self.updates.send(news).await.is_err() {
+    async fn send_update(&mut self, update: ConversationUpdate) {
+        if self.updates.send(update).await.is_err() {
             self.closed = true;
         }
     }

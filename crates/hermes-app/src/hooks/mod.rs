@@ -1,9 +1,9 @@
-//! Programs of the person that run when something happens.
+//! User programs that run on events.
 //!
-//! Two kinds, as in the original: commands under `hooks:` in config.yaml, each of which a person
-//! has to have agreed to once ([`consent`]), and directories under `hooks/` of the home with a
-//! `HOOK.yaml` and a handler. Each gets the event as JSON on its standard input. A hook that
-//! fails or is late is noted in the log and stops nothing; only `pre_tool_call` can say no.
+//! Two kinds, as in the original: commands under `hooks:` in config.yaml, each of which needs a
+//! person's consent once ([`consent`]), and directories under `hooks/` of the home with a
+//! `HOOK.yaml` and a handler. Each gets the event as JSON on standard input. A hook that fails or
+//! times out is logged and stops nothing; only `pre_tool_call` can block.
 
 pub mod consent;
 mod read;
@@ -24,7 +24,7 @@ use crate::child;
 
 pub use read::load;
 
-/// Hooks that nobody waits for, running or about to.
+/// Limit of unawaited hooks.
 const BESIDE: usize = 32;
 
 /// One hook.
@@ -56,7 +56,7 @@ pub enum HookHandler {
     Program(&'static str),
 }
 
-/// What has happened.
+/// An event for hooks.
 #[derive(Clone, Debug, Default)]
 pub struct HookEvent {
     pub session: String,
@@ -85,7 +85,7 @@ impl Hooks {
         &self.list
     }
 
-    /// Whether anybody wants to know.
+    /// Whether any hook listens to this event.
     pub fn has_hooks_for(&self, event: &str) -> bool {
         self.list
             .iter()
@@ -102,7 +102,7 @@ impl Hooks {
         list.filter(move |hook| hook.agreed && hook.listens_to(event) && hook.matches(happening))
     }
 
-    /// Runs the hooks of an event; nobody waits for them.
+    /// Runs the hooks of an event without waiting for them.
     pub fn notify(&self, event: &str, happening: HookEvent) {
         if !self.has_hooks_for(event) {
             return;
@@ -118,7 +118,7 @@ impl Hooks {
         });
     }
 
-    /// Runs the hooks of an event one after the other; what they answered.
+    /// Runs the hooks of an event one after the other and returns their answers.
     pub async fn ask(&self, event: &str, happening: &HookEvent) -> Vec<Value> {
         let mut answers = Vec::new();
         for hook in self.for_event(event, happening) {
@@ -130,7 +130,7 @@ impl Hooks {
         answers
     }
 
-    /// Why a tool must not be called, if a hook says so.
+    /// The reason if a hook blocks a tool call.
     pub async fn objection(&self, happening: &HookEvent) -> Option<String> {
         let answers = self.ask("pre_tool_call", happening).await;
         answers.iter().find_map(block_reason)
@@ -152,7 +152,7 @@ fn block_reason(answer: &Value) -> Option<String> {
 }
 
 impl Hook {
-    /// What it is called in lists and logs.
+    /// Its name in lists and logs.
     pub fn name(&self) -> String {
         match &self.action {
             HookAction::Command(command) => command.clone(),
@@ -177,7 +177,7 @@ impl Hook {
         }
     }
 
-    /// Runs it once. What it answered, where that is a JSON object.
+    /// Runs it once and returns its answer, if that is a JSON object.
     pub async fn run(&self, event: &str, happening: &HookEvent) -> Result<Option<Value>, String> {
         let input = match &self.action {
             HookAction::Command(_) => payload(event, happening),
@@ -185,7 +185,7 @@ impl Hook {
         };
         let program = self.program(event);
         let ended = child::run(program, &input.to_string(), None, self.timeout).await?;
-        // A script may say no and fail at the same time: what it said counts.
+        // A script may block and fail at the same time: its answer counts.
         let answer = serde_json::from_str::<Value>(ended.out.trim()).ok();
         match answer.filter(Value::is_object) {
             Some(answer) => Ok(Some(answer)),

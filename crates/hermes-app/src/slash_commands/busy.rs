@@ -1,4 +1,4 @@
-//! While something works: queue, steer, ask beside it, stop.
+//! Commands for running turns: queue, steer, background, stop.
 
 use hermes_core::event::{AgentCommand, UserInput};
 use hermes_core::front_end::{BusyInput, DisplaySetting, Effect};
@@ -51,7 +51,7 @@ pub(super) async fn steer(
     )))
 }
 
-/// In a session of its own, beside this one.
+/// In a separate session, in the background.
 pub(super) async fn background(
     conversation: &mut Conversation,
     text: &str,
@@ -111,7 +111,7 @@ pub(super) async fn stop(
     }))
 }
 
-/// What goes on in the background.
+/// Lists background work.
 pub(super) fn agents(conversation: &Conversation) -> CommandResult {
     let mut lines = Vec::new();
     for asked in conversation.background.list() {
@@ -141,7 +141,7 @@ pub(super) fn agents(conversation: &Conversation) -> CommandResult {
     CommandResult::plain(lines.join("\n"))
 }
 
-/// What Enter does while a turn runs.
+/// Sets what Enter does while a turn is running.
 pub(super) fn mode(conversation: &Conversation, word: &str) -> Result<CommandResult, Failure> {
     let busy = match word {
         "steer" => BusyInput::Steer,

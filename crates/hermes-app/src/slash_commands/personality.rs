@@ -1,4 +1,4 @@
-//! How the agent talks: the names of the original, in our words, and those of the config.
+//! Personalities: those of the original, with our texts, and those of the config.
 
 use hermes_core::slash;
 use serde_json::Value;

@@ -17,10 +17,10 @@ use crate::conversation::{CommandResult, Conversation};
 use crate::failure::Failure;
 use crate::front::CommandFollowUp;
 
-/// How the commands begin.
+/// The prefix of the commands.
 const PREFIX: &str = "mcp__";
 
-/// What a server offers.
+/// A prompt of a server.
 struct ServerPrompt {
     server: String,
     name: String,
@@ -69,7 +69,7 @@ impl ServerPrompt {
         text
     }
 
-    /// Values by name (`name=value`) or in their order; the last one takes all words that are left.
+    /// Values by name (`name=value`) or position; the last one takes the remaining words.
     fn values(&self, rest: &str) -> Result<Map<String, Value>, Failure> {
         let mut given = Map::new();
         let mut words: Vec<&str> = Vec::new();
@@ -113,7 +113,7 @@ impl ServerPrompt {
     }
 }
 
-/// What a server offers, as it said when it was connected, else as it says now.
+/// The prompts of a server, cached from the connection or requested now.
 async fn offered(handle: &ServerHandle) -> Vec<ServerPrompt> {
     let known = handle.catalogue().borrow().clone();
     let listed = match known.and_then(|known| known.prompts.clone()) {
@@ -134,7 +134,7 @@ async fn offered(handle: &ServerHandle) -> Vec<ServerPrompt> {
         .collect()
 }
 
-/// The prompts that are known without asking anybody, one line for each.
+/// The cached prompts, one line each.
 pub(super) fn known(toolbox: &Toolbox) -> Vec<String> {
     let mut lines = Vec::new();
     for name in toolbox.names() {
@@ -152,7 +152,8 @@ pub(super) fn known(toolbox: &Toolbox) -> Vec<String> {
     lines
 }
 
-/// `/mcp__<server>__<prompt> values`: what the server makes of it goes to the model. `None`: it names no server.
+/// `/mcp__<server>__<prompt> values`: the server's result goes to the model. `None`: unknown
+/// server.
 pub(super) async fn use_prompt(
     conversation: &mut Conversation,
     typed: &str,

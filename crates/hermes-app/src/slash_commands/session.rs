@@ -1,4 +1,4 @@
-//! The conversation itself: begin, leave, go back, name, keep.
+//! Commands for the conversation itself: new, resume, undo, title, export.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ use crate::wiring;
 /// How many sessions a list shows.
 const LISTED: usize = 10;
 
-/// What the front end shows of the session that was opened.
+/// Shows the opened session.
 pub async fn opened(conversation: &mut Conversation) -> Result<CommandResult, Failure> {
     conversation.forget_notes();
     let chat = &conversation.chat;
@@ -40,7 +40,7 @@ pub(super) async fn new(
     conversation: &mut Conversation,
     title: &str,
 ) -> Result<CommandResult, Failure> {
-    // Of one in which nothing was said there is nothing to go back to, but of the one before it.
+    // An empty session cannot be restored, but the one before it can.
     let old = match &conversation.back {
         _ if conversation.chat.used => Some(conversation.chat.id.clone()),
         Some(UndoTarget::Left(id)) => Some(id.clone()),
@@ -98,7 +98,7 @@ pub(super) async fn retry(conversation: &mut Conversation) -> Result<CommandResu
     conversation.ask(question).await
 }
 
-/// What the person asked in this session, oldest first.
+/// The person's messages in this session, oldest first.
 async fn questions(conversation: &Conversation) -> Result<Vec<String>, Failure> {
     let chat = &conversation.chat;
     if !chat.used {
@@ -121,7 +121,7 @@ fn not_while_busy(conversation: &Conversation) -> Outcome {
     Ok(())
 }
 
-/// Takes questions back; without a number and right after it was done, brings them back.
+/// Undoes messages; without a number directly afterwards, restores them.
 pub(super) async fn undo(
     conversation: &mut Conversation,
     count: &str,
@@ -192,7 +192,7 @@ pub(super) async fn title(
     Ok(CommandResult::plain(format!("title: {title}")))
 }
 
-/// Goes on in a copy; the session itself stays as it is.
+/// Continues in a copy; the session itself is not changed.
 pub(super) async fn branch(
     conversation: &mut Conversation,
     title: &str,
@@ -244,13 +244,13 @@ pub(super) async fn branch(
         ..conversation.options.clone()
     };
     conversation.open_instead(&options, "branched").await?;
-    // What was said stands on the screen already.
+    // The messages are on the screen already.
     Ok(CommandResult::info(format!(
         "this is a copy now ({id}); the original: /resume {old}"
     )))
 }
 
-/// Questions that `/compress here` keeps word for word, with their answers.
+/// Number of messages that `/compress here` keeps verbatim, with their answers.
 const KEPT_TURNS: usize = 2;
 
 pub(super) async fn compress(
@@ -263,7 +263,7 @@ pub(super) async fn compress(
     let (focus, keep) = match rest.split_once(' ').unwrap_or((rest, "")) {
         ("", _) => (None, None),
         ("here", "") => (None, Some(KEPT_TURNS)),
-        // A topic may begin with the word as well.
+        // A topic may begin with this word, too.
         ("here", count) if count.bytes().all(|byte| byte.is_ascii_digit()) => {
             let turns = count.parse().ok().filter(|turns| *turns > 0);
             let turns = turns.ok_or_else(|| {
@@ -282,7 +282,7 @@ pub(super) async fn compress(
     Ok(CommandResult::order())
 }
 
-/// What compressing is about, before it is done.
+/// A preview of the compression.
 async fn preview(conversation: &Conversation) -> Result<CommandResult, Failure> {
     let chat = &conversation.chat;
     let stored = if chat.used {
@@ -418,7 +418,7 @@ pub(super) async fn rollback(
     rest: &str,
 ) -> Result<CommandResult, Failure> {
     let chat = &conversation.chat;
-    // Those that the tools use, where there are any: they know whether snapshots are taken.
+    // The checkpoints of the tools, if any: they know whether snapshots are enabled.
     let checkpoints = match &chat.commands {
         Some(commands) => commands.checkpoints.clone(),
         None => checkpoints::open(&conversation.cx, &chat.config),
@@ -452,7 +452,7 @@ pub(super) async fn rollback(
     }
 }
 
-/// `/compose`: the interface opens the editor by itself; here the text is made ready.
+/// `/compose`: prepares the text; the interface opens the editor itself.
 pub(super) fn compose(conversation: &Conversation, text: &str) -> Result<CommandResult, Failure> {
     match conversation.surface {
         Surface::Screen => Ok(CommandResult::from_effect(Effect::Edit(text.to_owned()))),

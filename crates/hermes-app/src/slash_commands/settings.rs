@@ -1,4 +1,4 @@
-//! What is chosen: model, reasoning, what is shown, what is asked.
+//! Settings: model, reasoning, display, approvals.
 
 use hermes_config::settings::{self, SetOptions};
 use hermes_core::event::{AgentCommand, Setting};
@@ -17,7 +17,7 @@ pub(super) fn save_setting(conversation: &Conversation, key: &str, value: &str) 
         .map_err(|error| Failure::failed(error.to_string()))
 }
 
-/// What `/model` was given.
+/// The arguments of `/model`.
 struct ModelArgument<'a> {
     model: &'a str,
     provider: Option<&'a str>,
@@ -68,7 +68,7 @@ pub(super) async fn model(
     Ok(CommandResult::order())
 }
 
-/// Goes on with another model; the session says so.
+/// Switches the model; the session reports it.
 async fn switch(conversation: &mut Conversation, model: &str, provider: Option<&str>) -> Outcome {
     let command = AgentCommand::SwitchRoute {
         model: model.to_owned(),

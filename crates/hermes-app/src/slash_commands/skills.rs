@@ -11,7 +11,7 @@ use crate::front::CommandFollowUp;
 use crate::text::shorten;
 use crate::wiring::skills::SkillLoader;
 
-/// Skills that one line can name.
+/// Maximum number of skills in one line.
 const MAX_STACKED: usize = 5;
 
 fn library(conversation: &Conversation) -> Result<SkillLibrary, Failure> {
@@ -68,7 +68,7 @@ pub(super) fn bundles(conversation: &Conversation) -> CommandResult {
     CommandResult::plain(lines.chain(wrong).collect::<Vec<_>>().join("\n"))
 }
 
-/// They are looked for whenever a prompt is written: this only says what is there.
+/// Skills are read for every prompt; this only lists them.
 pub(super) fn reload_skills(conversation: &Conversation) -> Result<CommandResult, Failure> {
     let count = library(conversation)?.scan().len();
     Ok(CommandResult::info(format!(
@@ -77,19 +77,19 @@ pub(super) fn reload_skills(conversation: &Conversation) -> Result<CommandResult
     )))
 }
 
-/// What a name behind a slash stands for.
+/// The skills behind a name.
 struct InvokedSkills {
-    /// As the person knows it.
+    /// The name for display.
     label: String,
-    /// What to type to get it.
+    /// The command to type.
     command: String,
     skills: Vec<String>,
     instruction: String,
     words: String,
 }
 
-/// `/<skill> words`, `/<bundle> words`: the skills go to the model with the words. `None`: nothing is
-/// called so.
+/// `/<skill> words`, `/<bundle> words`: sends the skills with the words to the model. `None`:
+/// unknown name.
 pub(super) async fn use_skill(
     conversation: &mut Conversation,
     name: &str,
@@ -113,7 +113,7 @@ fn of_bundle(bundle: SkillBundle, rest: &str) -> InvokedSkills {
     }
 }
 
-/// One skill, or several that stand at the beginning of the line: `/a /b words`.
+/// One or several skills at the beginning of the line: `/a /b words`.
 fn of_skills(library: &SkillLibrary, name: &str, rest: &str) -> Option<InvokedSkills> {
     let known: Vec<Skill> = library.scan();
     let find = |typed: &str| {

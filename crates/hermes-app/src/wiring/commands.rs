@@ -1,5 +1,4 @@
-//! Where commands run, and what they share: one for the whole process, whichever conversation they
-//! belong to.
+//! The command environment, shared by all conversations of the process.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,7 +31,7 @@ const MAX_WAITING: usize = 64;
 /// The environment of this home's commands.
 pub struct CommandEnvironment {
     pub environment: Arc<dyn Environment>,
-    /// What confines commands on this machine; none for other environments.
+    /// The sandbox on this machine; none for other environments.
     pub sandbox: Option<Arc<Sandbox>>,
     pub workspaces: Workspaces,
     pub processes: ProcessRegistry,
@@ -40,7 +39,7 @@ pub struct CommandEnvironment {
     pub gate: Gate,
     pub ledger: FileLedger,
     pub checkpoints: Checkpoints,
-    /// What skills asked for.
+    /// Variables declared by skills.
     declared: Declared,
     settings: TerminalSettings,
     bell: Arc<ProcessNotifier>,
@@ -48,7 +47,7 @@ pub struct CommandEnvironment {
     here: OnceCell<LocalMachine>,
 }
 
-/// This machine, and what confines commands on it.
+/// This machine and its sandbox.
 #[derive(Clone)]
 pub struct LocalMachine {
     pub environment: Arc<dyn Environment>,
@@ -77,8 +76,8 @@ impl LocalMachine {
 }
 
 impl CommandEnvironment {
-    /// As the configuration says. Where what it names is not there, the person is told and there
-    /// are no commands: they never run somewhere else.
+    /// As configured. If the configured environment is not available, the person is told and there
+    /// are no commands: they never run elsewhere.
     pub fn for_chat(
         cx: &AppContext,
         config: &Config,
@@ -180,23 +179,23 @@ impl CommandEnvironment {
         Ok(made.await?.clone())
     }
 
-    /// For skills that ask for variables: commands have them from then on.
+    /// Declares variables of skills for all later commands.
     pub fn declare(&self) -> Declare {
         let declared = self.declared.clone();
         Arc::new(move |name| declared.declare(name))
     }
 
-    /// Takes over the background processes that an earlier run of hermes left.
+    /// Adopts background processes of an earlier run of hermes.
     pub async fn adopt(&self) {
         self.processes.adopt(self.environment.as_ref()).await;
     }
 
-    /// Background processes tell this session when they end.
+    /// Background processes notify this session when they end.
     pub async fn attach(&self, session: &SessionHandle) {
         self.bell.attach(session).await;
     }
 
-    /// Background processes go on; what else the environment holds is given back.
+    /// Background processes continue; other resources of the environment are released.
     pub async fn close(&self) {
         if let Err(error) = self.environment.close().await {
             tracing::warn!("closing the environment of commands: {error}");
@@ -210,7 +209,7 @@ pub fn is_on_path(name: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(name).is_file())
 }
 
-/// Clears away what runs of hermes that ended long ago left; nothing waits for it.
+/// Removes containers left by old runs of hermes, in the background.
 fn reap_containers(cx: &AppContext, config: &Config) {
     let (home, config, env) = (cx.home.clone(), config.clone(), cx.env.clone());
     task::spawn("container reaper", async move {
@@ -228,7 +227,7 @@ fn judge(config: &Config, router: Arc<dyn ModelRouter>) -> ModelJudge {
     ModelJudge::new(router, Duration::from_secs(seconds.max(1)))
 }
 
-/// Brings notices about background processes to their sessions.
+/// Delivers notices about background processes to their sessions.
 #[derive(Default)]
 struct ProcessNotifier(Mutex<NotifierState>);
 
@@ -274,7 +273,7 @@ async fn send_notice(session: &SessionHandle, notice: &Notice) {
             text: notice.text(),
             wakes: true,
         };
-        // a session that ended needs no news
+        // a session that ended needs no notices
         let _ = session.send(command).await;
     }
 }

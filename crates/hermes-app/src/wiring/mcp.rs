@@ -1,4 +1,4 @@
-//! MCP servers of this process: one set for all its sessions, kept in step with config.yaml.
+//! MCP servers of this process: one set for all sessions, synchronized with config.yaml.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -28,31 +28,31 @@ use super::progress;
 use super::sampler::RouterSampler;
 use crate::context::{AppContext, HostProcess};
 
-/// What stopping all servers may take.
+/// Timeout for stopping all servers.
 pub const STOPPING: Duration = Duration::from_secs(5);
-/// Longest wait for servers before a turn, whatever the config says.
+/// Upper bound of the wait for servers before a turn.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
-/// What a turn that a person waits for gives to servers that are starting or may have come back,
-/// unless the config says otherwise. Their tools join at a later step of the turn. With what else
-/// they cost it, slow servers delay a turn by less than 300 ms.
+/// How long an interactive turn waits for servers that are starting or reconnecting, unless
+/// configured. Their tools join at a later step. Including other costs, slow servers delay a turn
+/// by less than 300 ms.
 pub(super) const BRIEFLY: Duration = Duration::from_millis(250);
 
-/// How often the status is written while much happens, and while nothing does. Successes are no
-/// events: they are looked for.
+/// How often the status is written during activity and otherwise. Successes are not events, so they
+/// are polled.
 const AT_MOST: Duration = Duration::from_millis(500);
 const LOOKED_AT: Duration = Duration::from_millis(400);
 const AT_LEAST: Duration = Duration::from_secs(10);
 
-/// The servers of this process. Nothing is started as long as none is configured.
+/// The servers of this process. Nothing is started if none is configured.
 pub struct McpServers {
     home: Home,
     process: ProcessEnv,
     choice: ToolChoice,
-    /// The model that servers may borrow, where the config lets them.
+    /// The model for sampling requests of servers, if allowed.
     sampler: Arc<dyn Sampler>,
-    /// Where it is shown that a run waits for servers; nowhere, unless somebody watches it.
+    /// Where waiting for servers is displayed, if anywhere.
     progress: OnceLock<Arc<dyn HostProcess>>,
-    /// Whether config.yaml is looked at again and again.
+    /// Whether config.yaml is watched for changes.
     watches: bool,
     ended: CancellationToken,
     state: Mutex<McpState>,
@@ -61,7 +61,7 @@ pub struct McpServers {
 #[derive(Default)]
 struct McpState {
     toolbox: Option<Arc<Toolbox>>,
-    seen: Vec<Option<FileVersion>>,
+    seen: Vec<Option<ConfigFileVersion>>,
     /// `mcp_discovery_timeout`, where the file has it: how long turns wait for servers.
     discovery: Option<Duration>,
 }
@@ -69,15 +69,15 @@ struct McpState {
 /// How long a turn waits for servers that are starting, unless the config says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerWait {
-    /// Somebody is there: briefly.
+    /// Interactive: briefly.
     Briefly,
-    /// One answer is all there will be: until every server is ready or has failed.
+    /// One answer only: until every server is ready or has failed.
     ForAll,
 }
 
-/// A file as it was last looked at.
+/// The version of a file at the last check.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct FileVersion {
+struct ConfigFileVersion {
     modified: Option<SystemTime>,
     len: u64,
 }
@@ -121,7 +121,7 @@ impl McpServers {
         this.state().seen = this.file_versions();
         this.apply(entries, &cx.env);
         if this.toolbox().is_some() {
-            // Read once more for what the settings do not tell: whether the file has the key.
+            // Read again to find out whether the file contains the key.
             let loaded = cx.load_config().ok();
             this.state().discovery = loaded.and_then(|loaded| discovery(&loaded));
         }
@@ -155,7 +155,7 @@ impl McpServers {
         }
     }
 
-    /// Takes over what changed in the files since the last look.
+    /// Applies changes of the files since the last check.
     fn reload(&self) -> Vec<String> {
         let now = self.file_versions();
         if !self.watches || std::mem::replace(&mut self.state().seen, now.clone()) == now {
@@ -168,7 +168,7 @@ impl McpServers {
                 Err(error) => Err(error.to_string()),
             });
         match loaded {
-            // What runs goes on: a file in the middle of an edit is no reason to stop it.
+            // Running servers stay: the file may be in the middle of an edit.
             Err(why) => vec![format!("MCP servers stay as they are: {why}")],
             Ok((loaded, _)) if !reloads(&loaded) => Vec::new(),
             Ok((loaded, env)) => {
@@ -185,10 +185,10 @@ impl McpServers {
         }
     }
 
-    fn file_versions(&self) -> Vec<Option<FileVersion>> {
+    fn file_versions(&self) -> Vec<Option<ConfigFileVersion>> {
         let look = |path: PathBuf| {
             let metadata = std::fs::metadata(path).ok()?;
-            Some(FileVersion {
+            Some(ConfigFileVersion {
                 modified: metadata.modified().ok(),
                 len: metadata.len(),
             })
@@ -196,9 +196,9 @@ impl McpServers {
         vec![look(self.home.config_path()), look(self.home.env_path())]
     }
 
-    /// Shows there what runs wait for.
+    /// Sets where waiting is displayed.
     pub fn show_progress(&self, process: Arc<dyn HostProcess>) {
-        // The first one stays: a process has one terminal.
+        // The first one is kept: a process has one terminal.
         let _ = self.progress.set(process);
     }
 
@@ -212,8 +212,8 @@ impl McpServers {
             .map_or_else(|| Arc::from([]), |box_| box_.tools())
     }
 
-    /// Before a turn: takes over what changed in the files, and gives servers time to come up.
-    /// What it returns is for the person.
+    /// Before a turn: applies changed files and gives servers time to start. Returns remarks for
+    /// the person.
     pub async fn prepare(&self, waits: ServerWait) -> Vec<String> {
         let mut notices = self.reload();
         let Some(toolbox) = self.toolbox() else {
@@ -284,12 +284,12 @@ pub fn server_details(toolbox: &Toolbox, name: &str) -> Option<String> {
     Some(report::details(report, SystemClock.now()))
 }
 
-/// Where processes tell about their servers.
+/// The status files of processes about their servers.
 pub fn board(home: &Home) -> Board {
     Board::new(home.cache_dir().join("mcp-status"))
 }
 
-/// Tells how the servers fare: when something happens to them, and now and then.
+/// Publishes the status of the servers, on changes and periodically.
 fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
     let (toolbox, ended) = (Arc::downgrade(toolbox), ended.clone());
     let Some(mut events) = toolbox.upgrade().map(|toolbox| toolbox.events()) else {
@@ -308,7 +308,7 @@ fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
                     written = Some((Instant::now(), news));
                 }
                 tokio::time::sleep(AT_MOST).await;
-                // Lagging only means that much happened.
+                // Lagging only means that there were many events.
                 let _ = tokio::time::timeout(LOOKED_AT, events.recv()).await;
             }
         };
@@ -320,7 +320,7 @@ fn post(toolbox: &Arc<Toolbox>, board: Board, ended: &CancellationToken) {
     });
 }
 
-/// What is worth writing at once.
+/// Changes that are written immediately.
 fn server_change(report: &ServerReport) -> (&'static str, Option<ServerChange>) {
     let news = report.link.as_ref().map(|link| ServerChange {
         epoch: link.epoch,
@@ -339,13 +339,13 @@ struct ServerChange {
     why: Option<String>,
 }
 
-/// Starts servers for one command, chosen or not.
+/// Starts servers for one command, enabled or not.
 pub fn start_all(
     cx: &AppContext,
     entries: Vec<ServerEntry>,
     prompt: Option<Arc<dyn AuthPrompt>>,
 ) -> Toolbox {
-    // Commands that look at servers make no calls, so no server can ask for a model.
+    // Commands that inspect servers make no calls, so no sampling requests arise.
     let workshop = ServerConnector::new(&cx.home, &cx.env, prompt, None);
     start(entries, &cx.home, workshop)
 }
@@ -398,7 +398,7 @@ pub(super) fn fed_toolset(server: &str) -> FedToolset {
     }
 }
 
-/// The person's own bound for waits, if there is one.
+/// The configured limit for waits, if any.
 fn discovery(loaded: &Loaded) -> Option<Duration> {
     loaded.file_tree.get("mcp_discovery_timeout")?;
     let seconds = loaded.config.mcp_discovery_timeout;

@@ -1,4 +1,4 @@
-//! A chat without a model: it opens, and says what is missing when something is asked.
+//! A chat without a model: it opens, and reports what is missing when a message is sent.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use hermes_core::model::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Whether a person can put it right without leaving the chat.
+/// Whether a person can fix it inside the chat.
 pub(super) fn can_wait(error: &RouteError) -> bool {
     matches!(
         error,
@@ -16,7 +16,7 @@ pub(super) fn can_wait(error: &RouteError) -> bool {
     )
 }
 
-/// Nobody.
+/// No model.
 pub(super) fn route() -> Route {
     Route {
         provider: String::new(),
@@ -27,7 +27,7 @@ pub(super) fn route() -> Route {
     }
 }
 
-/// The router, or one whose first choice is nobody until [`ModelRouter::switch`] names somebody.
+/// The router, or one without a primary model until [`ModelRouter::switch`] selects one.
 pub(super) fn or_missing(
     router: Arc<dyn ModelRouter>,
     missing: Option<&RouteError>,

@@ -36,18 +36,18 @@ use crate::failure::{Failure, Outcome};
 use crate::hooks::Hooks;
 use crate::options::TurnOptions;
 
-/// What is to be opened, and with what.
+/// The conversation to open, with its resources.
 pub struct OpenRequest<'a> {
     pub options: &'a TurnOptions,
     pub cx: &'a AppContext,
     pub mode: ConversationMode,
-    /// `None`: as config.yaml says now.
+    /// `None`: config.yaml is read now.
     pub config: Option<Arc<Config>>,
-    /// What the front end adds.
+    /// Additions of the front end.
     pub front_end: FrontEndSettings,
-    /// What it uses together with others. `None`: it is the first of this process and starts its own.
+    /// Shared resources. `None`: the first conversation of this process creates them.
     pub resources: Option<SharedResources>,
-    /// The session, where the front end names it. `None`: as the options say.
+    /// The session, if chosen by the front end. `None`: from the options.
     pub session: Option<NamedSession>,
 }
 
@@ -66,8 +66,8 @@ impl<'a> OpenRequest<'a> {
     }
 }
 
-/// What goes on in the background reports to the session if it `hears`. `adopts`: it takes over what
-/// an earlier run left; whoever keeps a parts did that when it began.
+/// Background work reports to the session if it `hears`. `adopts`: it takes over what an earlier
+/// run left; with a parts cache this happened at the start.
 async fn attach(
     session: &SessionHandle,
     action_tools: &ActionTools,
@@ -85,32 +85,32 @@ async fn attach(
     }
 }
 
-/// A conversation that is open.
+/// An open session with its resources.
 pub struct OpenSession {
     pub id: SessionId,
     pub clock: Arc<dyn Clock>,
     pub store: Store,
     pub tools: Arc<HomeTools>,
-    /// Whether there is something in it.
+    /// Whether it has messages.
     pub used: bool,
-    /// Whether something was asked since it was opened.
+    /// Whether a message was sent since it was opened.
     pub asked: bool,
     /// Where tools run.
     pub cwd: PathBuf,
-    /// Who answers; empty names where [`Self::missing`] says why.
+    /// The model in use; empty names if [`Self::missing`] is set.
     pub route: Route,
-    /// Why there is no model to talk to.
+    /// Why there is no model.
     pub missing: Option<RouteError>,
     pub config: Arc<Config>,
-    /// What the model can do.
+    /// The capabilities of the model.
     pub able: ModelInfo,
-    /// The MCP servers of this process; the next chat takes them over.
+    /// The MCP servers of this process; reused by the next chat.
     pub mcp: Option<Arc<McpServers>>,
-    /// Where commands of this process run; the next chat takes it over.
+    /// The command environment of this process; reused by the next chat.
     pub commands: Option<Arc<CommandEnvironment>>,
-    /// Runs the commands that stand in skills, where that is switched on.
+    /// Runs inline commands of skills, if enabled.
     pub inline: Option<RunInline>,
-    /// What its front end adds; the next chat takes it over.
+    /// Additions of its front end; reused by the next chat.
     front_end: FrontEndSettings,
     /// Servers, environment and database belong to others: closing leaves them alone.
     pub borrows: bool,
@@ -135,7 +135,7 @@ impl OpenSession {
         config: Arc<Config>,
     ) -> Result<(Self, EventReceiver), Failure> {
         let (options, cx, mode) = (request.options, request.cx, request.mode);
-        // First of all, so that servers start while everything else is made ready.
+        // First, so that servers start while everything else is prepared.
         let resources = resources(options, cx, &config, mode);
         if !options.ignores_config() {
             unsupported::warn_once(cx, &config);
@@ -170,7 +170,7 @@ impl OpenSession {
         }
     }
 
-    /// What others may use, too.
+    /// The resources that others may share.
     fn resources(&self) -> SharedResources {
         SharedResources {
             store: Some(self.store.clone()),
@@ -273,7 +273,7 @@ impl OpenSession {
         Ok((session, events))
     }
 
-    /// Speaks to the session beside whoever holds the chat.
+    /// A second handle to the session.
     pub fn handle(&self) -> SessionHandle {
         self.handle.clone()
     }
@@ -289,7 +289,7 @@ impl OpenSession {
         Ok(self.store.update(&self.id, update).await?)
     }
 
-    /// Marks the session as ended, unless it was only looked at.
+    /// Marks the session as ended, unless it was only viewed.
     pub async fn end(&self, reason: &str) -> Outcome {
         if !self.asked {
             return Ok(());
@@ -299,8 +299,8 @@ impl OpenSession {
         self.update(SessionUpdate::End { reason, at }).await
     }
 
-    /// Ends the session's work and its MCP servers, and closes the database. Whoever has its events
-    /// reads them meanwhile, or has dropped them.
+    /// Stops the session and its MCP servers, and closes the database. Its events must be read
+    /// meanwhile, or their receiver dropped.
     pub async fn close(self) {
         // A session that ended already needs no order to.
         let _ = self.handle.send(AgentCommand::Close).await;
@@ -310,7 +310,7 @@ impl OpenSession {
         }
     }
 
-    /// The line a chat begins with.
+    /// The first line of a chat.
     pub fn banner(&self) -> String {
         let model = match &self.missing {
             None if self.able.tools => format!("{} ({})", self.route.model, self.route.provider),
@@ -480,7 +480,7 @@ fn approver(
     }
 }
 
-/// Permissions given beforehand are no answers: with `--yolo` the person is still asked.
+/// Preapproved permissions do not answer questions: with `--yolo` the person is still asked.
 fn asker(mode: ConversationMode, unattended: bool) -> Option<Arc<dyn Asker>> {
     match mode {
         _ if unattended => Some(Arc::new(Nobody)),

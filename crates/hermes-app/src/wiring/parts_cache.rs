@@ -1,5 +1,5 @@
-//! What the conversations of a long-lived process need again and again: made once, as long as the
-//! files of the home say the same.
+//! Parts that the conversations of a long-lived process share: built once, until the files of the
+//! home change.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,20 +20,20 @@ use super::no_model;
 use crate::context::AppContext;
 use crate::failure::Failure;
 
-/// Routers that are kept; conversations may name models.
+/// Maximum number of cached routers; conversations may choose models.
 const ROUTERS: usize = 16;
 const HELPERS: usize = 64;
 const PLATFORMS: usize = 64;
-/// System prompts that are kept, and how long the files behind them are not looked at.
+/// Maximum number of cached system prompts, and how long their files are not checked.
 const PROMPTS: usize = 16;
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The home as it was read.
+/// The home as it was loaded.
 pub struct HomeParts {
     pub cx: AppContext,
     pub config: Arc<Config>,
-    seen: Vec<Option<FileVersion>>,
-    /// Where the newest parts is: conversations that are open take it from there.
+    seen: Vec<Option<HomeFileVersion>>,
+    /// The latest parts, for conversations that are open.
     cache: OnceLock<Weak<Mutex<Arc<Self>>>>,
     /// By model and provider.
     routers: Mutex<HashMap<ModelKey, Arc<Router>>>,
@@ -44,14 +44,14 @@ pub struct HomeParts {
     choices: Mutex<HashMap<String, ToolChoice>>,
 }
 
-/// The hooks of the home, since when they are known, and which were agreed to then.
+/// The hooks of the home, their load time, and the consents at that time.
 struct CachedHooks {
     at: Instant,
-    consents: Option<FileVersion>,
+    consents: Option<HomeFileVersion>,
     hooks: Hooks,
 }
 
-/// Who helps with a task, and since when that is known.
+/// The model for an auxiliary task, and when it was determined.
 struct CachedHelper {
     at: Instant,
     client: Result<Arc<dyn ModelClient>, RouteError>,
@@ -59,14 +59,14 @@ struct CachedHelper {
 
 type ModelKey = (Option<String>, Option<String>);
 
-/// A file as it was last looked at.
+/// The version of a file at the last check.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct FileVersion {
+struct HomeFileVersion {
     modified: Option<SystemTime>,
     len: u64,
 }
 
-/// Where the parts is kept: read again when the files change.
+/// Holds the parts and reloads them when the files change.
 pub struct PartsCache {
     current: Arc<Mutex<Arc<HomeParts>>>,
 }
@@ -87,14 +87,14 @@ impl PartsCache {
         let current = Arc::new(Mutex::new(Arc::new(parts)));
         let cache = Arc::downgrade(&current);
         let parts = current.lock().unwrap_or_else(PoisonError::into_inner);
-        // It is new: nobody has set it.
+        // It is new: not set yet.
         let _ = parts.cache.set(cache);
         drop(parts);
         Self { current }
     }
 
-    /// What the files say now. A file in the middle of an edit is no reason to stop: what was
-    /// read last goes on.
+    /// The current parts. An invalid file (perhaps in the middle of an edit) is ignored, and the
+    /// last parts stay in use.
     pub fn current(&self) -> Arc<HomeParts> {
         newest(&self.current)
     }
@@ -110,7 +110,7 @@ fn newest(current: &Arc<Mutex<Arc<HomeParts>>>) -> Arc<HomeParts> {
         });
         match read {
             Ok(new) => {
-                // It is new: nobody has set it.
+                // It is new: not set yet.
                 let _ = new.cache.set(Arc::downgrade(current));
                 *parts = Arc::new(new);
             }
@@ -123,7 +123,7 @@ fn newest(current: &Arc<Mutex<Arc<HomeParts>>>) -> Arc<HomeParts> {
 }
 
 impl HomeParts {
-    fn new(cx: &AppContext, config: Arc<Config>, seen: Vec<Option<FileVersion>>) -> Self {
+    fn new(cx: &AppContext, config: Arc<Config>, seen: Vec<Option<HomeFileVersion>>) -> Self {
         Self {
             config,
             cx: cx.clone(),
@@ -137,13 +137,13 @@ impl HomeParts {
         }
     }
 
-    /// The parts of what the files say by now.
+    /// The parts for the current files.
     fn newest(self: &Arc<Self>) -> Arc<Self> {
         let cache = self.cache.get().and_then(Weak::upgrade);
         cache.map_or_else(|| Arc::clone(self), |cache| newest(&cache))
     }
 
-    /// The hooks; what was agreed to or taken back a moment ago counts at once.
+    /// The hooks; changes of consent take effect immediately.
     pub(super) fn hooks(&self) -> Hooks {
         let consents = file_version(hooks::consent::path(&self.cx.home));
         let mut heard = self.hooks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,7 +153,7 @@ impl HomeParts {
         {
             return known.hooks.clone();
         }
-        // What is wrong with them was said when the process began.
+        // Their problems were reported when the process started.
         let hooks = super::tool_hooks::load_hooks(&self.cx, &self.config, true);
         *heard = Some(CachedHooks {
             at: Instant::now(),
@@ -163,7 +163,7 @@ impl HomeParts {
         hooks
     }
 
-    /// The toolsets that the configuration gives to a platform.
+    /// The configured toolsets of a platform.
     pub(super) fn choice(&self, platform: &str) -> ToolChoice {
         let mut choices = self.choices.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(choice) = choices.get(platform) {
@@ -191,7 +191,8 @@ impl HomeParts {
         router
     }
 
-    /// Looking for a helper means asking every provider for its keys: not for each conversation.
+    /// Finding an auxiliary model checks the keys of every provider, which is too slow for each
+    /// conversation.
     fn helper(
         &self,
         router: &Router,
@@ -216,7 +217,7 @@ impl HomeParts {
         known
     }
 
-    /// A router for one conversation: it may switch models without the others.
+    /// A router for one conversation, which can switch models independently.
     pub(super) fn conversation_router(
         self: &Arc<Self>,
         router: Arc<Router>,
@@ -239,26 +240,26 @@ impl HomeParts {
     }
 }
 
-/// Files whose change makes everything be read again.
-fn file_versions(cx: &AppContext) -> Vec<Option<FileVersion>> {
+/// Files whose change reloads everything.
+fn file_versions(cx: &AppContext) -> Vec<Option<HomeFileVersion>> {
     let home = &cx.home;
     let files = [home.config_path(), home.env_path(), home.auth_path()];
     files.into_iter().map(file_version).collect()
 }
 
-fn file_version(path: PathBuf) -> Option<FileVersion> {
+fn file_version(path: PathBuf) -> Option<HomeFileVersion> {
     let metadata = std::fs::metadata(path).ok()?;
-    Some(FileVersion {
+    Some(HomeFileVersion {
         modified: metadata.modified().ok(),
         len: metadata.len(),
     })
 }
 
-/// A router that others use, too, until somebody chooses another model in this conversation.
+/// Uses a shared router until another model is chosen in this conversation.
 struct ConversationRouter {
-    /// What it was asked for by, the router for that, and the parts it is from.
+    /// The model key, its router, and the parts it is from.
     now: Mutex<(ModelKey, Arc<Router>, Arc<HomeParts>)>,
-    /// Keeps the parts current as long as the conversation lives.
+    /// Keeps the parts current while the conversation is open.
     #[expect(dead_code, reason = "it is held, not read")]
     cache: Option<Arc<Mutex<Arc<HomeParts>>>>,
 }
@@ -272,7 +273,7 @@ impl ConversationRouter {
         Arc::clone(&self.now().1)
     }
 
-    /// What the files say by now counts from here on.
+    /// Switches to the current parts.
     fn refresh(&self) {
         let known = Arc::clone(&self.now().2);
         let newest = known.newest();
@@ -291,7 +292,7 @@ impl ConversationRouter {
 }
 
 impl ModelRouter for ConversationRouter {
-    /// Asked at the start of each turn: a changed model, address or key counts from the next one.
+    /// Called at the start of each turn, so that a changed model, address or key takes effect.
     fn primary(&self) -> Result<Arc<dyn ModelClient>, RouteError> {
         self.refresh();
         self.router().primary()
@@ -330,7 +331,7 @@ impl ModelRouter for ConversationRouter {
     }
 }
 
-/// Prompts by what they were made for.
+/// Cached prompts by their inputs.
 #[derive(Default)]
 struct PromptCache(Mutex<HashMap<PromptCacheKey, CachedPrompt>>);
 
@@ -347,19 +348,19 @@ struct PromptCacheKey {
 
 struct CachedPrompt {
     at: Instant,
-    /// The agent writes these itself: what it noted a moment ago counts at once.
-    memory: Vec<Option<FileVersion>>,
+    /// The agent writes these files itself; changes take effect immediately.
+    memory: Vec<Option<HomeFileVersion>>,
     prompt: PromptText,
 }
 
-/// A prompt that is not made again for every conversation.
+/// A prompt that is cached across conversations.
 struct CachingPrompt {
     prompt: HomePrompt,
     prompts: Arc<PromptCache>,
 }
 
 impl CachingPrompt {
-    fn memory(&self) -> Vec<Option<FileVersion>> {
+    fn memory(&self) -> Vec<Option<HomeFileVersion>> {
         let dir = self.prompt.home.memories_dir();
         let files = [dir.join("MEMORY.md"), dir.join("USER.md")];
         let soul = self.prompt.home.soul_path();

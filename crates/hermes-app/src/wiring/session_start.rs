@@ -1,4 +1,4 @@
-//! Which session a conversation is held in: a stored one, a new one, one that whoever opens it names.
+//! Selects the session of a conversation: a stored one, a new one, or one chosen by the caller.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ pub(super) async fn find_session(
     }
 }
 
-/// The session of this source that something was last said in.
+/// The session of this source with the latest message.
 async fn latest(source: &str, store: &Store) -> Result<String, Failure> {
     let filter = ListFilter {
         source: Some(source.to_owned()),
@@ -46,7 +46,7 @@ async fn latest(source: &str, store: &Store) -> Result<String, Failure> {
     }
 }
 
-/// Whose conversation it is, as it is recorded.
+/// The recorded owner of a session.
 #[derive(Clone, Copy)]
 pub(super) struct SessionOwner<'a> {
     pub(super) source: &'a str,
@@ -62,7 +62,7 @@ impl<'a> SessionOwner<'a> {
     }
 }
 
-/// The session of this id. Where there is none, and something was said before, it begins with that.
+/// The session with this id. If missing, it starts with the given history.
 pub(super) async fn stored_or_begun(
     beginning: NamedSession,
     (options, cx, who): (&TurnOptions, &AppContext, SessionOwner<'_>),

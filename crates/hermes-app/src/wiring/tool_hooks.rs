@@ -1,4 +1,4 @@
-//! Hooks around the tools: one may object to a call, others hear how it went.
+//! Hooks around tools: one may block a call, others receive its result.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -17,7 +17,7 @@ use crate::hooks::{self, Hook, HookEvent, Hooks};
 
 use crate::context::AppContext;
 
-/// The hooks of the home, and what is wrong with the others, for people.
+/// The hooks of the home, and the problems with invalid ones.
 pub fn load(cx: &AppContext, config: &Config) -> (Vec<Hook>, Vec<String>) {
     let variable = cx.env.get("HERMES_ACCEPT_HOOKS").unwrap_or_default();
     let accepted = cx.accept_hooks
@@ -29,7 +29,7 @@ pub fn load(cx: &AppContext, config: &Config) -> (Vec<Hook>, Vec<String>) {
     hooks::load(&cx.home, Some(&block), accepted || config.hooks_auto_accept)
 }
 
-/// The same for whoever only runs them. `told`: what is wrong was said when the process began.
+/// The same without the problems. `told`: they were reported when the process started.
 pub fn load_hooks(cx: &AppContext, config: &Config, told: bool) -> Hooks {
     let (list, problems) = load(cx, config);
     if told {
@@ -48,7 +48,7 @@ pub fn load_hooks(cx: &AppContext, config: &Config, told: bool) -> Hooks {
     Hooks::new(list)
 }
 
-/// The tools, each with the hooks around it; as they are where nobody wants to know.
+/// The tools wrapped with hooks; unchanged if there are no hooks.
 pub(super) fn with_hooks(tools: &Arc<HomeTools>, hooks: Hooks) -> Arc<dyn ToolSource> {
     let tools = Arc::clone(tools);
     if hooks.has_hooks_for("pre_tool_call") || hooks.has_hooks_for("post_tool_call") {
@@ -64,7 +64,7 @@ pub(super) fn with_hooks(tools: &Arc<HomeTools>, hooks: Hooks) -> Arc<dyn ToolSo
 struct HookedTools {
     tools: Arc<HomeTools>,
     hooks: Hooks,
-    /// The tools of the last look, without hooks and with them.
+    /// The last tools, without and with hooks.
     last: Mutex<Option<(Registry, Registry)>>,
 }
 

@@ -1,4 +1,4 @@
-//! Questions to the person in the line chat: one at a time, while the turn goes on beside them.
+//! Questions to the person in the line chat: one at a time, while the turn continues.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead as _, Write};
@@ -17,13 +17,13 @@ use tokio::sync::oneshot;
 use super::approve;
 use crate::output::{SafeStderr, harmless};
 
-/// How often a reader that waits for a key looks whether it is still wanted.
+/// How often a waiting reader checks whether it is still needed.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
 
-/// What a person can be asked.
+/// A question or an approval.
 enum TerminalQuestion {
     Question(Question),
     Approval(ApprovalRequest),
@@ -49,7 +49,7 @@ pub(super) struct TerminalQuestions {
 struct ShownQuestion {
     id: String,
     is_approval: bool,
-    /// Tells the reader that nobody wants to know any more.
+    /// Tells the reader that the answer is no longer needed.
     over: Arc<AtomicBool>,
     answer: oneshot::Receiver<Option<AgentCommand>>,
 }
@@ -63,7 +63,7 @@ impl TerminalQuestions {
         }
     }
 
-    /// Takes note of an event.
+    /// Handles an event.
     pub(super) fn event(&mut self, event: &AgentEvent) {
         match event {
             AgentEvent::QuestionAsked { question } => {
@@ -90,7 +90,7 @@ impl TerminalQuestions {
         if let Some(open) = self.open.as_ref().filter(|open| open.id == id)
             && !open.over.swap(true, Ordering::AcqRel)
         {
-            // What comes next does not go behind the question.
+            // Following output starts on a new line after the question.
             let why = match self.limit {
                 Some(limit) if open.is_approval => {
                     format!("\n  not answered within {} s: denied\n", limit.as_secs())
@@ -101,7 +101,7 @@ impl TerminalQuestions {
         }
     }
 
-    /// The person stops the turn rather than answer.
+    /// The person interrupts the turn instead of answering.
     pub(super) fn interrupted(&mut self) {
         self.waiting.clear();
         if let Some(open) = &self.open {
@@ -119,7 +119,7 @@ impl TerminalQuestions {
                 }
             }
             if let Some(open) = &mut self.open {
-                // A reader that is gone has no answer.
+                // A reader that has ended has no answer.
                 let answer = (&mut open.answer).await.ok().flatten();
                 self.open = None;
                 if let Some(command) = answer {
@@ -129,7 +129,7 @@ impl TerminalQuestions {
         }
     }
 
-    /// Waits until nobody reads the terminal any more.
+    /// Waits until no reader uses the terminal.
     pub(super) async fn settled(&mut self) {
         self.waiting.clear();
         if let Some(open) = self.open.take() {
@@ -139,7 +139,7 @@ impl TerminalQuestions {
     }
 }
 
-/// Puts it on the screen; a thread of its own reads the keys.
+/// Shows the question; a separate thread reads the keys.
 fn open(asked: TerminalQuestion, limit: Option<Duration>) -> ShownQuestion {
     let over = Arc::new(AtomicBool::new(false));
     let (sender, answer) = oneshot::channel();
@@ -159,7 +159,7 @@ fn open(asked: TerminalQuestion, limit: Option<Duration>) -> ShownQuestion {
             TerminalQuestion::Approval(request) => {
                 forget_keys(&mut err);
                 if let Some(limit) = limit {
-                    // The bell, because it denies itself.
+                    // Rings the bell, because an unanswered request is denied.
                     let limit = limit.as_secs();
                     let _ = SafeStderr::own("\x07", 1);
                     let _ = write!(err, "\n  (denied in {limit} s without an answer)");
@@ -183,14 +183,14 @@ fn open(asked: TerminalQuestion, limit: Option<Duration>) -> ShownQuestion {
     }
 }
 
-/// Where answers are typed. `None`: there are no more, or nobody wants them.
+/// The source of typed answers. `None`: no more input, or no longer needed.
 trait LineSource {
     fn line(&mut self) -> Option<String>;
 }
 
 struct TerminalLines(Arc<AtomicBool>);
 
-/// Keys that were pressed before the question came do not answer it, and are said not to.
+/// Keys pressed before the question do not answer it, which is reported.
 fn forget_keys(err: &mut dyn Write) {
     let stdin = io::stdin();
     let at_once = Timespec {
@@ -212,7 +212,7 @@ fn forget_keys(err: &mut dyn Write) {
             harmless(line.trim_end())
         );
     }
-    // Where stdin is no terminal, nobody types ahead.
+    // Without a terminal there is no type-ahead.
     let _ = tcflush(stdin, QueueSelector::IFlush);
 }
 
@@ -238,7 +238,7 @@ impl LineSource for TerminalLines {
     }
 }
 
-/// Asks. `None`: it was withdrawn.
+/// Asks the question. `None`: withdrawn.
 fn ask(
     question: &Question,
     lines: &mut dyn LineSource,
@@ -406,7 +406,7 @@ fn readable(value: &Value, kind: &FieldKind) -> String {
     }
 }
 
-/// A text of a stranger: nothing in it drives the terminal or looks like our own lines.
+/// Untrusted text: it must not control the terminal or imitate our own lines.
 fn indented(text: &str) -> String {
     harmless(text).replace('\n', "\n    ")
 }

@@ -21,7 +21,7 @@ const AT_ONCE: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// What the person did at the prompt.
+/// Input at the prompt.
 pub(super) enum TypedLine {
     Text(String),
     Interrupted,
@@ -31,7 +31,7 @@ pub(super) enum TypedLine {
 enum ReaderEvent {
     Line {
         text: String,
-        /// The next line is there already.
+        /// The next line is available already.
         more: bool,
     },
     End,
@@ -46,11 +46,11 @@ pub(super) struct TypedLines {
     wake: PipeWriter,
     /// The prompt is the last thing on the screen.
     prompted: bool,
-    /// Lines that came at once and have not all been read.
+    /// Lines that arrived together and are not all read yet.
     burst: Vec<String>,
     /// A paste that waits for Enter.
     pasted: Vec<String>,
-    /// Lines that are taken one after another.
+    /// Complete lines that are returned one by one.
     ready: VecDeque<String>,
     /// Lines before this one that ended with a backslash.
     begun: String,
@@ -96,10 +96,10 @@ impl TypedLines {
         })
     }
 
-    /// Something else is about to be written, or to be read: it begins on a line of its own.
+    /// Other output or input is about to start: it begins on a new line.
     pub(super) fn pause(&mut self) -> io::Result<()> {
         *self.shared.lock() = false;
-        // The reader looks at the flag; a pipe that is full wakes it just as well.
+        // The reader checks the flag; a full pipe wakes it as well.
         let _ = self.wake.write(&[0]);
         if std::mem::take(&mut self.prompted) {
             self.show("\n")?;
@@ -123,7 +123,7 @@ impl TypedLines {
         self.show(if self.begun.is_empty() { "> " } else { "  " })
     }
 
-    /// The next message. May be dropped and called again without losing one.
+    /// The next message. Cancel-safe.
     pub(super) async fn read(&mut self, interrupts: &mut Signal) -> Result<TypedLine, Failure> {
         loop {
             if let Some(text) = self.ready.pop_front() {
@@ -186,7 +186,7 @@ impl TypedLines {
         if burst.len() == 1 && self.pasted.is_empty() {
             return burst.pop().and_then(|text| self.continued(&text));
         }
-        // Commands are typed ahead, or come from a script; they are not pasted.
+        // Commands are typed ahead or come from a script, so they are not part of a paste.
         if burst.iter().any(|line| is_command(line)) && self.pasted.is_empty() {
             self.ready.extend(burst);
             return self.ready.pop_front();
@@ -199,7 +199,7 @@ impl TypedLines {
         None
     }
 
-    /// A backslash at the end goes on in the next line.
+    /// A backslash at the end continues on the next line.
     fn continued(&mut self, text: &str) -> Option<String> {
         if let Some(part) = text.strip_suffix('\\') {
             self.begun.push_str(part);
@@ -232,7 +232,7 @@ impl LineReader {
         }
     }
 
-    /// The next line; `None`: nobody wants it.
+    /// The next line; `None`: no longer needed.
     fn next(&mut self) -> Option<ReaderEvent> {
         let stdin = io::stdin();
         loop {
@@ -262,7 +262,7 @@ impl LineReader {
             let woken = !fds[1].revents().is_empty();
             if woken {
                 let mut bytes = [0; 64];
-                // What it says does not matter.
+                // The content does not matter.
                 let _ = self.woken.read(&mut bytes);
             }
             if typed && *self.shared.lock() {
@@ -275,7 +275,7 @@ impl LineReader {
 fn read_line(stdin: &io::Stdin) -> ReaderEvent {
     let mut bytes = Vec::new();
     match stdin.lock().read_until(b'\n', &mut bytes) {
-        // The other side of the terminal is gone, or Ctrl+D was pressed.
+        // The terminal was closed, or Ctrl+D was pressed.
         Ok(0) | Err(_) => return ReaderEvent::End,
         Ok(_) => {}
     }

@@ -18,7 +18,7 @@ use crate::commands::Context;
 use crate::exit::{Failure, Outcome};
 use crate::prompt;
 
-/// What the person asked for.
+/// The request from the command line.
 pub(crate) struct ChatRequest {
     /// `None`: a conversation.
     prompt: Option<String>,
@@ -57,7 +57,7 @@ impl ChatRequest {
         &mut self.turn
     }
 
-    /// The flags of a conversation that a person is about to hold at this terminal.
+    /// The flags of an interactive conversation at this terminal.
     pub(crate) fn at_terminal(&self, cx: &Context) -> Option<&TurnArgs> {
         let asked = cx.out.stdin_tty && cx.out.stdout_tty && !cx.no_input;
         let conversation = self.prompt.is_none() && self.turn.format() == OutputFormat::Text;
@@ -65,11 +65,11 @@ impl ChatRequest {
     }
 }
 
-/// Runs what was asked for.
+/// Runs the request.
 pub(crate) fn run(mut request: ChatRequest, cx: &Context) -> Outcome {
     // `echo question | hermes` asks once.
     if request.prompt.is_none() && !cx.out.stdin_tty {
-        // Without a model there is something more important to say than that nothing was asked.
+        // A missing model is more important than a missing question.
         crate::wiring::require_model(&(&request.turn).into(), cx)?;
         request.prompt = Some("-".to_owned());
         request.kind = ChatKind::Oneshot;
@@ -120,18 +120,18 @@ impl WindowConflict for TerminalConflict {
     }
 
     fn still_busy(&self) -> Outcome {
-        prompt::say("a turn is running there: wait until it ends, or stop it there")
+        prompt::print_line("a turn is running there: wait until it ends, or stop it there")
     }
 }
 
-/// Whether this terminal can show the full interface, and nobody asked for plain lines.
+/// Whether this terminal supports the full interface, and plain lines were not requested.
 fn draws(cx: &Context) -> bool {
     cx.out.stdin_tty && cx.out.stdout_tty && !cx.out.plain
 }
 
 fn ask(request: &ChatRequest, cx: &Context, text: &str, context: Option<String>) -> Outcome {
     if text.trim().is_empty() {
-        // That the session is not there is the more important news.
+        // A missing session is the more important error.
         crate::wiring::require_session(&(&request.turn).into(), cx)?;
         return Err(Failure::usage(
             "the prompt is empty: hermes -z \"your question\"",

@@ -26,9 +26,9 @@ pub(super) struct Renderer {
     /// Text of the current step that is on the screen and not yet ended by a newline.
     open_line: bool,
     streamed: bool,
-    /// What is on the open line is reasoning, not the answer.
+    /// The open line contains reasoning, not the answer.
     thinking: bool,
-    /// Reasoning that is shown in one piece, where nothing is shown as it comes.
+    /// Collected reasoning, shown as a whole if nothing is streamed.
     thoughts: String,
     verbose: bool,
     /// The progress of every running call that is on the screen.
@@ -48,7 +48,7 @@ enum RenderStyle {
 }
 
 impl Renderer {
-    /// `streams`: text is shown as it comes also where no terminal is.
+    /// `streams`: text is streamed even without a terminal.
     pub(super) fn new(
         out: Output,
         format: OutputFormat,
@@ -76,7 +76,7 @@ impl Renderer {
         }
     }
 
-    /// For the line REPL, which shows text as it comes even where stdout is no terminal.
+    /// For the line REPL, which streams text even without a terminal.
     pub(super) fn live(out: Output, verbose: bool, session: SessionId) -> Self {
         Self {
             style: RenderStyle::Live,
@@ -118,7 +118,7 @@ impl Renderer {
         }
     }
 
-    /// Reasoning goes to stderr before whatever it led to.
+    /// Reasoning goes to stderr before its result.
     fn gather_thoughts(&mut self, event: &AgentEvent) {
         match event {
             AgentEvent::ReasoningDelta { text } => self.thoughts.push_str(text),
@@ -172,10 +172,10 @@ impl Renderer {
         Ok(())
     }
 
-    /// Programs send the end of their output again and again: only what is new is shown.
+    /// Programs send the end of their output repeatedly: only the new part is shown.
     fn progress_of(&mut self, call: &str, text: &str) {
         let before = self.told.insert(call.to_owned(), text.to_owned());
-        let new = news(before.as_deref().unwrap_or_default(), text);
+        let new = unseen_text(before.as_deref().unwrap_or_default(), text);
         for line in new.lines().filter(|line| !line.is_empty()) {
             self.progress(&format!("  | {}", harmless(line)));
         }
@@ -212,7 +212,7 @@ impl Renderer {
         Ok(())
     }
 
-    /// What a person wants to know beside the text, on stderr.
+    /// Information for a person besides the text, on stderr.
     fn remark(&mut self, event: &AgentEvent) {
         match event {
             AgentEvent::ToolStarted {
@@ -323,7 +323,7 @@ impl Renderer {
         self.out.json(&line)
     }
 
-    /// A result says who answered: a fallback may have.
+    /// A result names the model, which may be a fallback.
     fn name_model(&self, line: &mut Value) {
         if let Some(route) = &self.route {
             line["model"] = json!(route.model);
@@ -391,8 +391,8 @@ fn result_line(summary: &TurnSummary, session: &SessionId) -> Value {
     })
 }
 
-/// What `text` says that `before` did not: both are the end of the same growing output.
-fn news<'a>(before: &str, text: &'a str) -> &'a str {
+/// The part of `text` that is not in `before`: both are the end of the same growing output.
+fn unseen_text<'a>(before: &str, text: &'a str) -> &'a str {
     let known = before
         .char_indices()
         .map(|(at, _)| &before[at..])
@@ -402,14 +402,14 @@ fn news<'a>(before: &str, text: &'a str) -> &'a str {
 
 #[cfg(test)]
 mod tests {
-    use super::news;
+    use super::unseen_text;
 
     #[test]
     fn progress_shows_what_is_new() {
-        assert_eq!(news("", "step 1"), "step 1");
-        assert_eq!(news("step 1", "step 1\nstep 2"), "\nstep 2");
-        assert_eq!(news("step 1\nstep 2", "ep 2\nstep 3"), "\nstep 3");
-        assert_eq!(news("50 %", "done"), "done");
-        assert_eq!(news("é 1", "é 1"), "");
+        assert_eq!(unseen_text("", "step 1"), "step 1");
+        assert_eq!(unseen_text("step 1", "step 1\nstep 2"), "\nstep 2");
+        assert_eq!(unseen_text("step 1\nstep 2", "ep 2\nstep 3"), "\nstep 3");
+        assert_eq!(unseen_text("50 %", "done"), "done");
+        assert_eq!(unseen_text("é 1", "é 1"), "");
     }
 }

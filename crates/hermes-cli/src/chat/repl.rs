@@ -26,12 +26,12 @@ struct Repl<'a> {
     cx: &'a Context,
     conversation: Conversation,
     events: EventReceiver,
-    /// What work in the background shows.
+    /// Output of background work.
     later: mpsc::Receiver<Effect>,
     renderer: Renderer,
     interrupts: Signal,
     questions: TerminalQuestions,
-    /// Words that were not sent: Enter on an empty line sends them.
+    /// Unsent text: Enter on an empty line sends it.
     draft: Option<String>,
 }
 
@@ -95,7 +95,7 @@ pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
 }
 
 impl Repl<'_> {
-    /// Says which session is resumed, and shows its last exchange.
+    /// Names the resumed session and shows its last exchange.
     async fn say_where_we_are(&self) -> Outcome {
         let chat = &self.conversation.chat;
         let name = match &self.conversation.title {
@@ -116,7 +116,7 @@ impl Repl<'_> {
         Ok(())
     }
 
-    /// Reads and obeys lines until the person leaves.
+    /// Reads and executes lines until the person quits.
     async fn converse(&mut self, lines: &mut TypedLines) -> Outcome {
         let mut leaving = false;
         loop {
@@ -151,8 +151,8 @@ impl Repl<'_> {
         }
     }
 
-    /// Something happens while the person writes: a background process has news, or subagents
-    /// report. A turn that begins by itself is shown to its end.
+    /// Events while the person is typing: a background process or subagents report. A turn that
+    /// starts by itself is shown to its end.
     async fn unasked(&mut self, event: Option<SequencedEvent>) -> Outcome {
         let Some(event) = event else {
             return Err(ended());
@@ -186,7 +186,7 @@ impl Repl<'_> {
                     None => self.conversation.ask(text.trim_end()).await,
                 }
             };
-            // What the session says meanwhile; a session that is left for another ends here.
+            // Events of the session meanwhile; a session that is replaced ends here.
             let events = &mut self.events;
             let mut said = Vec::new();
             let mut over = false;
@@ -280,14 +280,13 @@ impl Repl<'_> {
                 self.draft = Some(text);
             }
             Effect::Show(DisplaySetting::Verbose(_)) => self.restart_renderer(),
-            // What a line chat has no place for.
+            // Effects that a line chat does not support.
             _ => {}
         }
         Ok(())
     }
 
-    /// Shows events until what was begun has ended. Ctrl+C interrupts the turn, a second one
-    /// leaves.
+    /// Shows events until the turn has ended. Ctrl+C interrupts it, a second one quits.
     async fn follow(&mut self, then: CommandFollowUp) -> Outcome {
         let ends = |event: &AgentEvent| match then {
             CommandFollowUp::Turn => matches!(event, AgentEvent::TurnFinished { .. }),
@@ -326,7 +325,7 @@ impl Repl<'_> {
                 self.footer(summary);
             }
             if ends(&event.event) {
-                // The line editor has the terminal for itself again.
+                // The line editor owns the terminal again.
                 self.questions.settled().await;
                 return Ok(());
             }

@@ -160,7 +160,7 @@ pub(crate) fn run(args: GatewayArgs, cx: &Context) -> Outcome {
     }
 }
 
-/// A command of the agent that ended the gateway would end itself before it was done.
+/// A command of the agent that stops the gateway would be killed before it completes.
 fn refuse_inside(what: &str) -> Outcome {
     if std::env::var(IN_GATEWAY).is_ok_and(|value| value == "1") {
         return Err(Failure::new(

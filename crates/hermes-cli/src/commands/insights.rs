@@ -88,7 +88,7 @@ pub(crate) fn run(args: InsightsArgs, cx: &Context) -> Outcome {
         let store = wiring::open_for_reading(cx)?;
         wiring::runtime()?.block_on(report(&store, wanted))?
     } else {
-        InsightsReport::of(Insights::default(), wanted)
+        InsightsReport::from_insights(Insights::default(), wanted)
     };
     if args.json {
         cx.out.json(&report)?;
@@ -110,11 +110,14 @@ pub(crate) async fn report(
         source: wanted.source.clone(),
         session: wanted.session.clone(),
     };
-    Ok(InsightsReport::of(store.insights(window).await?, wanted))
+    Ok(InsightsReport::from_insights(
+        store.insights(window).await?,
+        wanted,
+    ))
 }
 
 impl InsightsReport {
-    fn of(found: Insights, wanted: InsightsQuery) -> Self {
+    fn from_insights(found: Insights, wanted: InsightsQuery) -> Self {
         let mut report = Self {
             days: wanted.days,
             source: wanted.source,

@@ -228,7 +228,7 @@ fn part(
         let more = newest.start > 0 && most < READ_AT_MOST;
         // Lines without a time belong to an entry whose head was not read, which decides about them.
         let headless = more && (whole || filter.is_narrow());
-        let mut records: Vec<LogRecord> = LogRecords::of(&newest.text)
+        let mut records: Vec<LogRecord> = LogRecords::new(&newest.text)
             .skip_while(|record| headless && record.time.is_none())
             .collect();
         let first = records.iter().find_map(|record| record.time);

@@ -119,7 +119,7 @@ fn list(args: &ListArgs, pairing: &Pairing, cx: &Context) -> Outcome {
         }))?);
     }
     if waiting.is_empty() && let_in.is_empty() {
-        cx.out.line("no pending requests; nobody has been paired")?;
+        cx.out.line("no pending requests; no one has been paired")?;
         return Ok(());
     }
     if !waiting.is_empty() {

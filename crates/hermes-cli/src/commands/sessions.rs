@@ -425,7 +425,7 @@ fn run_repair(args: &RepairArgs, cx: &Context) -> Outcome {
 pub(crate) fn confirm(cx: &Context, question: &str) -> Outcome {
     if cx.no_input || !cx.out.stdin_tty {
         return Err(Failure::usage(format!(
-            "{question} Nobody can be asked here: pass --yes"
+            "{question} Confirmation is not possible here: pass --yes"
         )));
     }
     cx.out.question(&format!("{question} [y/N] "))?;

@@ -162,7 +162,7 @@ fn by_name(args: &UninstallArgs, home: &Path, cx: &Context) -> Outcome {
         given.clone()
     } else if cx.no_input || !cx.out.stdin_tty {
         return Err(Failure::usage(format!(
-            "this deletes {} with everything in it. Nobody can be asked here: pass --confirm {name}",
+            "this deletes {} with everything in it. Confirmation is not possible here: pass --confirm {name}",
             home.display()
         )));
     } else {

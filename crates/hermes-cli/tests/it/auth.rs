@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use crate::hermes;
 
 /// It worked, and nothing more is asked of it.
-pub(crate) trait Done {
+pub(crate) trait AuthOutput {
     fn done(self);
 }
 
-impl Done for FinishedProgram {
+impl AuthOutput for FinishedProgram {
     fn done(self) {
         drop(self.ok());
     }

@@ -160,7 +160,7 @@ fn a_log_that_is_not_there_yet_can_be_followed() {
 #[test]
 fn the_level_of_the_config_counts() {
     for (level, wanted) in [("DEBUG", true), ("ERROR", false)] {
-        let setup = crate::Setup::with_config(&format!("logging: {{level: {level}}}\n"));
+        let setup = crate::CliHarness::with_config(&format!("logging: {{level: {level}}}\n"));
         setup
             .server
             .push_default(hermes_testkit::model_server::Reply::text("ok"));

@@ -57,12 +57,12 @@ use hermes_testkit::model_server::ModelServer;
 use hermes_testkit::process::{FinishedProgram, Program};
 
 /// A home whose model is a scripted server.
-pub(crate) struct Setup {
+pub(crate) struct CliHarness {
     pub(crate) home: TempHome,
     pub(crate) server: ModelServer,
 }
 
-impl Setup {
+impl CliHarness {
     pub(crate) fn new() -> Self {
         Self::with_config("")
     }

@@ -11,7 +11,7 @@ use hermes_testkit::process::FinishedProgram;
 use hermes_testkit::terminal::AtTerminal;
 use pretty_assertions::assert_eq;
 
-use crate::auth::Done as _;
+use crate::auth::AuthOutput as _;
 use crate::hermes;
 
 fn profile(home: &TempHome, args: &[&str]) -> FinishedProgram {

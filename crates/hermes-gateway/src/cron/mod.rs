@@ -6,12 +6,12 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`environment`] | the chats and the model of a home, as they are now |
+//! | [`environment`] | the current chats and model of a home |
 //! | `target` | where a result goes |
 //! | `record` | the ends of runs, written into the table together |
-//! | `run` | one run: script, conversation, patience |
+//! | `run` | one run: script, conversation, timeouts |
 //! | `settle` | output file, message, history |
-//! | `texts` | what is said to the model and to people |
+//! | `texts` | texts for the model and for people |
 
 mod environment;
 mod record;

@@ -257,14 +257,14 @@ impl SchedulerInner {
         self.may_run(job)?;
         let id = format!("cron_{}_{}", job.id(), at.format("%Y%m%d_%H%M%S"));
         let opening = opening(job, id.clone())?;
-        let mut seat = tokio::select! {
+        let mut conversation = tokio::select! {
             () = cancel.cancelled() => return Err(STOPPED.to_owned()),
-            seat = self.deps.pool.acquire(opening) => seat.map_err(|refusal| refusal.to_string())?,
+            conversation = self.deps.pool.acquire(opening) => conversation.map_err(|refusal| refusal.to_string())?,
         };
-        let said = self.submit(&mut seat, prompt, cancel).await;
+        let said = self.submit(&mut conversation, prompt, cancel).await;
         self.name_session(&id, job, at).await;
         // Not awaited: closing is not part of the job.
-        let closing = tokio::time::timeout(STOPPING, seat.close());
+        let closing = tokio::time::timeout(STOPPING, conversation.close());
         if closing.await.is_err() {
             tracing::warn!(job = job.id(), "its conversation takes long to end");
         }
@@ -273,34 +273,34 @@ impl SchedulerInner {
 
     async fn submit(
         &self,
-        seat: &mut PooledConversation,
+        conversation: &mut PooledConversation,
         prompt: &str,
         cancel: &CancellationToken,
     ) -> Result<String, String> {
         const GONE: &str = "the conversation ended before there was an answer";
-        if !seat
-            .wish(ConversationRequest::Input(UserInput::from(prompt)))
+        if !conversation
+            .request(ConversationRequest::Input(UserInput::from(prompt)))
             .await
         {
             return Err(GONE.to_owned());
         }
         let patience = self.deps.policy.inactivity;
         loop {
-            let news = tokio::select! {
+            let update = tokio::select! {
                 () = cancel.cancelled() => {
-                    stop(seat).await;
+                    stop(conversation).await;
                     return Err(STOPPED.to_owned());
                 }
-                news = within(patience, seat.news()) => news,
+                update = within(patience, conversation.next_update()) => update,
             };
-            let Some(news) = news else {
-                stop(seat).await;
+            let Some(update) = update else {
+                stop(conversation).await;
                 return Err(format!(
                     "nothing happened for {} seconds, so it was stopped (HERMES_CRON_TIMEOUT)",
                     patience.unwrap_or_default().as_secs()
                 ));
             };
-            let order = match news.ok_or_else(|| GONE.to_owned())? {
+            let order = match update.ok_or_else(|| GONE.to_owned())? {
                 ConversationUpdate::Event(AgentEvent::TurnFinished { summary }) => {
                     return answer(summary);
                 }
@@ -310,7 +310,7 @@ impl SchedulerInner {
                     AgentCommand::Answer {
                         request: request.id,
                         verdict: Verdict::Deny {
-                            why: Some("nobody is there to approve it: this is a job".to_owned()),
+                            why: Some("no one can approve it: this is a job".to_owned()),
                         },
                     }
                 }
@@ -318,13 +318,15 @@ impl SchedulerInner {
                     AgentCommand::Reply {
                         question: question.id,
                         answer: Answer::Declined {
-                            why: Some("nobody is there to answer: this is a job".to_owned()),
+                            why: Some("no one can answer: this is a job".to_owned()),
                         },
                     }
                 }
                 _ => continue,
             };
-            seat.wish(ConversationRequest::Agent(order)).await;
+            conversation
+                .request(ConversationRequest::Agent(order))
+                .await;
         }
     }
 
@@ -445,13 +447,14 @@ async fn within<T>(patience: Option<Duration>, what: impl Future<Output = T>) ->
 }
 
 /// Interrupts the turn and waits a moment, so that its work is recorded.
-async fn stop(seat: &mut PooledConversation) {
-    seat.wish(ConversationRequest::Agent(AgentCommand::Interrupt))
+async fn stop(conversation: &mut PooledConversation) {
+    conversation
+        .request(ConversationRequest::Agent(AgentCommand::Interrupt))
         .await;
     let ended = async {
-        while let Some(news) = seat.news().await {
+        while let Some(update) = conversation.next_update().await {
             if matches!(
-                news,
+                update,
                 ConversationUpdate::Event(AgentEvent::TurnFinished { .. })
             ) {
                 break;

@@ -96,7 +96,7 @@ impl Hub {
                 RateDecision::Allowed => {}
                 RateDecision::Warn => {
                     let text = format!(
-                        "That was too fast: {limit} messages a minute are taken. This one was not; send it again in a minute."
+                        "Too many messages: the limit is {limit} per minute. This one was ignored; send it again in a minute."
                     );
                     return AdmissionDecision::Reject(Some(text));
                 }

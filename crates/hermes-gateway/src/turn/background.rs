@@ -93,36 +93,43 @@ async fn run(hub: &Hub, opening: OpeningRequest, text: String) -> Option<String>
     let Ok(_permit) = Arc::clone(&hub.turns).acquire_owned().await else {
         return Some(texts::BROKE.to_owned());
     };
-    let mut seat = match hub.pool.acquire(opening).await {
-        Ok(seat) => seat,
+    let mut conversation = match hub.pool.acquire(opening).await {
+        Ok(conversation) => conversation,
         Err(refusal) => return Some(format!("⚠️ {refusal}")),
     };
     let input = UserInput {
         text,
         ..UserInput::default()
     };
-    if !seat.wish(ConversationRequest::Input(input)).await {
+    if !conversation
+        .request(ConversationRequest::Input(input))
+        .await
+    {
         return Some(texts::BROKE.to_owned());
     }
-    while let Some(news) = seat.news().await {
-        match news {
+    while let Some(update) = conversation.next_update().await {
+        match update {
             ConversationUpdate::Event(AgentEvent::TurnFinished { summary }) => {
-                seat.close().await;
+                conversation.close().await;
                 return texts::outcome_text(&summary, false);
             }
             ConversationUpdate::Event(AgentEvent::QuestionAsked { question }) => {
-                let why = "this runs in the background: nobody is asked".to_owned();
+                let why = "this runs in the background, where no one can be asked".to_owned();
                 let answer = hermes_core::ask::Answer::Unanswered { why };
                 let question = question.id;
                 let reply = AgentCommand::Reply { question, answer };
-                seat.wish(ConversationRequest::Agent(reply)).await;
+                conversation
+                    .request(ConversationRequest::Agent(reply))
+                    .await;
             }
             ConversationUpdate::Event(AgentEvent::ApprovalNeeded { request }) => {
-                let why = Some("this runs in the background: nobody is asked".to_owned());
+                let why = Some("this runs in the background, where no one can be asked".to_owned());
                 let verdict = hermes_core::approval::Verdict::Deny { why };
                 let request = request.id;
                 let answer = AgentCommand::Answer { request, verdict };
-                seat.wish(ConversationRequest::Agent(answer)).await;
+                conversation
+                    .request(ConversationRequest::Agent(answer))
+                    .await;
             }
             ConversationUpdate::Rejected(refusal) => return Some(format!("⚠️ {refusal}")),
             _ => {}

@@ -80,9 +80,7 @@ async fn fetch(
     // Limits for sending do not apply to received files; the platform enforces its own.
     let most = hub.settings.config.gateway.max_inbound_media_bytes;
     if let Some(bytes) = media.bytes.filter(|bytes| *bytes > most) {
-        return Err(format!(
-            "{bytes} bytes are more than the {most} that are taken"
-        ));
+        return Err(format!("{bytes} bytes exceed the limit of {most}"));
     }
     let kind = match media.kind {
         MediaKind::Image | MediaKind::Sticker => "images",
@@ -168,7 +166,7 @@ async fn transcribe(hub: &Hub, path: &Path) -> Result<String, String> {
         return Err("no transcription is set up (stt in config.yaml)".to_owned());
     };
     match tokio::time::timeout(HEAR, transcriber.transcribe(path)).await {
-        Ok(Ok(text)) if text.trim().is_empty() => Err("nothing was heard".to_owned()),
+        Ok(Ok(text)) if text.trim().is_empty() => Err("no speech was recognized".to_owned()),
         Ok(heard) => heard,
         Err(_) => Err("it took too long".to_owned()),
     }

@@ -311,7 +311,7 @@ pub(super) async fn scratch() -> Result<tempfile::TempDir, String> {
     tempfile::Builder::new()
         .prefix("hermes-voice-")
         .tempdir()
-        .map_err(|error| format!("no place for the recording: {error}"))
+        .map_err(|error| format!("cannot create a file for the recording: {error}"))
 }
 
 fn mime(path: &Path) -> &'static str {

@@ -24,7 +24,7 @@ const MB: usize = 1 << 20;
 
 /// Opens conversations in which nothing happens, as heavy as told.
 #[derive(Default)]
-struct Heavy {
+struct HeavyHost {
     weights: Mutex<HashMap<String, usize>>,
     opened: Mutex<Vec<String>>,
     /// Those that were closed.
@@ -36,7 +36,7 @@ struct Heavy {
     shared: Mutex<Option<Weight>>,
 }
 
-impl ConversationHost for Heavy {
+impl ConversationHost for HeavyHost {
     fn ready(&self) -> Result<(), HostError> {
         Ok(())
     }
@@ -45,8 +45,8 @@ impl ConversationHost for Heavy {
         &self,
         opening: OpeningRequest,
     ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
-        let (wishes, mut orders) = mpsc::channel(REQUESTS);
-        let (news, heard) = mpsc::channel::<ConversationUpdate>(UPDATES);
+        let (requests, mut orders) = mpsc::channel(REQUESTS);
+        let (updates, heard) = mpsc::channel::<ConversationUpdate>(UPDATES);
         let (id, closed) = (opening.id.clone(), Arc::clone(&self.closed));
         let stuck = self.stuck.lock().unwrap().contains(&opening.id);
         let door = Arc::clone(&self.door);
@@ -56,7 +56,7 @@ impl ConversationHost for Heavy {
                 door.notified().await;
             }
             closed.lock().unwrap().push(id);
-            drop(news);
+            drop(updates);
         }));
         let shared = self.shared.lock().unwrap().clone();
         let weight = shared.unwrap_or_else(|| {
@@ -73,7 +73,7 @@ impl ConversationHost for Heavy {
             remarks: Vec::new(),
             approvals_off: false,
             weight,
-            requests: wishes,
+            requests,
             updates: heard,
         })))
     }
@@ -95,26 +95,26 @@ fn opening(id: &str) -> OpeningRequest {
     }
 }
 
-struct Room {
-    program: Arc<Heavy>,
-    seats: ConversationPool,
+struct PoolHarness {
+    program: Arc<HeavyHost>,
+    pool: ConversationPool,
 }
 
-impl Room {
+impl PoolHarness {
     fn new(bytes: usize) -> Self {
         Self::with(10, bytes)
     }
 
     fn with(idle: usize, bytes: usize) -> Self {
-        let program = Arc::<Heavy>::default();
+        let program = Arc::<HeavyHost>::default();
         let bounds = PoolLimits {
             idle,
             bytes,
             age: Duration::from_hours(1),
         };
         let shared = Arc::clone(&program) as Arc<dyn ConversationHost>;
-        let seats = ConversationPool::new(shared, bounds, CancellationToken::new());
-        Self { program, seats }
+        let pool = ConversationPool::new(shared, bounds, CancellationToken::new());
+        Self { program, pool }
     }
 
     async fn sit(&self, id: &str, bytes: usize) -> PooledConversation {
@@ -122,7 +122,7 @@ impl Room {
             let mut weights = self.program.weights.lock().unwrap();
             weights.insert(id.to_owned(), bytes);
         }
-        let seat = self.seats.acquire(opening(id)).await.unwrap();
+        let seat = self.pool.acquire(opening(id)).await.unwrap();
         // Time goes on, so that one was used before another.
         tokio::time::advance(Duration::from_secs(1)).await;
         seat
@@ -139,7 +139,7 @@ impl Room {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_unused_longest_goes_when_they_weigh_too_much() {
-    let room = Room::new(3 * MB);
+    let room = PoolHarness::new(3 * MB);
     for id in ["a", "b", "c"] {
         drop(room.sit(id, MB).await);
     }
@@ -148,7 +148,7 @@ async fn what_was_unused_longest_goes_when_they_weigh_too_much() {
     assert_eq!(room.closed().await, Vec::<String>::new());
     drop(room.sit("d", MB + 1).await);
     assert_eq!(room.closed().await, ["b", "c"]);
-    assert_eq!(room.seats.bytes(), 2 * MB + 1);
+    assert_eq!(room.pool.bytes(), 2 * MB + 1);
     drop(room.sit("a", MB).await);
     assert_eq!(*room.program.opened.lock().unwrap(), ["a", "b", "c", "d"]);
     // What was closed is in the store, and opened anew.
@@ -158,20 +158,20 @@ async fn what_was_unused_longest_goes_when_they_weigh_too_much() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_is_held_stays_and_whoever_holds_it_is_asked() {
-    let room = Room::new(2 * MB);
+    let room = PoolHarness::new(2 * MB);
     let mut held = room.sit("held", 3 * MB).await;
     drop(room.sit("idle", MB / 2).await);
     assert_eq!(room.closed().await, ["idle"]);
     assert!(matches!(held.next().await, HolderEvent::Wanted));
     drop(held);
     assert_eq!(room.closed().await, ["idle", "held"]);
-    assert_eq!((room.seats.open(), room.seats.bytes()), (0, 0));
+    assert_eq!((room.pool.open(), room.pool.bytes()), (0, 0));
 }
 
 /// A conversation grows while somebody holds it; the others make room.
 #[tokio::test(start_paused = true)]
 async fn one_that_grows_takes_the_room_of_others() {
-    let room = Room::new(2 * MB);
+    let room = PoolHarness::new(2 * MB);
     drop(room.sit("small", MB).await);
     drop(room.sit("grows", MB).await);
     assert_eq!(room.closed().await, Vec::<String>::new());
@@ -180,7 +180,7 @@ async fn one_that_grows_takes_the_room_of_others() {
 }
 
 /// What was opened, and what of it has ended.
-fn lives(room: &Room) -> (usize, usize) {
+fn lives(room: &PoolHarness) -> (usize, usize) {
     let opened = room.program.opened.lock().unwrap().len();
     (opened, room.program.closed.lock().unwrap().len())
 }
@@ -188,7 +188,7 @@ fn lives(room: &Room) -> (usize, usize) {
 /// Somebody comes with other terms, and leaves while the old conversation ends.
 #[tokio::test(start_paused = true)]
 async fn a_session_is_never_open_twice() {
-    let room = Room::new(10 * MB);
+    let room = PoolHarness::new(10 * MB);
     room.program.stuck.lock().unwrap().insert("s".to_owned());
     drop(room.sit("s", MB).await);
     let unattended = OpeningRequest {
@@ -197,14 +197,14 @@ async fn a_session_is_never_open_twice() {
         ..OpeningRequest::default()
     };
     for _ in 0..3 {
-        let sitting = room.seats.acquire(unattended.clone());
+        let sitting = room.pool.acquire(unattended.clone());
         let left = tokio::time::timeout(Duration::from_secs(1), sitting).await;
         assert!(left.is_err());
         assert_eq!(lives(&room), (1, 0), "the old one has not ended");
     }
     room.program.stuck.lock().unwrap().clear();
     room.program.door.notify_one();
-    let seat = room.seats.acquire(unattended).await.unwrap();
+    let seat = room.pool.acquire(unattended).await.unwrap();
     // The one that nobody waited for is kept, and used now.
     assert_eq!(lives(&room), (2, 1));
     drop(seat);
@@ -213,8 +213,8 @@ async fn a_session_is_never_open_twice() {
 /// Whoever closes a conversation, and does not wait for its end.
 #[tokio::test(start_paused = true)]
 async fn one_that_ends_keeps_its_place() {
-    let room = Room::new(10 * MB);
-    let sit = || room.seats.acquire(opening("s"));
+    let room = PoolHarness::new(10 * MB);
+    let sit = || room.pool.acquire(opening("s"));
     for way in 0..3 {
         let before = lives(&room);
         room.program.stuck.lock().unwrap().insert("s".to_owned());
@@ -224,12 +224,12 @@ async fn one_that_ends_keeps_its_place() {
             0 => tokio::time::timeout(patience, seat.close()).await.is_err(),
             1 => {
                 drop(seat);
-                let still = room.seats.close_exclusively("s");
+                let still = room.pool.close_exclusively("s");
                 tokio::time::timeout(patience, still).await.is_err()
             }
             _ => {
                 drop(seat);
-                let close = room.seats.close("s");
+                let close = room.pool.close("s");
                 tokio::time::timeout(patience, close).await.is_err()
             }
         };
@@ -246,7 +246,7 @@ async fn one_that_ends_keeps_its_place() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_does_not_end_holds_up_nobody() {
-    let room = Room::with(1, 10 * MB);
+    let room = PoolHarness::with(1, 10 * MB);
     room.program
         .stuck
         .lock()
@@ -258,19 +258,19 @@ async fn one_that_does_not_end_holds_up_nobody() {
     assert_eq!(room.closed().await, ["a", "b"]);
     room.program.door.notify_one();
     assert_eq!(room.closed().await, ["a", "b", "stuck"]);
-    assert_eq!(room.seats.open(), 1);
+    assert_eq!(room.pool.open(), 1);
 }
 
 /// Conversations grow and shrink while it is looked which are too many.
 #[tokio::test(start_paused = true)]
 async fn weights_that_change_meanwhile_do_no_harm() {
     const MANY: usize = 2000;
-    let room = Room::with(MANY, usize::MAX);
+    let room = PoolHarness::with(MANY, usize::MAX);
     let weight = Weight::default();
     *room.program.shared.lock().unwrap() = Some(weight.clone());
     for number in 0..MANY {
         let seat = room
-            .seats
+            .pool
             .acquire(opening(&number.to_string()))
             .await
             .unwrap();
@@ -290,5 +290,5 @@ async fn weights_that_change_meanwhile_do_no_harm() {
     let closed = room.closed().await.len();
     over.store(true, Ordering::Relaxed);
     changing.join().unwrap();
-    assert_eq!((closed, room.seats.open()), (MANY, 0));
+    assert_eq!((closed, room.pool.open()), (MANY, 0));
 }

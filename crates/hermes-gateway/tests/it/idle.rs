@@ -26,7 +26,7 @@ use hermes_testkit::clock::{ManualClock, SeqRng};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{FakePlatform, Fuse};
+use crate::harness::{FakePlatform, Fuse};
 
 const LEASE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
@@ -64,17 +64,17 @@ impl DeliveryHook for Counted {
     }
 }
 
-struct NobodyElse;
+struct NoOtherProcesses;
 
-impl Processes for NobodyElse {
+impl Processes for NoOtherProcesses {
     fn alive(&self, _: u32, _: Option<i64>) -> bool {
         false
     }
 }
 
-struct NobodyTalks;
+struct NoConversations;
 
-impl ConversationHost for NobodyTalks {
+impl ConversationHost for NoConversations {
     fn ready(&self) -> Result<(), HostError> {
         Ok(())
     }
@@ -121,14 +121,18 @@ async fn gateway(dir: &TempDir, hook: Arc<Counted>, cancel: &CancellationToken) 
         started_at: None,
         instance: "only".to_owned(),
     };
-    let owned = store.own_delivery(owner, LEASE, Arc::new(NobodyElse));
+    let owned = store.own_delivery(owner, LEASE, Arc::new(NoOtherProcesses));
     let (delivery, _) = owned.await.unwrap();
     let deps = GatewayDeps {
         settings: Arc::new(GatewaySettings::load(&home, loaded, &env).unwrap()),
         store,
         delivery: delivery.with_hook(hook),
         lease: LEASE,
-        pool: ConversationPool::new(Arc::new(NobodyTalks), PoolLimits::default(), cancel.clone()),
+        pool: ConversationPool::new(
+            Arc::new(NoConversations),
+            PoolLimits::default(),
+            cancel.clone(),
+        ),
         pairing: Pairing::new(&home, clock.clone()),
         clock,
         rng: Arc::new(SeqRng::new(1)),

@@ -7,6 +7,8 @@ mod crashes;
 #[cfg(test)]
 mod cron;
 #[cfg(test)]
+mod harness;
+#[cfg(test)]
 mod idle;
 #[cfg(test)]
 mod index;
@@ -20,5 +22,3 @@ mod pairing;
 mod turn;
 #[cfg(test)]
 mod voice;
-#[cfg(test)]
-mod world;

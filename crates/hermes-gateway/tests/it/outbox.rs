@@ -20,11 +20,11 @@ use tempfile::TempDir;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{FakePlatform, Fuse, World};
+use crate::harness::{DeliveryHarness, FakePlatform, Fuse};
 
-struct NobodyLives;
+struct NoProcesses;
 
-impl Processes for NobodyLives {
+impl Processes for NoProcesses {
     fn alive(&self, _: u32, _: Option<i64>) -> bool {
         false
     }
@@ -32,7 +32,7 @@ impl Processes for NobodyLives {
 
 /// What a platform does with the next call.
 #[derive(Clone, Debug)]
-enum Act {
+enum OutboxAct {
     Refuse,
     Unclear,
     /// It is done after this long.
@@ -41,15 +41,15 @@ enum Act {
 
 /// A platform that does as it is told, and what it was asked to do: `send text`, `edit id text`.
 /// Whatever goes to the chat `stuck` hangs for ever.
-struct Desk {
+struct OutboxPlatform {
     capabilities: Capabilities,
-    acts: Mutex<VecDeque<Act>>,
+    acts: Mutex<VecDeque<OutboxAct>>,
     calls: watch::Sender<Vec<String>>,
 }
 
-impl Desk {
-    fn new(recourse: Recourse, acts: &[Act]) -> Arc<Self> {
-        let like = FakePlatform::new(Arc::new(World::default()), Fuse::new(1), recourse);
+impl OutboxPlatform {
+    fn new(recourse: Recourse, acts: &[OutboxAct]) -> Arc<Self> {
+        let like = FakePlatform::new(Arc::new(DeliveryHarness::default()), Fuse::new(1), recourse);
         Arc::new(Self {
             capabilities: like.capabilities,
             acts: Mutex::new(acts.to_vec().into()),
@@ -78,9 +78,9 @@ impl Desk {
         let act = self.acts.lock().unwrap().pop_front();
         match act {
             None => Ok(()),
-            Some(Act::Refuse) => Err(SendError::Refused("no".to_owned())),
-            Some(Act::Unclear) => Err(SendError::Unclear("reset".to_owned())),
-            Some(Act::Takes(time)) => {
+            Some(OutboxAct::Refuse) => Err(SendError::Refused("no".to_owned())),
+            Some(OutboxAct::Unclear) => Err(SendError::Unclear("reset".to_owned())),
+            Some(OutboxAct::Takes(time)) => {
                 tokio::time::sleep(time).await;
                 Ok(())
             }
@@ -88,7 +88,7 @@ impl Desk {
     }
 }
 
-impl OutboundAdapter for Desk {
+impl OutboundAdapter for OutboxPlatform {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
@@ -134,7 +134,7 @@ impl OutboundAdapter for Desk {
     }
 }
 
-struct Scene {
+struct OutboxHarness {
     _dir: TempDir,
     clock: Arc<ManualClock>,
     store: Store,
@@ -142,7 +142,7 @@ struct Scene {
     outbox: Arc<Outbox>,
 }
 
-impl Scene {
+impl OutboxHarness {
     async fn new(policy: OutboxPolicy) -> Self {
         let dir = TempDir::new().unwrap();
         let clock = Arc::new(ManualClock::default());
@@ -160,7 +160,7 @@ impl Scene {
     }
 
     /// One account named like its platform, and what it shows.
-    fn with(&self, platform: &str, desk: &Arc<Desk>) {
+    fn with(&self, platform: &str, desk: &Arc<OutboxPlatform>) {
         let outbound: Arc<dyn OutboundAdapter> = desk.clone();
         self.outbox.connect(platform, "", outbound);
     }
@@ -209,7 +209,7 @@ async fn own(store: &Store, pid: u32) -> Delivery {
         instance: pid.to_string(),
     };
     let lease = Duration::from_mins(1);
-    let owned = store.own_delivery(owner, lease, Arc::new(NobodyLives));
+    let owned = store.own_delivery(owner, lease, Arc::new(NoProcesses));
     owned.await.unwrap().0
 }
 
@@ -232,8 +232,8 @@ fn file(name: &str) -> ChunkExtras {
 
 #[tokio::test]
 async fn an_answer_whose_preview_is_gone_is_a_message_of_its_own() {
-    let scene = Scene::new(OutboxPolicy::default()).await;
-    let desk = Desk::new(Recourse::Mark, &[Act::Refuse]);
+    let scene = OutboxHarness::new(OutboxPolicy::default()).await;
+    let desk = OutboxPlatform::new(Recourse::Mark, &[OutboxAct::Refuse]);
     scene.with("fake", &desk);
     scene
         .owe("fake", "c", vec![("hello", completes("p1"))])
@@ -244,9 +244,12 @@ async fn an_answer_whose_preview_is_gone_is_a_message_of_its_own() {
 
 #[tokio::test]
 async fn one_that_may_have_been_seen_says_so() {
-    let scene = Scene::new(OutboxPolicy::default()).await;
+    let scene = OutboxHarness::new(OutboxPolicy::default()).await;
     // The answer to the first is lost: perhaps it was seen before somebody deleted it.
-    let desk = Desk::new(Recourse::Mark, &[Act::Unclear, Act::Refuse, Act::Unclear]);
+    let desk = OutboxPlatform::new(
+        Recourse::Mark,
+        &[OutboxAct::Unclear, OutboxAct::Refuse, OutboxAct::Unclear],
+    );
     scene.with("fake", &desk);
     scene
         .owe("fake", "c", vec![("hello", completes("p1"))])
@@ -264,8 +267,8 @@ async fn one_that_may_have_been_seen_says_so() {
 
 #[tokio::test]
 async fn copies_that_may_be_copies_come_ever_more_slowly_and_end_with_a_word() {
-    let scene = Scene::new(OutboxPolicy::default()).await;
-    let desk = Desk::new(Recourse::Mark, &vec![Act::Unclear; 100]);
+    let scene = OutboxHarness::new(OutboxPolicy::default()).await;
+    let desk = OutboxPlatform::new(Recourse::Mark, &vec![OutboxAct::Unclear; 100]);
     scene.with("fake", &desk);
     scene
         .owe("fake", "c", vec![("hello", ChunkExtras::default())])
@@ -290,15 +293,15 @@ async fn copies_that_may_be_copies_come_ever_more_slowly_and_end_with_a_word() {
 
 #[tokio::test]
 async fn many_failures_that_are_clear_are_no_reason_to_give_up() {
-    let scene = Scene::new(OutboxPolicy {
+    let scene = OutboxHarness::new(OutboxPolicy {
         patience: Duration::ZERO,
         ..OutboxPolicy::default()
     })
     .await;
-    let world = Arc::new(World::default());
+    let world = Arc::new(DeliveryHarness::default());
     let sky = [
-        vec![crate::world::Weather::Offline; 20],
-        vec![crate::world::Weather::RequestLost],
+        vec![crate::harness::NetworkFault::Offline; 20],
+        vec![crate::harness::NetworkFault::RequestLost],
     ];
     *world.weather.lock().unwrap() = sky.concat().into();
     let fuse = Fuse::new(1_000_000);
@@ -317,8 +320,8 @@ async fn many_failures_that_are_clear_are_no_reason_to_give_up() {
 
 #[tokio::test]
 async fn a_refused_file_is_told_once_and_without_its_place() {
-    let scene = Scene::new(OutboxPolicy::default()).await;
-    let desk = Desk::new(Recourse::Mark, &[Act::Refuse, Act::Refuse]);
+    let scene = OutboxHarness::new(OutboxPolicy::default()).await;
+    let desk = OutboxPlatform::new(Recourse::Mark, &[OutboxAct::Refuse, OutboxAct::Refuse]);
     scene.with("fake", &desk);
     let chunks = vec![
         ("", file("a.pdf")),
@@ -334,8 +337,8 @@ async fn a_refused_file_is_told_once_and_without_its_place() {
 
 #[tokio::test]
 async fn a_refused_word_about_a_refusal_is_the_last() {
-    let scene = Scene::new(OutboxPolicy::default()).await;
-    let desk = Desk::new(Recourse::Mark, &vec![Act::Refuse; 10]);
+    let scene = OutboxHarness::new(OutboxPolicy::default()).await;
+    let desk = OutboxPlatform::new(Recourse::Mark, &vec![OutboxAct::Refuse; 10]);
     scene.with("fake", &desk);
     scene
         .owe("fake", "c", vec![("hello", ChunkExtras::default())])
@@ -346,9 +349,12 @@ async fn a_refused_word_about_a_refusal_is_the_last() {
 
 #[tokio::test(start_paused = true)]
 async fn an_upload_may_take_as_long_as_its_platform_lets_it() {
-    let scene = Scene::new(OutboxPolicy::default()).await;
+    let scene = OutboxHarness::new(OutboxPolicy::default()).await;
     let upload = Duration::from_mins(5) + Duration::from_secs(30);
-    let desk = Desk::new(Recourse::Mark, &[Act::Takes(upload), Act::Takes(upload)]);
+    let desk = OutboxPlatform::new(
+        Recourse::Mark,
+        &[OutboxAct::Takes(upload), OutboxAct::Takes(upload)],
+    );
     scene.with("fake", &desk);
     let chunks = vec![("", file("a.pdf")), ("hello", ChunkExtras::default())];
     scene.owe("fake", "c", chunks).await;
@@ -364,9 +370,9 @@ async fn an_upload_may_take_as_long_as_its_platform_lets_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_platform_that_does_not_say_what_it_has_holds_nothing_up() {
-    let scene = Scene::new(OutboxPolicy::default()).await;
+    let scene = OutboxHarness::new(OutboxPolicy::default()).await;
     let grace = Duration::from_secs(5);
-    let desk = Desk::new(Recourse::History { grace }, &[Act::Unclear]);
+    let desk = OutboxPlatform::new(Recourse::History { grace }, &[OutboxAct::Unclear]);
     scene.with("fake", &desk);
     scene
         .owe("fake", "c", vec![("hello", ChunkExtras::default())])
@@ -392,10 +398,10 @@ fn for_ever() -> OutboxPolicy {
 
 #[tokio::test]
 async fn one_that_hangs_holds_up_no_other() {
-    let scene = Scene::new(for_ever()).await;
+    let scene = OutboxHarness::new(for_ever()).await;
     let (hung, fine) = (
-        Desk::new(Recourse::Mark, &[]),
-        Desk::new(Recourse::Mark, &[]),
+        OutboxPlatform::new(Recourse::Mark, &[]),
+        OutboxPlatform::new(Recourse::Mark, &[]),
     );
     scene.with("hung", &hung);
     scene.with("fine", &fine);
@@ -431,7 +437,7 @@ async fn one_that_hangs_holds_up_no_other() {
     assert!(matches!(error, StoreError::NotOwner { .. }), "{error}");
 }
 
-impl Scene {
+impl OutboxHarness {
     /// The new owner owes something, which the old one finds.
     async fn store_for_another(&self) {
         let other = Self {

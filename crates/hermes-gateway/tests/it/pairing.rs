@@ -14,13 +14,13 @@ use hermes_testkit::home::TempHome;
 use hermes_testkit::oracle;
 use pretty_assertions::assert_eq;
 
-struct Bench {
+struct PairingHarness {
     home: TempHome,
     clock: Arc<ManualClock>,
     pairing: Pairing,
 }
 
-impl Bench {
+impl PairingHarness {
     fn new() -> Self {
         let (home, clock) = (TempHome::new(), Arc::new(ManualClock::default()));
         let pairing = Pairing::new(&Home::at(home.path()), clock.clone());
@@ -49,7 +49,7 @@ impl Bench {
 
 #[test]
 fn a_code_lets_one_person_in() {
-    let bench = Bench::new();
+    let bench = PairingHarness::new();
     let code = bench.code("7");
     assert_eq!(code.len(), 8);
     assert!(!bench.pairing.is_approved("telegram", "7").unwrap());
@@ -72,7 +72,7 @@ fn a_code_lets_one_person_in() {
 
 #[test]
 fn what_the_list_shows_can_be_approved_and_so_can_a_user() {
-    let bench = Bench::new();
+    let bench = PairingHarness::new();
     bench.code("7");
     bench.code("8");
     let pending = bench.pairing.pending(None).unwrap();
@@ -101,7 +101,7 @@ fn what_the_list_shows_can_be_approved_and_so_can_a_user() {
 
 #[test]
 fn requests_are_few_and_end() {
-    let bench = Bench::new();
+    let bench = PairingHarness::new();
     bench.code("1");
     assert_eq!(
         bench.pairing.request("telegram", "1", "").unwrap(),
@@ -126,7 +126,7 @@ fn requests_are_few_and_end() {
 
 #[test]
 fn guessing_is_locked_out_for_an_hour() {
-    let bench = Bench::new();
+    let bench = PairingHarness::new();
     let code = bench.code("7");
     for _ in 0..5 {
         assert_eq!(
@@ -160,7 +160,7 @@ fn guessing_is_locked_out_for_an_hour() {
 
 #[test]
 fn files_are_private_and_a_damaged_one_is_not_written_over() {
-    let bench = Bench::new();
+    let bench = PairingHarness::new();
     bench.code("7");
     let path = bench
         .home

@@ -1,4 +1,4 @@
-//! Calls of Discord's REST, and what their failures mean.
+//! Calls of Discord's REST API and the classification of their failures.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -17,7 +17,7 @@ use crate::platform::SendError;
 
 /// Answers larger than this are not Discord's.
 const MAX_ANSWER: usize = 16 << 20;
-/// Discord wants this form.
+/// The format required by Discord.
 const AGENT: &str = concat!("DiscordBot (hermes, ", env!("CARGO_PKG_VERSION"), ")");
 
 /// A call failed.
@@ -29,10 +29,10 @@ pub(super) enum DiscordCallError {
         error: String,
         retry_after: Option<Duration>,
     },
-    /// Perhaps it was done.
+    /// The outcome is unknown.
     #[error("{0}")]
     Unclear(String),
-    /// Discord says no.
+    /// Discord refused it.
     #[error("Discord says {message} ({status}, code {code})")]
     Refused {
         status: u16,
@@ -53,12 +53,12 @@ impl DiscordCallError {
         }
     }
 
-    /// What it means for a message that was to be sent.
+    /// The meaning for a message to send.
     pub(super) fn into_send_error(self) -> SendError {
         match self {
             Self::NotDone { error, retry_after } => SendError::NotSent { error, retry_after },
             Self::Unclear(error) => SendError::Unclear(error),
-            // Another token may come; the message waits for it.
+            // The token may be replaced; the message waits for that.
             Self::Unauthorized => SendError::NotSent {
                 error: self.to_string(),
                 retry_after: Some(Duration::from_mins(5)),
@@ -110,7 +110,7 @@ impl DiscordApi {
         client.clone()
     }
 
-    /// Forgets every connection: one of them may be dead without knowing it.
+    /// Drops all connections: one of them may be dead without being detected.
     pub(super) fn renew(&self) {
         match self.http.client() {
             Ok(client) => *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client,
@@ -125,7 +125,7 @@ impl DiscordApi {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, DiscordCallError> {
-        let route = RateLimitRoute::of(method.as_str(), path);
+        let route = RateLimitRoute::new(method.as_str(), path);
         let mut request = self.request(method, path).timeout(self.deadline);
         if let Some(body) = body {
             request = request
@@ -141,8 +141,8 @@ impl DiscordApi {
             .map_err(|error| DiscordCallError::Unclear(format!("{path}: not understood: {error}")))
     }
 
-    /// The same, but waits for limits and tries again until the time is over. Only for what can
-    /// be done twice.
+    /// The same, but waits for rate limits and retries until the timeout. Only for idempotent
+    /// requests.
     pub(super) async fn patiently(
         &self,
         method: Method,
@@ -190,7 +190,7 @@ impl DiscordApi {
                 message: format!("{}: {error}", file.display()),
                 errors: Value::Null,
             })?;
-        let route = RateLimitRoute::of("POST", path);
+        let route = RateLimitRoute::new("POST", path);
         let request = self.request(Method::POST, path).timeout(self.transfer);
         self.send(&route, form.into_request(request)).await
     }
@@ -200,7 +200,7 @@ impl DiscordApi {
             .client()
             .request(method, format!("{}{path}", self.base))
             .header(USER_AGENT, AGENT);
-        // What belongs to an interaction has a token of its own in the path.
+        // Interaction endpoints have their own token in the path.
         if path.starts_with("/interactions/") || path.starts_with("/webhooks/") {
             return request;
         }
@@ -212,7 +212,7 @@ impl DiscordApi {
         route: &RateLimitRoute,
         request: RequestBuilder,
     ) -> Result<Value, DiscordCallError> {
-        if let Err(pause) = self.limits.take(route) {
+        if let Err(pause) = self.limits.acquire(route) {
             return Err(DiscordCallError::NotDone {
                 error: "waiting for Discord's rate limit".to_owned(),
                 retry_after: Some(pause),
@@ -228,7 +228,7 @@ impl DiscordApi {
                 return Err(failed);
             }
         };
-        self.limits.told(route, answer.headers());
+        self.limits.update_from_headers(route, answer.headers());
         self.read(route, answer).await
     }
 
@@ -293,7 +293,7 @@ fn failure(error: &reqwest::Error) -> DiscordCallError {
     DiscordCallError::Unclear(plain(error))
 }
 
-/// The reason at the bottom; the address would tell nothing new, or a secret.
+/// The root cause, without the address, which may contain a secret.
 pub(super) fn plain(error: &reqwest::Error) -> String {
     let mut reason: &dyn std::error::Error = error;
     while let Some(source) = reason.source() {

@@ -1,4 +1,4 @@
-//! Channels and servers, as the socket tells of them or REST does when asked.
+//! A cache of channels and servers, from socket events or REST.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use reqwest::Method;
 use super::api::DiscordApi;
 use super::wire::{DiscordChannel, Guild, GuildMember, Snowflake};
 
-/// Beyond this everything is forgotten, and asked for again when it matters.
+/// Maximum size; beyond it the cache is cleared.
 const MOST: usize = 20_000;
 
 #[derive(Default)]
@@ -27,7 +27,7 @@ impl ChannelDirectory {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn learn(&self, channel: DiscordChannel) {
+    pub(super) fn remember(&self, channel: DiscordChannel) {
         let mut known = self.known();
         if known.channels.len() >= MOST {
             known.channels.clear();
@@ -46,7 +46,7 @@ impl ChannelDirectory {
             let mut channel = channel.clone();
             // Channels inside a server do not name it again.
             channel.guild_id = Some(guild.id);
-            self.learn(channel);
+            self.remember(channel);
         }
     }
 
@@ -63,8 +63,7 @@ impl ChannelDirectory {
         self.known().channels.get(&channel).cloned()
     }
 
-    /// A channel, asked for where it is not known. When Discord does not say, it is taken for a
-    /// plain one.
+    /// A channel, fetched if unknown. If that fails, a plain text channel is assumed.
     pub(super) async fn channel(
         &self,
         api: &DiscordApi,
@@ -84,7 +83,7 @@ impl ChannelDirectory {
             });
         match asked {
             Ok(channel) => {
-                self.learn(channel.clone());
+                self.remember(channel.clone());
                 channel
             }
             Err(error) => {
@@ -100,7 +99,7 @@ impl ChannelDirectory {
     }
 }
 
-/// The roles of a person in a server. Nobody has any where that cannot be found out.
+/// The roles of a person in a server; none if they cannot be fetched.
 pub(super) async fn roles_of(
     api: &DiscordApi,
     guild: &str,

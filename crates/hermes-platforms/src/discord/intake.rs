@@ -1,8 +1,8 @@
-//! From events to messages: what is meant for us is stored, and only then is its event done.
+//! Converts events to messages: an event is done only after its message is stored.
 //!
-//! What belongs to one channel is worked on in its order, in one of a few lanes; a slow channel
-//! holds up only those that share its lane. Commands and presses have lanes of their own, because
-//! Discord wants to hear about them within three seconds.
+//! Events of one channel are processed in order in one of a few lanes; a slow channel delays only
+//! those in the same lane. Commands and button presses have separate lanes, because Discord expects
+//! a reaction within three seconds.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::source::MessageSource;
 /// Lanes for messages, and behind them lanes for commands and presses.
 const MESSAGES: u64 = 8;
 const INTERACTIONS: u64 = 4;
-/// What may wait in a lane before the socket is not read any more.
+/// Capacity of a lane; a full lane stops reading the socket.
 const WAITING: usize = 256;
 /// Discord's patience with an interaction.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -60,7 +60,7 @@ impl DiscordLanes {
         (Self(entrances), ends)
     }
 
-    /// Waits while the lane is full. The other end lives as long as this one.
+    /// Waits while the lane is full. The receiver lives as long as this sender.
     pub(super) async fn push(&self, work: DiscordWork) {
         let _ = self.0[work.lane()].send(work).await;
     }
@@ -71,14 +71,14 @@ impl DiscordLanes {
     }
 }
 
-/// What became of a message.
+/// The result for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IntakeResult {
     Stored,
     /// It was stored before.
     Known,
     Ignored,
-    /// We are stopping, and it is not stored.
+    /// Not stored, because the adapter is stopping.
     Stopped,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct DiscordIntake<'a> {
     pub shared: &'a DiscordShared,
     pub link: &'a AdapterLink,
     pub progress: &'a EventProgress,
-    /// Our own id, once Discord told it.
+    /// Our own id, once known.
     pub me: &'a AtomicU64,
 }
 
@@ -168,7 +168,7 @@ impl DiscordIntake<'_> {
             }
             MessageDecision::Take { thread, gap } => (thread, gap),
         };
-        let place = self.place(channel, parent.as_ref(), message.guild_id);
+        let place = self.location(channel, parent.as_ref(), message.guild_id);
         let mut source = place.source(&message.author, message.member.as_ref(), message.id);
         let (member, bot) = (message.member.as_ref(), message.author.bot);
         let has_role = self.has_right(&message.author, member, &place).await;
@@ -179,7 +179,7 @@ impl DiscordIntake<'_> {
         };
         let admitted = self.shared.admission.admits(applicant).await;
         let (text, media) = (read::text(message, me), read::media(message, me));
-        // Nothing is done for strangers but asking the door, which is not here.
+        // Nothing visible is done for unknown people; the gateway decides about them.
         let context = if gap && admitted {
             self.context(message).await
         } else {
@@ -199,7 +199,7 @@ impl DiscordIntake<'_> {
             message_id: message.id.to_string(),
             source,
             text: if text.is_empty() && media.is_empty() {
-                "(I was called without a word: what was said before is meant.)".to_owned()
+                "(I was mentioned without a text; the earlier messages are meant.)".to_owned()
             } else {
                 text
             },
@@ -213,7 +213,7 @@ impl DiscordIntake<'_> {
         self.store(incoming).await
     }
 
-    fn place<'b>(
+    fn location<'b>(
         &self,
         channel: &'b DiscordChannel,
         parent: Option<&'b DiscordChannel>,
@@ -236,7 +236,7 @@ impl DiscordIntake<'_> {
         place: &MessageLocation<'_>,
     ) -> bool {
         let rules = &self.shared.settings.rules;
-        // Names are unique since they have no number behind them.
+        // Names without a discriminator are unique.
         if user.discriminator == "0" && rules.names.contains(&user.username.to_lowercase()) {
             return true;
         }
@@ -252,7 +252,7 @@ impl DiscordIntake<'_> {
             (None, Some(guild)) => {
                 channels::roles_of(api, &guild.to_string(), user.id, within).await
             }
-            // A role somewhere says nothing here, unless the home names the server.
+            // A role on another server does not count unless that server is configured.
             (_, None) => match &rules.dm_role_guild {
                 Some(guild) => channels::roles_of(api, guild, user.id, within).await,
                 None => Vec::new(),
@@ -263,7 +263,7 @@ impl DiscordIntake<'_> {
             .any(|role| rules.roles.contains(&role.to_string()))
     }
 
-    /// What was said before, since we last spoke.
+    /// Earlier messages since our last one.
     async fn context(&self, message: &DiscordMessage) -> Option<String> {
         let shared = self.shared;
         let limit = shared.settings.history;
@@ -285,8 +285,8 @@ impl DiscordIntake<'_> {
         read::context(&earlier, self.me(), bots)
     }
 
-    /// Makes the thread for the answer. `false`: it cannot be made, and the answer goes into the
-    /// channel: a message must not be lost for want of a thread.
+    /// Creates the thread for the answer. `false`: not possible, and the answer goes to the
+    /// channel, so that no message is lost.
     async fn make_thread(&self, message: &DiscordMessage, text: &str) -> bool {
         let path = format!(
             "/channels/{}/messages/{}/threads",
@@ -299,7 +299,7 @@ impl DiscordIntake<'_> {
             .await;
         match made {
             Ok(_) => true,
-            // It is there already: we made it in an earlier life.
+            // It exists already: an earlier process created it.
             Err(error) if error.code() == 160_004 => true,
             Err(error) => {
                 tracing::warn!(
@@ -339,7 +339,7 @@ impl DiscordIntake<'_> {
             return IntakeResult::Ignored;
         };
         if let Some(channel) = used.channel.clone().filter(|one| one.name.is_some()) {
-            self.shared.places.learn(DiscordChannel {
+            self.shared.places.remember(DiscordChannel {
                 guild_id: used.guild_id,
                 ..channel
             });
@@ -352,7 +352,7 @@ impl DiscordIntake<'_> {
                 .await;
             return IntakeResult::Ignored;
         }
-        let place = self.place(&channel, parent.as_ref(), used.guild_id);
+        let place = self.location(&channel, parent.as_ref(), used.guild_id);
         let source = place.source(user, member, used.id);
         let has_role = self.has_right(user, member, &place).await;
         let native = json!({"is_bot": user.bot, "has_role": has_role});
@@ -370,21 +370,20 @@ impl DiscordIntake<'_> {
         taken
     }
 
-    /// Tells Discord that an interaction was seen. One that is stored is answered in the chat
-    /// whether Discord hears this or not.
+    /// Acknowledges an interaction. A stored one is answered in the chat even if this fails.
     async fn answer(&self, used: &DiscordInteraction, answer: &Value) {
         let path = format!("/interactions/{}/{}/callback", used.id, used.token);
         let call = self.shared.api.call(Method::POST, &path, Some(answer));
         match tokio::time::timeout(ANSWER, call).await {
             Ok(Ok(_)) => {}
-            // Too late, or answered in an earlier life.
+            // Too late, or acknowledged by an earlier process.
             Ok(Err(error)) => tracing::debug!("discord: an interaction: {error}"),
             Err(_) => tracing::debug!("discord: an interaction: no answer in time"),
         }
     }
 }
 
-/// Something that only the person sees.
+/// A message that only the person sees.
 fn note(text: &str) -> Value {
     let text: String = text.chars().take(1900).collect();
     json!({"type": 4, "data": {
@@ -392,7 +391,7 @@ fn note(text: &str) -> Value {
     }})
 }
 
-/// A thread made for a message has the message's id.
+/// A thread created for a message has the message's id.
 fn in_thread(source: &mut MessageSource, message: Snowflake, text: &str) {
     let thread = message.to_string();
     let name = read::thread_name(text);

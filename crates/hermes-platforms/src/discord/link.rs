@@ -1,4 +1,4 @@
-//! Connections, one after the other, for ever.
+//! Maintains the gateway connection and reconnects.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,9 +16,9 @@ use super::socket::{DisconnectReason, DiscordSocket, GatewayFrame};
 use super::wire::{DiscordChannel, DiscordInteraction, DiscordMessage, Guild, ReadyEvent};
 use crate::platform::{AdapterLink, FatalPlatformError, PlatformState};
 
-/// How long the end may take.
+/// Timeout for the shutdown.
 const ENDING: Duration = Duration::from_secs(2);
-/// How far our clock may be ahead of Discord's.
+/// Tolerated clock difference.
 const SKEW: f64 = 60.0;
 
 /// A session that can be resumed.
@@ -41,11 +41,11 @@ struct StartLimit {
     reset_after: u64,
 }
 
-/// Why a connection could not go on.
+/// Why a connection ended.
 enum GatewayConnectionEnd {
     Cancelled,
     Hopeless(String),
-    /// Another one follows. `worked`: it had been up.
+    /// Reconnect. `worked`: it had been established.
     Broken {
         why: DisconnectReason,
         worked: bool,
@@ -83,11 +83,11 @@ pub(super) async fn run(
     let mut working = std::pin::pin!(working);
     let ended = tokio::select! {
         ended = connections.run() => ended,
-        // Lanes end when nobody can push any more; that is below.
+        // Lanes end when all senders are dropped, which happens below.
         _ = &mut working => Ok(()),
     };
     drop(lanes);
-    // What is being stored right now may be remembered as seen.
+    // Messages being stored now may still be recorded as seen.
     if tokio::time::timeout(ENDING, working).await.is_err() {
         tracing::debug!("discord: something was still worked on");
     }
@@ -102,7 +102,7 @@ struct GatewayConnections<'a> {
     progress: &'a EventProgress,
     me: &'a AtomicU64,
     session: Option<ResumableSession>,
-    /// What this session has to make good.
+    /// The outage to catch up with.
     gap: Option<DiscordOutage>,
 }
 
@@ -130,7 +130,7 @@ impl GatewayConnections<'_> {
                 .min(timing.longest_pause)
                 .mul_f64(0.5 + jitter / 2.0);
             let pause = match why {
-                // Discord wants between one and five seconds here.
+                // Discord requires between one and five seconds here.
                 DisconnectReason::Invalid { resumable: false } => {
                     pause.max(timing.anew.mul_f64(1.0 + 4.0 * jitter))
                 }
@@ -158,12 +158,12 @@ impl GatewayConnections<'_> {
                     if let Some(why) = hopeless(*code) {
                         return GatewayConnectionEnd::Hopeless(why);
                     }
-                    // The session is gone, or never was.
+                    // The session is gone or never existed.
                     if matches!(code, 1000 | 1001 | 4003 | 4007 | 4009) {
                         self.session = None;
                     }
                 }
-                // The address for resuming may be of a machine that is gone.
+                // The resume address may be of a host that is gone.
                 _ if session && !worked => {
                     if let Some(session) = &mut self.session {
                         session.url = None;
@@ -194,7 +194,7 @@ impl GatewayConnections<'_> {
         }
         let mut worked = false;
         loop {
-            let heard = socket.hear(|| self.progress.stored()).await;
+            let heard = socket.receive(|| self.progress.stored()).await;
             let heard = heard.map_err(|why| GatewayConnectionEnd::Broken { why, worked })?;
             match heard {
                 GatewayFrame::Ack => {
@@ -214,7 +214,8 @@ impl GatewayConnections<'_> {
                     }
                     let works = self.event(seq, &name, data);
                     if name == "READY" {
-                        // From now on whatever is not stored is found again, also after a crash.
+                        // From now on, messages that are not stored are found again, even after a
+                        // crash.
                         shared.memory.save().await;
                     }
                     self.push(&mut socket, works)
@@ -225,7 +226,7 @@ impl GatewayConnections<'_> {
         }
     }
 
-    /// Where to connect. Tells also whether the token is one.
+    /// The address to connect to. Also validates the token.
     async fn address(&self) -> Result<String, GatewayConnectionEnd> {
         let broken = |why: String| GatewayConnectionEnd::from(DisconnectReason::Transport(why));
         let address: GatewayAddress = match self.shared.api.get("/gateway/bot").await {
@@ -252,7 +253,7 @@ impl GatewayConnections<'_> {
             tokio::time::sleep(pause).await;
             return Err(broken(why));
         }
-        // A secret is about to be told there.
+        // The token will be sent there.
         if self.shared.api.base().starts_with("https://") && !address.url.starts_with("wss://") {
             let why = format!(
                 "Discord named an address without encryption: {}",
@@ -263,7 +264,7 @@ impl GatewayConnections<'_> {
         Ok(address.url)
     }
 
-    /// What there is to do about an event. Nothing: it is done.
+    /// The work for an event. `None`: nothing to do.
     fn event(&mut self, seq: u64, name: &str, data: Value) -> Vec<DiscordWork> {
         if name == "READY" {
             return self.ready(seq, data);
@@ -294,7 +295,7 @@ impl GatewayConnections<'_> {
             }
             "CHANNEL_CREATE" | "CHANNEL_UPDATE" | "THREAD_CREATE" | "THREAD_UPDATE" => {
                 if let Ok(channel) = serde_json::from_value::<DiscordChannel>(data) {
-                    self.shared.places.learn(channel);
+                    self.shared.places.remember(channel);
                 }
                 done()
             }
@@ -331,7 +332,7 @@ impl GatewayConnections<'_> {
             id: ready.session_id,
             url: Some(ready.resume_gateway_url).filter(|_| encrypted || !wanted),
         });
-        self.gap = DiscordOutage::of(self.shared);
+        self.gap = DiscordOutage::new(self.shared);
         let works = self.gap.as_ref().map(|gap| gap.direct(self.shared));
         self.shared.memory.begin(self.shared.now());
         works.unwrap_or_default()
@@ -346,7 +347,7 @@ impl GatewayConnections<'_> {
         gap.map_or_else(Vec::new, |gap| gap.in_guild(self.shared, &guild))
     }
 
-    /// Gives work to the lanes. Where one is full the socket is kept alive, not read.
+    /// Passes work to the lanes. While a lane is full, the socket is kept alive but not read.
     async fn push(
         &self,
         socket: &mut DiscordSocket,
@@ -358,7 +359,7 @@ impl GatewayConnections<'_> {
             };
             tokio::select! {
                 () = self.lanes.push(work) => {}
-                broken = socket.keep(|| self.progress.stored()) => return Err(broken),
+                broken = socket.keep_alive(|| self.progress.stored()) => return Err(broken),
             }
             socket.forgive();
         }
@@ -366,7 +367,7 @@ impl GatewayConnections<'_> {
     }
 }
 
-/// What a person must do about a code after which trying again is pointless.
+/// Instructions for close codes after which retrying is pointless.
 fn hopeless(code: u16) -> Option<String> {
     let what = match code {
         4004 => {

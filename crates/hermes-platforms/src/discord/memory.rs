@@ -1,5 +1,5 @@
-//! What must survive a restart: the last message seen in each channel, when the connection last
-//! lived, and threads that we are in. Everything bounded.
+//! State that survives a restart: the last message seen in each channel, when the connection was
+//! last alive, and our threads. All bounded.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,12 +15,12 @@ use tokio::time::Instant;
 use super::wire::Snowflake;
 
 const MAX_CHANNELS: usize = 5000;
-/// As many as the original keeps, in its file.
+/// The same limit as in the original's file.
 const MAX_THREADS: usize = 500;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct StoredDiscordState {
-    /// When the connection last lived: seconds since the epoch.
+    /// When the connection was last alive, in seconds since the epoch.
     #[serde(default)]
     alive_at: Option<f64>,
     /// By channel.
@@ -39,7 +39,8 @@ struct DiscordMemoryState {
     kept: StoredDiscordState,
     /// Oldest first.
     threads: Vec<String>,
-    /// Channels whose missed messages are not all read, and the last one that came meanwhile.
+    /// Channels whose missed messages are not all read yet, and the latest message that arrived
+    /// since.
     behind: HashMap<u64, Option<LastSeenMessage>>,
     news: bool,
     written: Instant,
@@ -68,12 +69,12 @@ struct DiscordMemoryInner {
     path: PathBuf,
     threads: PathBuf,
     state: Mutex<DiscordMemoryState>,
-    /// Held while a file is written, so that an older state never replaces a newer one.
+    /// Locked while a file is written, so that an older state never replaces a newer one.
     writing: Mutex<()>,
 }
 
 impl DiscordMemory {
-    /// What cannot be read begins anew: the worst of it is that an outage is not made good.
+    /// Unreadable state starts empty: at worst, one outage is not caught up with.
     pub(super) fn open(home: &Home) -> Self {
         let path = home.join("gateway/discord_seen.json");
         let threads = home.join("discord_threads.json");
@@ -97,8 +98,8 @@ impl DiscordMemory {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A message was taken or is not for us: it need not come again. What comes in a channel that
-    /// is behind does not hide what was missed there.
+    /// Records a handled message. In a channel with missed messages, a new message does not hide
+    /// them.
     pub(super) fn saw(&self, channel: Snowflake, message: Snowflake, direct: bool) {
         let mut state = self.state();
         let seen = LastSeenMessage {
@@ -114,8 +115,8 @@ impl DiscordMemory {
         state.saw(channel, seen);
     }
 
-    /// A message comes in a direct channel. Discord does not list those: one that is not
-    /// remembered is not looked into after an outage.
+    /// Records a direct channel. Discord does not list them, so unknown ones are not checked after
+    /// an outage.
     pub(super) async fn meet(&self, channel: Snowflake, message: Snowflake) {
         if self.seen(channel).is_none() {
             self.saw(channel, Snowflake(message.0.saturating_sub(1)), true);
@@ -123,7 +124,7 @@ impl DiscordMemory {
         }
     }
 
-    /// Where reading a channel goes on; `None` where nothing is known of it.
+    /// The last seen message of a channel; `None`: unknown.
     pub(super) fn seen(&self, channel: Snowflake) -> Option<Snowflake> {
         let state = self.state();
         state
@@ -149,13 +150,13 @@ impl DiscordMemory {
         self.state().kept.alive_at
     }
 
-    /// The connection lives for the first time. What was said before is not for us.
+    /// The first connection. Earlier messages are ignored.
     pub(super) fn begin(&self, now: f64) {
         self.state().kept.alive_at.get_or_insert(now);
     }
 
-    /// The connection lives. As long as missed messages are being read, that moment is not moved:
-    /// a crash must find them again.
+    /// Records that the connection is alive. While missed messages are being read, the time is not
+    /// updated, so that a crash finds them again.
     pub(super) fn alive(&self, now: f64) {
         let mut state = self.state();
         if state.behind.is_empty() {
@@ -167,7 +168,7 @@ impl DiscordMemory {
         self.state().behind.entry(channel.0).or_default();
     }
 
-    /// All that was missed in a channel is taken. `true`: and in all others.
+    /// A channel has caught up. `true`: all channels have.
     pub(super) fn caught_up(&self, channel: Snowflake) -> bool {
         let mut state = self.state();
         if let Some(latest) = state.behind.remove(&channel.0).flatten() {
@@ -180,7 +181,7 @@ impl DiscordMemory {
         self.state().threads.iter().any(|one| one == thread)
     }
 
-    /// We are in this thread from now on.
+    /// Records that we participate in a thread.
     pub(super) async fn join(&self, thread: &str) {
         {
             let mut state = self.state();
@@ -198,7 +199,7 @@ impl DiscordMemory {
         .await;
     }
 
-    /// Writes what is new, not more often than said.
+    /// Writes changes periodically.
     pub(super) async fn keep(&self, idle: Duration, news: Duration) {
         let due = {
             let state = self.state();
@@ -223,7 +224,7 @@ impl DiscordMemory {
         .await;
     }
 
-    /// A failure costs nothing but what would be read again.
+    /// A failure only means that messages are read again.
     async fn write(&self, work: impl FnOnce(&Self) -> io::Result<()> + Send + 'static) {
         let memory = self.clone();
         let writing = tokio::task::spawn_blocking(move || {

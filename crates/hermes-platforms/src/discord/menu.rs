@@ -1,5 +1,4 @@
-//! The menu of commands. It is written only when it differs from what Discord has: Discord counts
-//! how often that happens.
+//! The command menu. Written only if it differs from Discord's, which limits the number of writes.
 
 use std::collections::BTreeMap;
 
@@ -26,8 +25,8 @@ pub(super) async fn application(api: &DiscordApi) -> Result<Snowflake, DiscordCa
     Ok(application.id)
 }
 
-/// Makes the menu what it should be.
-pub(super) async fn keep(
+/// Synchronizes the menu.
+pub(super) async fn sync(
     shared: &DiscordShared,
     application: Snowflake,
     commands: &[Offer],
@@ -45,7 +44,7 @@ pub(super) async fn keep(
     if policy == CommandSync::Safe && same(&slash, &wanted) {
         return Ok(());
     }
-    // What is in other menus is not ours to remove.
+    // Commands in other scopes are not removed.
     let all: Vec<Value> = wanted.into_iter().chain(others).collect();
     shared
         .api
@@ -94,7 +93,7 @@ fn short(text: &str, otherwise: &str) -> String {
     cut
 }
 
-/// Whether two menus offer the same, whatever else Discord adds to them.
+/// Whether two menus are equal, ignoring fields added by Discord.
 fn same(there: &[Value], wanted: &[Value]) -> bool {
     let seen = |commands: &[Value]| -> BTreeMap<String, String> {
         let pairs = commands.iter().map(|command| {

@@ -1,4 +1,4 @@
-//! What was said while no event could tell us.
+//! Catches up with messages missed during an outage.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,17 +15,17 @@ use super::intake::{DiscordIntake, DiscordWork, IntakeResult};
 use super::wire::{DiscordChannel, DiscordMessage, Guild, Snowflake};
 use super::{DiscordShared, DiscordTiming};
 
-/// Direct channels that are looked into.
+/// Maximum number of direct channels checked.
 const DIRECT: usize = 50;
-/// What one request brings.
+/// Messages per request.
 const PAGE: usize = 100;
 
-/// Channels of a lane that are asked for again; others wait for the next session.
+/// Maximum number of channels per lane that are retried; others wait for the next session.
 const LATER: usize = 256;
-/// Times the longest pause of a connection: a channel that cannot be read is asked for this seldom.
+/// Factor of the longest connection pause between retries of an unreadable channel.
 const SELDOM: u32 = 15;
 
-/// What was said in a channel after a message.
+/// The messages of a channel after a known one.
 pub(super) struct MissedMessages {
     pub(super) channel: Snowflake,
     after: Snowflake,
@@ -34,7 +34,7 @@ pub(super) struct MissedMessages {
     failures: u32,
 }
 
-/// How much may be taken after one outage, by all channels together.
+/// The number of messages that may be read after one outage, for all channels together.
 #[derive(Debug)]
 struct CatchUpAllowance {
     room: Semaphore,
@@ -54,7 +54,7 @@ impl CatchUpAllowance {
         }
     }
 
-    /// Room for one more. Waits while others may give theirs back. `None`: nothing is left.
+    /// Reserves one message. Waits while others may return theirs. `None`: exhausted.
     async fn one(&self) -> Option<SemaphorePermit<'_>> {
         self.room.acquire().await.ok()
     }
@@ -68,7 +68,7 @@ impl CatchUpAllowance {
     }
 }
 
-/// What could not be read, until it is asked for again.
+/// Failed reads that are retried later.
 #[derive(Default)]
 pub(super) struct DeferredReads(Vec<(Instant, MissedMessages)>);
 
@@ -83,12 +83,12 @@ impl DeferredReads {
         self.0.push((Instant::now() + pause.min(longest), missed));
     }
 
-    /// A channel is asked for now: a session that began since wants the same.
+    /// Removes a channel that is being read again by a newer session.
     pub(super) fn forget(&mut self, channel: Snowflake) {
         self.0.retain(|(_, one)| one.channel != channel);
     }
 
-    /// The next one whose time has come. May be dropped while it waits.
+    /// The next due read. Cancel-safe.
     pub(super) async fn due(&mut self) -> MissedMessages {
         let times = self.0.iter().map(|(at, _)| *at).enumerate();
         let Some((place, at)) = times.min_by_key(|(_, at)| *at) else {
@@ -99,7 +99,7 @@ impl DeferredReads {
     }
 }
 
-/// One outage: since when, and how much more may be taken.
+/// One outage: its start and the remaining allowance.
 #[derive(Clone, Debug)]
 pub(super) struct DiscordOutage {
     since: Snowflake,
@@ -107,8 +107,8 @@ pub(super) struct DiscordOutage {
 }
 
 impl DiscordOutage {
-    /// `None`: nobody wants to know, or we were never here before.
-    pub(super) fn of(shared: &DiscordShared) -> Option<Self> {
+    /// `None`: disabled, or there was no earlier connection.
+    pub(super) fn new(shared: &DiscordShared) -> Option<Self> {
         let missed = &shared.settings.missed;
         let since = shared.memory.alive_at().filter(|_| missed.on)?;
         Some(Self {
@@ -117,7 +117,7 @@ impl DiscordOutage {
         })
     }
 
-    /// Direct channels, of which nobody tells whether there is news.
+    /// Direct channels, which Discord does not list.
     pub(super) fn direct(&self, shared: &DiscordShared) -> Vec<DiscordWork> {
         let known = shared.memory.direct(DIRECT);
         known
@@ -126,7 +126,7 @@ impl DiscordOutage {
             .collect()
     }
 
-    /// The channels of a server that have news.
+    /// The channels of a server with new messages.
     pub(super) fn in_guild(&self, shared: &DiscordShared, guild: &Guild) -> Vec<DiscordWork> {
         (guild.channels.iter().chain(&guild.threads))
             .filter(|channel| channel.has_messages() && Self::wanted(shared, channel))
@@ -144,7 +144,7 @@ impl DiscordOutage {
             && (only.is_empty() || named(channel) || parent.as_ref().is_some_and(named))
     }
 
-    /// What is not later than this was seen, or is too old.
+    /// Messages up to this one were seen or are too old.
     fn floor(&self, shared: &DiscordShared, channel: Snowflake) -> Snowflake {
         let seen = shared.memory.seen(channel).unwrap_or(self.since);
         let window = shared.settings.missed.window.as_secs_f64();
@@ -162,12 +162,12 @@ impl DiscordOutage {
     }
 }
 
-/// Reads what a channel has after a message, and takes what is meant for us, oldest first. `false`:
-/// it could not be read now.
+/// Reads the messages after a known one and handles those for us, oldest first. `false`: not
+/// readable now.
 pub(super) async fn read(intake: &DiscordIntake<'_>, missed: &MissedMessages) -> bool {
     let (shared, channel) = (intake.shared, missed.channel);
     let details = shared.timing.details;
-    // Others share the lane: they are not kept waiting for long time and again.
+    // Other channels share the lane and must not be delayed repeatedly.
     let within = if missed.failures == 0 {
         details * 6
     } else {
@@ -180,21 +180,20 @@ pub(super) async fn read(intake: &DiscordIntake<'_>, missed: &MissedMessages) ->
                 .get(channel)
                 .and_then(|channel| channel.guild_id);
             if take_all(intake, guild, messages, &missed.take).await == IntakeResult::Stopped {
-                // What is left is found again by the next life.
+                // The rest is found again by the next process.
                 return true;
             }
         }
-        // A channel that we may not read any more has nothing for us.
+        // A channel that we may no longer read is skipped.
         Err(DiscordCallError::Refused { .. }) => {}
         Err(error) => {
-            // Nor is it forgotten: as long as a channel is behind, so is what the next session
-            // begins with there.
+            // It is not forgotten: the next session starts there again.
             tracing::warn!("discord: what was missed in channel {channel} is not known: {error}");
             return false;
         }
     }
     if shared.memory.caught_up(channel) {
-        // A life that is cut now need not be made good from before this one.
+        // After a crash now, catching up does not have to go further back than this.
         shared.memory.save().await;
     }
     true
@@ -232,7 +231,8 @@ async fn take_all(
                 found += 1;
                 take.spend(one);
             }
-            // What an earlier life took does not count: it may not have lived to remember that.
+            // Messages handled by an earlier process do not count, because it may have crashed
+            // before recording them.
             IntakeResult::Known | IntakeResult::Ignored => {}
             IntakeResult::Stopped => return IntakeResult::Stopped,
         }
@@ -243,8 +243,8 @@ async fn take_all(
     IntakeResult::Stored
 }
 
-/// Whether we dealt with a message that our own records do not know: another program on the same
-/// bot did. Only an answer to it, or the sign that it is done, proves that.
+/// Whether another program with the same bot handled a message that is not in our records. Only a
+/// reply to it or the done reaction proves that.
 fn is_answered(message: &DiscordMessage, later: &[DiscordMessage], me: Snowflake) -> bool {
     let replied = later.iter().any(|other| {
         let to = other.refers.as_ref();
@@ -295,9 +295,9 @@ async fn history(
     Ok(newest_first)
 }
 
-/// The messages of a page that are later than one, and before which the next page begins. How far
-/// a page goes back is told by all that is in it, readable or not; what cannot be read is said in
-/// the log, since no later attempt would read it.
+/// The messages of a page after a given one, and the start of the next page. All entries of the
+/// page count for that, readable or not; unreadable ones are logged, because no later attempt would
+/// succeed.
 fn sift(
     page: Vec<Value>,
     asked: usize,

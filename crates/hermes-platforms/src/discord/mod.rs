@@ -1,21 +1,20 @@
-//! Discord, by its gateway's socket and REST.
+//! Discord, over its gateway socket and REST API.
 //!
-//! A sequence number is Discord's acknowledgement: the number that heartbeats and resumes carry is
-//! the one up to which everything is stored here, so that what was not stored comes again. After
-//! an outage that a resume does not bridge, channels are read from the last message that was
-//! seen. Every message out carries its key as a nonce that Discord enforces: sent twice, it is
-//! there once.
+//! The sequence number is Discord's acknowledgement: heartbeats and resumes contain the number up
+//! to which everything is stored here, so that the rest is sent again. After an outage that cannot
+//! be resumed, channels are read from the last seen message. Every outgoing message contains its
+//! key as an enforced nonce: sent twice, it exists once.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`settings`] | what the home says |
-//! | `api`, `limits` | calls of REST, and what their failures mean; rate limits |
-//! | `wire` | what Discord says, as far as it matters here |
-//! | `socket`, `link`, `progress` | one connection; connections one after the other; what is stored |
-//! | `rules` | which messages are meant for us |
-//! | `intake`, `read`, `missed` | from events to messages, and what no event told us of |
-//! | `channels`, `memory` | channels; what must survive a restart |
-//! | `outbound`, `files`, `menu` | from messages to calls; files both ways; the menu of commands |
+//! | [`settings`] | settings |
+//! | `api`, `limits` | REST calls and their failures; rate limits |
+//! | `wire` | Discord's data structures |
+//! | `socket`, `link`, `progress` | one connection; reconnecting; stored sequence numbers |
+//! | `rules` | which messages are addressed to us |
+//! | `intake`, `read`, `missed` | from events to messages; missed messages |
+//! | `channels`, `memory` | channels; state that survives a restart |
+//! | `outbound`, `files`, `menu` | sending; files in both directions; the command menu |
 
 mod api;
 mod channels;
@@ -55,7 +54,7 @@ use memory::DiscordMemory;
 /// The name in sessions, settings and files.
 pub const NAME: &str = "discord";
 
-/// How patient the adapter is.
+/// Timeouts of the adapter.
 #[derive(Clone, Copy, Debug)]
 pub struct DiscordTiming {
     /// One call of REST.
@@ -67,14 +66,14 @@ pub struct DiscordTiming {
     /// The first pause after a failure; it doubles up to the second.
     pub pause: Duration,
     pub longest_pause: Duration,
-    /// A connection that lived this long has nothing to do with the failure before. Discord takes
-    /// a token away that begins too many sessions.
+    /// After this uptime, earlier failures no longer count. Discord revokes tokens that start too
+    /// many sessions.
     pub settled: Duration,
-    /// Before a new session after one that is over; up to five times as long.
+    /// Pause before a new session after an invalid one; up to five times as long.
     pub anew: Duration,
-    /// What may be asked about a message before it is stored: its channel, what was said before.
+    /// Timeout for looking up details of a message before it is stored.
     pub details: Duration,
-    /// How long a thread may take to be made.
+    /// Timeout for creating a thread.
     pub thread: Duration,
     /// How often the memory is written when nothing happens, and when something does.
     pub remember: Duration,
@@ -99,7 +98,7 @@ impl Default for DiscordTiming {
     }
 }
 
-/// What both directions share.
+/// State shared by both directions.
 struct DiscordShared {
     settings: DiscordSettings,
     timing: DiscordTiming,
@@ -117,7 +116,7 @@ impl DiscordShared {
     }
 }
 
-/// Discord as the settings want it. `Err`: what is wrong with them, for people.
+/// Builds the adapter from the settings. `Err`: what is wrong with them, for display.
 pub fn platform(settings: &PlatformSettings, deps: &PlatformDeps) -> Result<Platform, String> {
     let settings = DiscordSettings::from_settings(settings)?;
     for problem in &settings.problems {

@@ -24,18 +24,18 @@ use crate::settings::ReplyMode;
 const NONCE: Duration = Duration::from_mins(2);
 /// The largest file a bot may upload to a server without boosts.
 const FILE: u64 = 10 << 20;
-/// For what is of no consequence.
+/// Timeout for unimportant calls.
 const COURTESY: Duration = Duration::from_secs(10);
-/// Messages that are remembered because they cannot be answered, and signs that we put up.
+/// Maximum number of remembered messages: those that cannot be replied to, and our reactions.
 const REMEMBERED: usize = 256;
 
 pub(super) struct DiscordSender {
     shared: Arc<DiscordShared>,
     capabilities: Capabilities,
     application: OnceCell<Snowflake>,
-    /// Messages that Discord does not let us refer to.
+    /// Messages that cannot be replied to.
     unanswerable: Mutex<VecDeque<String>>,
-    /// By message: the sign that is on it.
+    /// Our reaction, by message.
     signs: Mutex<VecDeque<(String, String)>>,
 }
 
@@ -51,7 +51,7 @@ impl DiscordSender {
             markup: Markup::Discord,
             limits: PlatformLimits {
                 text: 2000,
-                // Never less than what Discord counts.
+                // Never less than Discord's own count.
                 unit: TextUnit::Utf16,
                 file_bytes: FILE,
             },
@@ -66,7 +66,7 @@ impl DiscordSender {
         }
     }
 
-    /// What a message says, for a new one and for a change.
+    /// The body of a new or edited message.
     fn body(&self, message: &OutgoingMessage) -> Value {
         let mentions = self.shared.settings.mentions;
         let kinds = [
@@ -129,7 +129,7 @@ impl DiscordSender {
         Ok(sent["id"].as_str().map(str::to_owned))
     }
 
-    /// What a failed message means. One that only cannot refer to another is sent without that.
+    /// Classifies a failed message. If only the reply reference failed, it is sent without.
     fn refused(&self, message: &OutgoingMessage, error: DiscordCallError) -> SendError {
         let refers = matches!(&error, DiscordCallError::Refused { errors, .. }
             if !errors["message_reference"].is_null());
@@ -163,13 +163,13 @@ impl DiscordSender {
         let path = message_path(target, id);
         match self.shared.api.call(Method::DELETE, &path, None).await {
             Ok(_) => Ok(()),
-            // It is gone already.
+            // It was deleted already.
             Err(error) if error.code() == 10_008 => Ok(()),
             Err(error) => Err(error.into_send_error()),
         }
     }
 
-    /// Puts up a new sign before the old one is taken away.
+    /// Adds the new reaction before the old one is removed.
     async fn sign(&self, target: &Target, id: &str, emoji: Option<&str>) {
         let key = format!("{}/{id}", place(target));
         let mut old = self.known_sign(&key);
@@ -198,7 +198,7 @@ impl DiscordSender {
         known.map(|(_, emoji)| emoji.clone())
     }
 
-    /// A sign that an earlier life put up.
+    /// A reaction of an earlier process.
     async fn find_sign(&self, target: &Target, id: &str) -> Option<String> {
         let message: DiscordMessage = self.shared.api.get(&message_path(target, id)).await.ok()?;
         let ours = message
@@ -219,7 +219,7 @@ impl DiscordSender {
         }
     }
 
-    /// Tells whoever used a command or a button something that nobody else sees.
+    /// Sends a reply that only the user of the command or button sees.
     async fn whisper(&self, press: &IncomingMessage, note: &str) {
         let used = &press.native["interaction"];
         let (Some(application), Some(token)) =
@@ -294,7 +294,7 @@ impl OutboundAdapter for DiscordSender {
         note: Option<&'a str>,
     ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            // That it was seen Discord knows already.
+            // It was acknowledged already.
             if let Some(note) = note {
                 self.whisper(press, note).await;
             }
@@ -308,7 +308,7 @@ impl OutboundAdapter for DiscordSender {
                 .get_or_try_init(|| menu::application(&self.shared.api))
                 .await
                 .map_err(DiscordCallError::into_send_error)?;
-            menu::keep(&self.shared, *application, commands)
+            menu::sync(&self.shared, *application, commands)
                 .await
                 .map_err(DiscordCallError::into_send_error)
         })
@@ -324,7 +324,7 @@ impl OutboundAdapter for DiscordSender {
     }
 }
 
-/// Everything by its bytes: nothing in a path means anything but itself then.
+/// Percent-encodes everything, so that no character has a special meaning in the path.
 fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 3);
     for byte in text.bytes() {

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Numbers of one session. Events are finished in any order; what counts is the first one that is
-/// not.
+/// Sequence numbers of one session. Events finish in any order; the first unfinished one counts.
 #[derive(Debug, Default)]
 pub(super) struct EventProgress(Mutex<EventProgressState>);
 
@@ -16,7 +15,7 @@ struct EventProgressState {
     open: BTreeSet<u64>,
 }
 
-/// An event that is worked on.
+/// An event in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EventTicket {
     session: u64,
@@ -29,7 +28,7 @@ impl EventProgress {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new session: its numbers begin anew.
+    /// A new session restarts the numbers.
     pub(super) fn begin(&self) {
         let mut state = self.state();
         *state = EventProgressState {
@@ -38,7 +37,7 @@ impl EventProgress {
         };
     }
 
-    /// An event came. It is not finished before [`EventProgress::done`].
+    /// Registers an event, which is unfinished until [`EventProgress::done`].
     pub(super) fn came(&self, seq: u64) -> EventTicket {
         let mut state = self.state();
         state.last = state.last.max(Some(seq));
@@ -56,7 +55,7 @@ impl EventProgress {
         }
     }
 
-    /// Everything up to here is done. `None`: nothing came yet.
+    /// The number up to which everything is done. `None`: no event yet.
     pub(super) fn stored(&self) -> Option<u64> {
         let state = self.state();
         match state.open.first() {

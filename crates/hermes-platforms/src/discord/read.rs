@@ -1,4 +1,4 @@
-//! A message of Discord's becomes one of ours.
+//! Converts Discord messages.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use super::wire::{
 use crate::platform::{ButtonPress, IncomingMessage, MediaKind, MediaRef, ReplyTo};
 use crate::source::MessageSource;
 
-/// Where something was said.
+/// The location of a message.
 pub(super) struct MessageLocation<'a> {
     pub channel: &'a DiscordChannel,
     pub parent: Option<&'a DiscordChannel>,
@@ -70,7 +70,7 @@ impl MessageLocation<'_> {
     }
 }
 
-/// What somebody said, without our name. Nothing at all where there is nothing.
+/// The text without our name, if any.
 pub(super) fn text(message: &DiscordMessage, me: Snowflake) -> String {
     let mut parts = vec![without_mention(&message.content, me)];
     for snapshot in &message.forwarded {
@@ -117,7 +117,7 @@ fn file(file: &Attachment) -> MediaRef {
     }
 }
 
-/// The message that this one answers.
+/// The message that this one replies to.
 pub(super) fn reply_to(message: &DiscordMessage, me: Snowflake) -> Option<ReplyTo> {
     let reference = message.refers.as_ref()?;
     if reference.kind != 0 {
@@ -193,8 +193,8 @@ fn arguments(options: &[super::wire::CommandOption], words: &mut Vec<String>) {
     }
 }
 
-/// What was said before, for the model: oldest first, within bounds. `newest_first` ends at the
-/// last thing that we said.
+/// Earlier messages as context for the model, oldest first, limited. `newest_first` ends at our
+/// last message.
 pub(super) fn context(
     newest_first: &[DiscordMessage],
     me: Snowflake,
@@ -235,7 +235,7 @@ pub(super) fn context(
     Some(lines.join("\n"))
 }
 
-/// A name for a thread that is made for a message.
+/// The name of a thread created for a message.
 pub(super) fn thread_name(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty());
     let mut name: String = line.unwrap_or("Conversation").chars().take(80).collect();

@@ -1,28 +1,28 @@
-//! Which messages are meant for us. Pure: what is decided depends on nothing else.
+//! Which messages are addressed to us. Pure functions.
 
 use super::settings::{DiscordBots, DiscordRules};
 use super::wire::{DiscordChannel, DiscordMessage, Snowflake};
 
-/// What a message is decided by.
+/// The inputs of the decision.
 pub(super) struct MessageCase<'a> {
     pub message: &'a DiscordMessage,
     pub me: Snowflake,
     pub channel: &'a DiscordChannel,
     /// The channel that a thread belongs to.
     pub parent: Option<&'a DiscordChannel>,
-    /// We have spoken in this thread, or it was made for us.
+    /// We have written in this thread, or it was created for us.
     pub our_thread: bool,
 }
 
-/// What becomes of a message.
+/// The decision about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageDecision {
-    /// It is not for us, and why.
+    /// Ignored, with the reason.
     Ignore(&'static str),
     Take {
-        /// Its answer goes into a thread that is made for it.
+        /// The answer goes to a new thread.
         thread: bool,
-        /// Others may have said things here that we did not hear.
+        /// There may be earlier messages that we have not seen.
         gap: bool,
     },
 }
@@ -34,9 +34,9 @@ impl DiscordRules {
             return MessageDecision::Ignore("our own");
         }
         if !message.is_talk() {
-            return MessageDecision::Ignore("not something that somebody says");
+            return MessageDecision::Ignore("not a user message");
         }
-        // What begins a thread is announced a second time as the thread's first message.
+        // The starter message is announced again as the first message of its thread.
         if message.id == message.channel_id {
             return MessageDecision::Ignore("the beginning of a thread");
         }
@@ -70,7 +70,7 @@ impl DiscordRules {
         if !mentioned && !message.mentions.is_empty() {
             let others = message.mentions.iter().any(|user| user.bot);
             if others || (self.ignore_no_mention && !free) {
-                return MessageDecision::Ignore("for somebody else");
+                return MessageDecision::Ignore("for someone else");
             }
         }
         let ours = case.our_thread && !self.thread_require_mention;
@@ -82,7 +82,7 @@ impl DiscordRules {
         let thread = self.auto_thread
             && !is_thread
             && !free
-            // Threads can be made in channels for text and for announcements.
+            // Threads can be created in text and announcement channels.
             && matches!(case.channel.kind, 0 | 5)
             && message.kind != 19
             && !names_any(&self.no_thread_channels, case.channel, None);
@@ -92,7 +92,7 @@ impl DiscordRules {
         }
     }
 
-    /// Channels that nothing is taken from.
+    /// Whether messages of a channel are ignored.
     pub(super) fn refuses(
         &self,
         channel: &DiscordChannel,
@@ -106,7 +106,7 @@ impl DiscordRules {
         (!allowed).then_some("not a channel that is allowed")
     }
 
-    /// Whether the place alone lets people in: nobody is listed, and this channel is.
+    /// Whether the channel alone admits people: no users are listed, but this channel is.
     pub(super) fn place_admits(
         &self,
         channel: &DiscordChannel,
@@ -139,12 +139,12 @@ fn names(list: &std::collections::HashSet<String>, channel: &DiscordChannel) -> 
             .is_some_and(|name| list.contains(name))
 }
 
-/// Whether a text has our name in it.
+/// Whether a text mentions us.
 fn is_written(text: &str, me: Snowflake) -> bool {
     text.contains(&format!("<@{me}>")) || text.contains(&format!("<@!{me}>"))
 }
 
-/// A text without our name.
+/// The text without mentions of us.
 pub(super) fn without_mention(text: &str, me: Snowflake) -> String {
     let text = text.replace(&format!("<@{me}>"), "");
     text.replace(&format!("<@!{me}>"), "").trim().to_owned()

@@ -1,7 +1,7 @@
-//! One connection to Discord's gateway: opened, greeted, kept alive, read.
+//! One connection to Discord's gateway.
 //!
-//! Every wait has an end: for the connection, for the hello, for the acknowledgement of a
-//! heartbeat. A socket that is open and says nothing is dead.
+//! Every wait has a timeout: for the connection, the hello, the acknowledgement of a heartbeat. An
+//! open socket without data is considered dead.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(super) enum DisconnectReason {
     /// Discord closed it, with this code.
     #[error("Discord closed the connection (code {0})")]
     Closed(u16),
-    /// Discord wants another connection for the same session.
+    /// Discord requests a reconnect with the same session.
     #[error("Discord asked for a new connection")]
     Reconnect,
     /// The session is over; whether it can be resumed after all.
@@ -38,12 +38,12 @@ pub(super) enum DisconnectReason {
     Invalid { resumable: bool },
 }
 
-/// What Discord says.
+/// A frame from Discord.
 #[derive(Debug)]
 pub(super) enum GatewayFrame {
     /// An event, in its order.
     Event { seq: u64, name: String, data: Value },
-    /// A sign of life.
+    /// A heartbeat acknowledgement.
     Ack,
 }
 
@@ -87,7 +87,7 @@ impl DiscordSocket {
     }
 
     pub(super) async fn identify(&mut self, token: &str) -> Result<(), DisconnectReason> {
-        self.say(json!({"op": 2, "d": {
+        self.send(json!({"op": 2, "d": {
             "token": token, "intents": INTENTS,
             "properties": {"os": std::env::consts::OS, "browser": "hermes", "device": "hermes"},
         }}))
@@ -100,11 +100,11 @@ impl DiscordSocket {
         session: &str,
         seq: u64,
     ) -> Result<(), DisconnectReason> {
-        self.say(json!({"op": 6, "d": {"token": token, "session_id": session, "seq": seq}}))
+        self.send(json!({"op": 6, "d": {"token": token, "session_id": session, "seq": seq}}))
             .await
     }
 
-    async fn say(&mut self, what: Value) -> Result<(), DisconnectReason> {
+    async fn send(&mut self, what: Value) -> Result<(), DisconnectReason> {
         let sending = self.stream.send(Message::text(what.to_string()));
         match tokio::time::timeout(self.every, sending).await {
             Ok(Ok(())) => Ok(()),
@@ -113,14 +113,14 @@ impl DiscordSocket {
         }
     }
 
-    /// The next thing that Discord says. Keeps the connection alive meanwhile; `seq` is asked for
-    /// the number up to which everything is safe with us. May be dropped and called again.
-    pub(super) async fn hear(
+    /// The next frame; keeps the connection alive meanwhile. `seq` returns the number up to which
+    /// everything is stored. Cancel-safe.
+    pub(super) async fn receive(
         &mut self,
         seq: impl Fn() -> Option<u64>,
     ) -> Result<GatewayFrame, DisconnectReason> {
         loop {
-            // One heartbeat later than it is due, an acknowledgement does not come any more.
+            // An acknowledgement that is one interval late will not come.
             let dead = self.unanswered.map(|at| at + self.every);
             tokio::select! {
                 biased;
@@ -139,7 +139,7 @@ impl DiscordSocket {
         let now = Instant::now();
         self.next_beat = now + self.every;
         self.unanswered.get_or_insert(now);
-        self.say(json!({"op": 1, "d": seq()})).await
+        self.send(json!({"op": 1, "d": seq()})).await
     }
 
     async fn take(
@@ -172,8 +172,8 @@ impl DiscordSocket {
         }
     }
 
-    /// Keeps the connection alive without reading it, until it breaks.
-    pub(super) async fn keep(&mut self, seq: impl Fn() -> Option<u64>) -> DisconnectReason {
+    /// Keeps the connection alive without reading it, until it fails.
+    pub(super) async fn keep_alive(&mut self, seq: impl Fn() -> Option<u64>) -> DisconnectReason {
         loop {
             tokio::time::sleep_until(self.next_beat).await;
             if let Err(broken) = self.beat(&seq).await {
@@ -182,7 +182,7 @@ impl DiscordSocket {
         }
     }
 
-    /// Nobody read for a while: what was not acknowledged then says nothing about the connection.
+    /// There was no reading for a while, so a missing acknowledgement means nothing.
     pub(super) fn forgive(&mut self) {
         if self.unanswered.is_some() {
             self.unanswered = Some(Instant::now());
@@ -250,8 +250,7 @@ async fn connect(http: &PlatformHttp, url: &str) -> Result<DiscordStream, Discon
     Ok(ClientBuilder::new().limits(limits).take_over(upgraded))
 }
 
-/// The address to ask for an upgrade: what Discord names, path and query included, and in the version and
-/// encoding that we speak.
+/// The WebSocket address: Discord's, including path and query, with our version and encoding.
 fn address(given: &str) -> Result<url::Url, String> {
     let wrong = |why: &str| format!("Discord named {given:?} as its gateway, which {why}");
     let named =

@@ -1,4 +1,4 @@
-//! What Discord says, as far as it matters here. Everything that can be missing may be.
+//! Discord's data structures, as far as needed. Optional fields may be missing.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny};
@@ -120,7 +120,7 @@ pub(super) struct DiscordMessage {
 }
 
 impl DiscordMessage {
-    /// What a person wrote: a message, an answer to one.
+    /// Whether it was written by a person: a message or a reply.
     pub(super) fn is_talk(&self) -> bool {
         matches!(self.kind, 0 | 19)
     }
@@ -136,7 +136,7 @@ pub(super) struct Attachment {
     pub url: String,
     #[serde(default)]
     pub content_type: Option<String>,
-    /// Voice messages have one.
+    /// Only voice messages have one.
     #[serde(default)]
     pub waveform: Option<IgnoredAny>,
 }
@@ -254,7 +254,7 @@ pub(super) struct ReadyEvent {
     pub guilds: Vec<IgnoredAny>,
 }
 
-/// Somebody used a command or a button.
+/// The use of a command or a button.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct DiscordInteraction {
     pub id: Snowflake,

@@ -1,4 +1,4 @@
-//! What the home says about the mail account.
+//! Settings of the mail account.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,25 +6,25 @@ use std::time::Duration;
 
 use crate::settings::PlatformSettings;
 
-/// An account that can be logged in to.
+/// A mail account with its credentials.
 #[derive(Clone)]
 pub struct EmailAccount {
-    /// Ours, in lower case.
+    /// Our address, in lower case.
     pub address: String,
     pub user: String,
     pub password: String,
-    /// The name beside our address.
+    /// Our display name.
     pub display_name: Option<String>,
     pub imap: MailHost,
     pub smtp: MailHost,
-    /// Between looks into the mailbox where the server cannot tell of new mail.
+    /// Poll interval if the server does not support IDLE.
     pub poll: Duration,
-    /// How long the server may be silent while it is to tell of new mail.
+    /// Maximum duration of one IDLE.
     pub idle: Duration,
-    /// Mail that was taken in is marked as read.
+    /// Received mail is marked as read.
     pub mark_seen: bool,
     pub attachments: bool,
-    /// Whether a sender must be proven, and by whom.
+    /// Whether and how senders are authenticated.
     pub proof: Option<SenderProof>,
     /// Larger mails are read up to here.
     pub max_bytes: u32,
@@ -32,11 +32,11 @@ pub struct EmailAccount {
     pub ca_file: Option<PathBuf>,
 }
 
-/// Senders must be proven by our own mail server.
+/// Senders must be authenticated by our own mail server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SenderProof {
-    /// What our server calls itself in `Authentication-Results`, or the domain that it is in.
-    /// `None`: nobody knows, so that nobody is proven. Whoever stands on top may be the sender's.
+    /// The name or domain of our server in `Authentication-Results`. `None`: unknown, so no sender
+    /// is authenticated, because the topmost header may be the sender's.
     pub authserv_id: Option<String>,
 }
 
@@ -70,7 +70,7 @@ impl fmt::Debug for EmailAccount {
 const MAX_BYTES: u64 = 40 * 1024 * 1024;
 
 impl EmailAccount {
-    /// `Err`: what is missing or cannot be meant, and where to set it.
+    /// `Err`: what is missing or invalid, and where to set it.
     pub fn new(settings: &PlatformSettings) -> Result<Self, String> {
         let names = ["address", "password", "imap_host", "smtp_host"];
         let values = names.map(|name| settings.text(name));
@@ -137,14 +137,14 @@ impl EmailAccount {
         })
     }
 
-    /// The part of our address behind the `@`.
+    /// The domain of our address.
     pub fn domain(&self) -> &str {
         self.address
             .rsplit_once('@')
             .map_or("localhost", |(_, domain)| domain)
     }
 
-    /// What the person should know at the start about who is believed.
+    /// A remark about sender authentication, for the start.
     pub(super) fn caution(&self) -> Option<String> {
         let Some(proof) = &self.proof else {
             return Some("senders are trusted as written: anyone can pretend to be one".to_owned());
@@ -158,7 +158,7 @@ impl EmailAccount {
         })
     }
 
-    /// What no other process may use at the same time.
+    /// The identity that only one process may use at a time.
     pub fn key(&self) -> String {
         format!("{}@{}", self.user, self.imap.host)
     }
@@ -204,15 +204,14 @@ fn server(
     })
 }
 
-/// The domain in which the mail server is that confirms senders, as far as the server that we read
-/// from tells.
+/// The domain of the authenticating mail server, derived from the IMAP server.
 fn witness(imap_host: &str) -> Option<String> {
     let host = imap_host.trim_end_matches('.').to_lowercase();
     let labels: Vec<&str> = host.split('.').collect();
     if labels.len() < 2 || labels.contains(&"") || host.parse::<std::net::IpAddr>().is_ok() {
         return None;
     }
-    // `example.co.uk` is somebody's, `co.uk` is not.
+    // `example.co.uk` is a registered domain, `co.uk` is not.
     let shared = ["co", "com", "net", "org", "ac", "edu", "gov", "or", "ne"];
     let wide = match labels.as_slice() {
         [.., second, top] => top.len() == 2 && shared.contains(second),

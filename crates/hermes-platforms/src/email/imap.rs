@@ -1,5 +1,4 @@
-//! Talking to the mailbox. Every step has a deadline: a server that is gone without a word is
-//! noticed.
+//! IMAP access. Every step has a deadline, so that a dead server is noticed.
 
 use std::future::Future;
 use std::time::Duration;
@@ -14,14 +13,14 @@ use tokio_util::sync::CancellationToken;
 use super::account::{EmailAccount, MailSecurity};
 use super::wire::{self, MailStream};
 
-/// For one step of the conversation.
+/// Timeout for one step.
 const STEP: Duration = Duration::from_secs(30);
-/// The slowest that a mail may come, beyond that.
+/// Minimum transfer rate of a mail.
 const BYTES_PER_SECOND: u64 = 32 * 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ImapError {
-    /// The server knows us and says no.
+    /// The server refused the login.
     #[error("the server refuses the login of {user}: {answer}")]
     Login { user: String, answer: String },
     #[error("{what}: {error}")]
@@ -30,7 +29,7 @@ pub(super) enum ImapError {
     Silent { what: &'static str, seconds: u64 },
 }
 
-/// What a library or we ourselves say about a failure.
+/// The text of a failure.
 struct ImapErrorText(String);
 
 impl From<&str> for ImapErrorText {
@@ -60,18 +59,18 @@ impl ImapError {
     }
 }
 
-/// A mailbox that is open.
+/// An open mailbox.
 pub(super) struct ImapMailbox {
     session: Session<MailStream>,
-    /// The server can tell of new mail.
+    /// The server supports IDLE.
     can_idle: bool,
 }
 
-/// What `SELECT` says.
+/// The result of `SELECT`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SelectedMailbox {
     pub validity: u32,
-    /// The number that the next mail will have, where the server says it.
+    /// The UID of the next mail, if known.
     pub next: Option<u32>,
     pub exists: u32,
 }
@@ -85,7 +84,7 @@ pub(super) struct MailDescription {
 
 pub(super) enum IdleEnd {
     /// There may be mail.
-    Look,
+    Changed,
     Cancelled,
 }
 
@@ -112,7 +111,7 @@ impl ImapMailbox {
             )
             .await?;
             asked.map_err(|error| ImapError::broken("STARTTLS", error))?;
-            // What was sent before the encryption is forgotten with the buffer.
+            // Data sent before the encryption is discarded with the buffer.
             let stream = wire::encrypt(account, server, client.into_inner())
                 .await
                 .map_err(broken)?;
@@ -135,7 +134,7 @@ impl ImapMailbox {
         let capabilities =
             capabilities.map_err(|error| ImapError::broken("asking for capabilities", error))?;
         if capabilities.has_str("ID") {
-            // Some providers close the connection of a program that does not say its name.
+            // Some providers require an ID command.
             let name = [
                 ("name", Some("hermes")),
                 ("version", Some(env!("CARGO_PKG_VERSION"))),
@@ -198,7 +197,7 @@ impl ImapMailbox {
         }))
     }
 
-    /// A mail up to a number of bytes. It stays unread. `None`: it is gone.
+    /// Up to this many bytes of a mail, which stays unread. `None`: it is gone.
     pub(super) async fn read(
         &mut self,
         uid: u32,
@@ -224,7 +223,7 @@ impl ImapMailbox {
         let what = "reading a mail";
         let all = async {
             let stream = self.session.uid_fetch(uid.to_string(), query).await?;
-            // The server may tell of other mails meanwhile.
+            // The server may also report other mails.
             stream.try_collect::<Vec<Fetch>>().await
         };
         let fetched = within(what, patience, all).await?;
@@ -232,7 +231,7 @@ impl ImapMailbox {
         Ok(fetched.into_iter().find(|fetch| fetch.uid == Some(uid)))
     }
 
-    /// Marks a mail as read. A mailbox that does not let us is left as it is.
+    /// Marks a mail as read, if the mailbox allows it.
     pub(super) async fn mark_seen(&mut self, uid: u32) -> Result<(), ImapError> {
         let what = "marking a mail as read";
         let all = async {
@@ -252,7 +251,7 @@ impl ImapMailbox {
         }
     }
 
-    /// Waits until there may be new mail: the server says so, or the time has come to look.
+    /// Waits until there may be new mail: by notification or timeout.
     pub(super) async fn wait(
         self,
         account: &EmailAccount,
@@ -269,18 +268,18 @@ impl ImapMailbox {
             let (news, _stop) = idle.wait_with_timeout(account.idle);
             tokio::select! {
                 () = cancel.cancelled() => IdleEnd::Cancelled,
-                // Signs of life of the server do not count: they must not keep us from looking.
-                () = tokio::time::sleep(account.idle) => IdleEnd::Look,
+                // Keepalives of the server do not extend the timeout.
+                () = tokio::time::sleep(account.idle) => IdleEnd::Changed,
                 news = news => match news.map_err(|error| ImapError::broken(what, error))? {
                     IdleResponse::ManualInterrupt => {
                         return Err(ImapError::broken(what, "the server closed the connection"));
                     }
-                    IdleResponse::Timeout | IdleResponse::NewData(_) => IdleEnd::Look,
+                    IdleResponse::Timeout | IdleResponse::NewData(_) => IdleEnd::Changed,
                 }
             }
         };
         if matches!(woken, IdleEnd::Cancelled) {
-            // The connection ends with us.
+            // The connection is dropped.
             let session = within(what, Duration::from_secs(2), idle.done()).await?;
             let session = session.map_err(|error| ImapError::broken(what, error))?;
             return Ok((
@@ -313,10 +312,10 @@ impl ImapMailbox {
         }
         let noop = within("asking for news", STEP, self.session.noop()).await?;
         noop.map_err(|error| ImapError::broken("asking for news", error))?;
-        Ok((self, IdleEnd::Look))
+        Ok((self, IdleEnd::Changed))
     }
 
-    /// The folder in which the provider keeps what was sent.
+    /// The provider's folder of sent mail.
     pub(super) async fn sent_folder(&mut self) -> Result<Option<String>, ImapError> {
         let what = "listing folders";
         let all = async {
@@ -350,7 +349,7 @@ impl ImapMailbox {
     }
 }
 
-/// Refusals that say nothing about the password (RFC 5530).
+/// Refusals that do not concern the password (RFC 5530).
 fn is_passing(answer: &str) -> bool {
     let answer = answer.to_ascii_uppercase();
     [

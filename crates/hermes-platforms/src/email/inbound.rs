@@ -1,4 +1,4 @@
-//! Mail comes in.
+//! Receives mail.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,13 +21,13 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 const FAREWELL: Duration = Duration::from_secs(3);
 /// Refused logins in a row after which the password is wrong, if no login ever worked.
 const REFUSALS: u32 = 2;
-/// More mails than this of one sender within [`LOOP_WINDOW`] are two machines talking.
+/// More mails of one sender within [`LOOP_WINDOW`] indicate a mail loop.
 const LOOP: usize = 30;
 const LOOP_WINDOW: f64 = 600.0;
 /// Senders that are counted.
 const SENDERS: usize = 1_000;
-/// The numbers of mails began anew: this much before our last look may be mail that we know; it is
-/// recognised by its ids.
+/// After a change of UIDVALIDITY, mail from this long before our last check is read again; known
+/// mail is recognised by its id.
 const OVERLAP: f64 = 3_600.0;
 
 pub(super) struct EmailInbox {
@@ -35,16 +35,16 @@ pub(super) struct EmailInbox {
     state: EmailState,
     clock: Arc<dyn Clock>,
     rng: Arc<dyn Rng>,
-    /// When the last mails of each sender came.
+    /// Times of the latest mails by sender.
     senders: HashMap<String, VecDeque<f64>>,
 }
 
-/// Why a connection is no more.
+/// Why a connection ended.
 enum MailConnectionEnd {
     Cancelled,
     Broken(String),
     Refused(String),
-    /// What we must keep cannot be kept.
+    /// The state cannot be stored.
     NotKept(String),
 }
 
@@ -82,7 +82,7 @@ impl EmailInbox {
         }
     }
 
-    /// One connection after the other, until cancelled.
+    /// Runs and reconnects until cancelled.
     async fn supervise(mut self, link: AdapterLink) -> Result<(), FatalPlatformError> {
         if let Some(caution) = self.account.caution() {
             tracing::warn!("email: {caution}");
@@ -122,8 +122,8 @@ impl EmailInbox {
         }
     }
 
-    /// From logging in to the end of the connection. Whoever stops us does not wait for a server that
-    /// says nothing: whatever is cut is done again by the next life.
+    /// One connection, from login to end. Cancellation does not wait for the server: interrupted
+    /// work is repeated by the next process.
     async fn connection(&mut self, link: &AdapterLink, connected: &mut bool) -> MailConnectionEnd {
         let cancel = link.cancel.clone();
         let cut = async {
@@ -164,7 +164,7 @@ impl EmailInbox {
         }
     }
 
-    /// Where to begin.
+    /// The initial position.
     async fn start(
         &self,
         mail: &mut ImapMailbox,
@@ -202,7 +202,7 @@ impl EmailInbox {
         Ok(cursor)
     }
 
-    /// Deals with every mail that we have not dealt with.
+    /// Handles all new mails.
     async fn catch_up(
         &mut self,
         mail: &mut ImapMailbox,
@@ -211,7 +211,7 @@ impl EmailInbox {
     ) -> Result<(), MailConnectionEnd> {
         let looked_at = self.clock.epoch_seconds();
         let query = if cursor.uid == 0 && cursor.not_before > 0.0 {
-            // Days are days of the server; one more than needed.
+            // Dates are in the server's time zone, so one extra day is read.
             let day = DateTime::<Utc>::from_timestamp(cursor.not_before as i64 - 86_400, 0)
                 .unwrap_or_default();
             format!("SINCE {}", day.format("%-d-%b-%Y"))
@@ -219,7 +219,7 @@ impl EmailInbox {
             format!("UID {}:*", cursor.uid.saturating_add(1))
         };
         for uid in mail.search(&query).await? {
-            // `*` is the last mail, also when that is an old one.
+            // `*` is the last mail, even if it is old.
             if uid <= cursor.uid {
                 continue;
             }
@@ -231,7 +231,8 @@ impl EmailInbox {
             self.keep(*cursor).await?;
             link.health.received(self.clock.epoch_seconds());
         }
-        // Kept now and then only: it matters for a mailbox that numbers anew, and there hours do.
+        // Stored occasionally only: needed when UIDVALIDITY changes, where hours are precise
+        // enough.
         if looked_at - cursor.looked_at > OVERLAP / 4.0 {
             cursor.looked_at = looked_at;
             self.keep(*cursor).await?;
@@ -246,7 +247,7 @@ impl EmailInbox {
             .map_err(MailConnectionEnd::NotKept)
     }
 
-    /// Takes a mail in or leaves it. When this returns well, it need never be looked at again.
+    /// Handles or ignores a mail. After `Ok`, it is never read again.
     async fn deal_with(
         &mut self,
         mail: &mut ImapMailbox,
@@ -314,7 +315,7 @@ impl EmailInbox {
         Ok(())
     }
 
-    /// Counts by when mails came to the mailbox, so that a backlog is not taken for a loop.
+    /// Counts by arrival in the mailbox, so that a backlog is not mistaken for a loop.
     fn is_loop(&mut self, from: &str, arrived: f64) -> bool {
         if self.senders.len() >= SENDERS && !self.senders.contains_key(from) {
             let newest = |times: &VecDeque<f64>| times.back().copied().unwrap_or(0.0);

@@ -8,18 +8,18 @@ use super::{automated, proof, quote};
 use crate::platform::{IncomingMessage, MediaKind, MediaRef, ReplyTo};
 use crate::source::MessageSource;
 
-/// The longest text of a mail that is taken in, and of what surrounds it.
+/// Maximum lengths of a mail's text and of its quoted context.
 const TEXT: usize = 100_000;
 const AROUND: usize = 8_000;
 
-/// Where a mail lies.
+/// The position of a mail in the mailbox.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MailPosition {
     pub validity: u32,
     pub uid: u32,
 }
 
-/// Why a mail is none of ours.
+/// Why a mail is ignored.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum IgnoreReason {
     Own,
@@ -32,7 +32,7 @@ impl std::fmt::Display for IgnoreReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Own => f.write_str("it is from us"),
-            Self::Automated(why) => write!(f, "nobody wrote it: {why}"),
+            Self::Automated(why) => write!(f, "it is automated: {why}"),
             Self::Unproven(why) => write!(
                 f,
                 "{why}. If your mail server writes no Authentication-Results, EMAIL_TRUST_FROM_HEADER=true accepts that anyone can pretend to be the sender"
@@ -59,7 +59,7 @@ pub(super) fn sender(account: &EmailAccount, header: &[u8]) -> Result<String, Ig
         .filter_map(|address| address.address())
         .map(|address| address.trim().to_lowercase())
         .collect();
-    // Several senders: which of them did our server speak of?
+    // With several senders it is unclear which one was authenticated.
     let [from] = addresses.as_slice() else {
         return Err(IgnoreReason::Unreadable(
             "it does not have exactly one sender",
@@ -147,7 +147,7 @@ pub(super) fn read(
     Some((incoming, thread))
 }
 
-/// A new subject belongs to what is said; that of an answer is known. A command stands alone.
+/// A new subject is part of the text; that of a reply is known. A command has no subject.
 fn text(subject: &str, said: &str, media: bool, whole: bool) -> String {
     let said = cut(said, TEXT);
     let mut text = match said {
@@ -160,7 +160,7 @@ fn text(subject: &str, said: &str, media: bool, whole: bool) -> String {
         text.truncate(text.trim_end().len());
     }
     if !whole {
-        text.push_str("\n\n[The mail is larger than what is taken in; its end is missing.]");
+        text.push_str("\n\n[The mail is larger than the limit; its end is missing.]");
     }
     text
 }

@@ -1,4 +1,4 @@
-//! Email: a mailbox is read by IMAP, answers leave by SMTP.
+//! Email: receives by IMAP, sends by SMTP.
 //!
 //! - A mail is dealt with once, in the order of the mailbox. How far we are is kept in the home
 //!   (`gateway/email.json`) and moves on only after a mail is stored; what came while we were away
@@ -34,10 +34,10 @@ pub(crate) use definition::DEFINITION;
 
 /// The name in sessions, settings and files.
 pub(crate) const NAME: &str = "email";
-/// How the ids of our own mails begin.
+/// Prefix of the ids of our own mails.
 const OWN_ID: &str = "hermes.";
 
-/// The account that the settings name. `Err`: what is wrong, for the person who set it up.
+/// The configured account. `Err`: what is wrong, for display.
 pub fn platform(
     settings: &PlatformSettings,
     home: &Path,

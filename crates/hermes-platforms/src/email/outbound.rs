@@ -19,7 +19,7 @@ use crate::platform::{
     PlatformLimits, Recourse, SendError, TextUnit,
 };
 
-/// What large providers take, after the third that encoding adds.
+/// Maximum file size of large providers, minus the encoding overhead of a third.
 const FILE: u64 = 18 * 1024 * 1024;
 
 pub(super) struct EmailSender {
@@ -42,7 +42,7 @@ impl EmailSender {
             buttons: false,
             reactions: false,
             drafts: false,
-            // As it is: both parts of a mail are made from it.
+            // Unchanged: both parts of a mail are generated from it.
             markup: Markup::Discord,
             limits: PlatformLimits {
                 text: 50_000,
@@ -98,8 +98,7 @@ impl EmailSender {
         Ok(Some(compose::message_id(&self.account, &message.key)))
     }
 
-    /// The provider's own copies of what was sent say whether a mail was. A provider that keeps none
-    /// knows nothing.
+    /// The provider's copies of sent mail tell whether a mail was sent, if it stores any.
     async fn find(&self, message: &OutgoingMessage) -> Result<DeliveryLookup, ImapError> {
         let id = compose::message_id(&self.account, &message.key);
         let mut mail = ImapMailbox::connect(&self.account).await?;
@@ -110,7 +109,7 @@ impl EmailSender {
         mail.open(&folder, false).await?;
         let here = mail.search(&format!("HEADER Message-ID \"{id}\"")).await?;
         let found = if here.is_empty() {
-            // It keeps what we send if it has kept another mail of ours.
+            // The provider stores sent mail if another mail of ours is there.
             let others = mail
                 .search(&format!("HEADER Message-ID \"<{OWN_ID}\""))
                 .await?;
@@ -155,7 +154,7 @@ impl EmailSender {
         let bytes = part.contents();
         if bytes.len() as u64 > max_bytes {
             return Err(refused(&format!(
-                "{} bytes are more than the {max_bytes} that are taken",
+                "{} bytes exceed the limit of {max_bytes}",
                 bytes.len()
             )));
         }

@@ -1,4 +1,4 @@
-//! One mail to the mail server, step by step, so that a failure says what became of the mail.
+//! Sends one mail step by step, so that a failure tells whether the mail was accepted.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,9 +18,9 @@ use super::account::{EmailAccount, MailSecurity};
 use super::wire::{self, MailStream, PregreetedStream};
 use crate::platform::SendError;
 
-/// Until the mail itself is sent: nothing can have arrived before.
+/// Timeout before the mail itself is sent; nothing can have arrived until then.
 const PREPARE: Duration = Duration::from_secs(25);
-/// For the mail and the server's word that it has it.
+/// Timeout for the mail and its confirmation.
 const DELIVER: Duration = Duration::from_secs(30);
 
 pub(super) async fn send(
@@ -50,12 +50,12 @@ pub(super) async fn send(
             )));
         }
     }
-    // The mail is there; how the conversation ends is of no consequence.
+    // The mail is accepted; errors after that do not matter.
     let _ = tokio::time::timeout(Duration::from_secs(2), connection.quit()).await;
     Ok(())
 }
 
-/// Up to the point where the server wants the mail.
+/// Up to the point where the server accepts the mail data.
 async fn prepare(
     account: &EmailAccount,
     to: &Address,
@@ -71,7 +71,7 @@ async fn prepare(
     let credentials = Credentials::new(account.user.clone(), account.password.clone());
     let mechanisms = [Mechanism::Plain, Mechanism::Login];
     if let Err(error) = connection.auth(&mechanisms, &credentials).await {
-        // The password may be put right while the mail waits.
+        // The password may be corrected while the mail waits.
         return Err(not_sent(format!(
             "{} refuses the login: {error}",
             account.smtp.host
@@ -105,7 +105,7 @@ async fn prepare(
     Ok(connection)
 }
 
-/// The server said no: for now, or for good.
+/// A refusal by the server: temporary or permanent.
 fn answered(error: &lettre::transport::smtp::Error) -> SendError {
     if error.is_permanent() {
         return SendError::Refused(error.to_string());
@@ -137,8 +137,8 @@ async fn connect(account: &EmailAccount, hello: &ClientId) -> io::Result<SmtpCon
     Ok(SmtpConnection { stream, peer })
 }
 
-/// Asks for encryption. Read byte by byte, so that nothing that was sent before it is taken for
-/// something after it.
+/// Requests STARTTLS. Read byte by byte, so that data sent before the encryption is not mistaken
+/// for data after it.
 async fn start_tls(stream: &mut TcpStream, hello: &ClientId) -> io::Result<()> {
     reply(stream, "220").await?;
     stream
@@ -183,7 +183,7 @@ async fn reply(stream: &mut TcpStream, code: &str) -> io::Result<String> {
     Ok(text)
 }
 
-/// A connection of ours in the clothes that the SMTP library wants.
+/// Adapts our connection to the SMTP library.
 #[derive(Debug)]
 struct SmtpConnection {
     stream: MailStream,

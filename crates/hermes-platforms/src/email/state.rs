@@ -1,5 +1,5 @@
-//! How far we have read, and what each person last wrote: kept in the home, so that a restart
-//! neither misses nor repeats a mail, and an answer finds its thread.
+//! The read position and the last mail of each person, stored in the home, so that a restart
+//! neither misses nor repeats a mail and replies find their thread.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,20 +12,20 @@ const PEOPLE: usize = 500;
 /// Message ids of a thread that an answer refers to.
 pub(super) const REFERENCES: usize = 20;
 
-/// Where we are in a mailbox.
+/// The read position in a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct MailboxCursor {
     /// As long as this stays, the numbers of mails do.
     pub validity: u32,
     /// The last mail that is dealt with.
     pub uid: u32,
-    /// Mails that came to the mailbox before this are not for us (seconds since the epoch).
+    /// Mails that arrived before this are ignored (seconds since the epoch).
     pub not_before: f64,
-    /// When the mailbox was last looked into.
+    /// When the mailbox was last checked.
     pub looked_at: f64,
 }
 
-/// A mail that may be answered.
+/// A mail to reply to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MailThread {
     pub message_id: String,
@@ -61,7 +61,7 @@ struct EmailStateInner {
 }
 
 impl EmailState {
-    /// Reads what is kept. A file that cannot be read is an error: beginning anew would lose mail.
+    /// Loads the state. An unreadable file is an error: starting over would lose mail.
     pub(super) fn open(path: PathBuf, account: &str) -> Result<Self, String> {
         let accounts = match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
@@ -126,7 +126,7 @@ impl EmailState {
         .await
     }
 
-    /// Changes and writes. Receiving is one task, so that writes do not overtake each other.
+    /// Changes and writes the state. Receiving is one task, so writes do not overtake each other.
     async fn change(&self, change: impl FnOnce(&mut MailboxState)) -> Result<(), String> {
         let text = {
             let mut accounts = self.accounts();

@@ -1,4 +1,4 @@
-//! Connections to mail servers: TLS from the first byte, TLS after a word, or none to this machine.
+//! Connections to mail servers: implicit TLS, STARTTLS, or none (only to this machine).
 
 use std::fmt::Debug;
 use std::io;
@@ -20,7 +20,7 @@ const CONNECT: Duration = Duration::from_secs(20);
 pub(super) trait MailIo: AsyncRead + AsyncWrite + Send + Sync + Unpin + Debug {}
 impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin + Debug> MailIo for T {}
 
-/// A connection, whatever is below it.
+/// A connection, independent of its transport.
 pub(super) type MailStream = Box<dyn MailIo>;
 
 pub(super) async fn connect(server: &MailHost) -> io::Result<TcpStream> {
@@ -74,7 +74,7 @@ fn config(account: &EmailAccount) -> Result<rustls::ClientConfig, String> {
     Ok(config)
 }
 
-/// A connection whose other side seems to have said something already.
+/// A connection with a greeting that was read already.
 #[derive(Debug)]
 pub(super) struct PregreetedStream<S> {
     greeting: &'static [u8],

@@ -1,4 +1,4 @@
-//! Calls of the Web API, and what their failures mean.
+//! Calls of the Web API and the classification of their failures.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -21,10 +21,10 @@ pub(super) enum SlackCallError {
         error: String,
         retry_after: Option<Duration>,
     },
-    /// Perhaps it was done.
+    /// The outcome is unknown.
     #[error("{0}")]
     Unclear(String),
-    /// Slack says no, in its word for it.
+    /// Slack refused it, with its error code.
     #[error("Slack says {0}")]
     Refused(String),
 }
@@ -46,13 +46,13 @@ impl SlackCallError {
         matches!(self, Self::Refused(word) if WORDS.contains(&word.as_str()))
     }
 
-    /// What it means for a message that was to be sent.
+    /// The meaning for a message to send.
     pub(super) fn into_send_error(self) -> SendError {
         let auth = self.is_hopeless();
         match self {
             Self::NotDone { error, retry_after } => SendError::NotSent { error, retry_after },
             Self::Unclear(error) => SendError::Unclear(error),
-            // Another token may come; the message waits for it.
+            // The token may be replaced; the message waits for that.
             Self::Refused(word) if auth && word != "missing_scope" => SendError::NotSent {
                 error: format!("Slack says {word}: check SLACK_BOT_TOKEN"),
                 retry_after: Some(Duration::from_mins(5)),
@@ -100,7 +100,7 @@ impl SlackApi {
         client.clone()
     }
 
-    /// Forgets every connection: one of them may be dead without knowing it.
+    /// Drops all connections: one of them may be dead without being detected.
     pub(super) fn renew(&self) {
         match self.http.client() {
             Ok(client) => *self.client.lock().unwrap_or_else(PoisonError::into_inner) = client,
@@ -116,7 +116,7 @@ impl SlackApi {
         args: &Value,
     ) -> Result<Value, SlackCallError> {
         let request = self.client().post(format!("{}{method}", self.base));
-        // Methods that read take forms only.
+        // Reading methods accept forms only.
         let request = if is_reading(method) {
             request
                 .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
@@ -186,7 +186,7 @@ impl SlackApi {
     }
 }
 
-/// Slack's word for what went wrong, as far as it leaves open what happened.
+/// Error codes with an uncertain outcome.
 fn refusal(word: &str) -> SlackCallError {
     match word {
         // Documented: something may have been done before it failed.
@@ -231,7 +231,7 @@ fn form(args: &Value) -> String {
     form.finish()
 }
 
-/// Only what could not connect certainly did nothing.
+/// Only a failed connection certainly had no effect.
 pub(super) fn failure(error: &reqwest::Error) -> SlackCallError {
     let text = plain(error);
     if error.is_connect() || error.is_builder() {
@@ -243,7 +243,7 @@ pub(super) fn failure(error: &reqwest::Error) -> SlackCallError {
     SlackCallError::Unclear(text)
 }
 
-/// What went wrong, without the address, which may hold a ticket.
+/// The error without the address, which may contain a ticket.
 pub(super) fn plain(error: &reqwest::Error) -> String {
     let mut text = if error.is_timeout() {
         "no answer in time".to_owned()

@@ -18,8 +18,8 @@ use crate::platform::{MediaKind, MediaRef, OutMedia, OutgoingMessage, SendError}
 /// Redirects that are followed, to Slack's own hosts only.
 const HOPS: usize = 3;
 
-/// A file of an event. Its id is the workspace's and the file's: the address is asked for when it
-/// is fetched.
+/// A file of an event. Its id combines workspace and file; the address is requested when it is
+/// fetched.
 pub(super) fn incoming(team: &str, file: &Value) -> MediaRef {
     let field = |name: &str| file[name].as_str().map(str::to_owned);
     let mime = field("mimetype");
@@ -42,8 +42,8 @@ pub(super) fn incoming(team: &str, file: &Value) -> MediaRef {
 }
 
 impl SlackShared {
-    /// Sends a file: its place, its bytes, and then the message with it. Only the last can be
-    /// seen, so only that can be unclear.
+    /// Sends a file: upload address, bytes, then the message. Only the last step is visible, so
+    /// only that one can have an uncertain outcome.
     pub(super) async fn share_file(
         &self,
         message: &OutgoingMessage,
@@ -87,7 +87,7 @@ impl SlackShared {
         let (url, id) = (place["upload_url"].as_str(), place["file_id"].as_str());
         let (Some(url), Some(id)) = (url, id) else {
             return Err(unseen(SlackCallError::Unclear(
-                "no place for the file".to_owned(),
+                "cannot create the file".to_owned(),
             )));
         };
         if !self.is_slack(url) {
@@ -178,7 +178,7 @@ impl SlackShared {
         Ok(path)
     }
 
-    /// The token goes to Slack's own hosts only.
+    /// The token is sent to Slack's own hosts only.
     async fn get(&self, url: &str, token: &str) -> Result<reqwest::Response, SendError> {
         let mut url = url.to_owned();
         for _ in 0..=HOPS {
@@ -245,13 +245,13 @@ async fn save(answer: reqwest::Response, path: &Path, max_bytes: u64) -> Result<
     };
     let written = written.await;
     if written.is_err() {
-        // What is half there is of no use; if it cannot be removed, it is overwritten next time.
+        // A partial file is useless; if it cannot be removed, it is overwritten next time.
         let _ = tokio::fs::remove_file(&partial).await;
     }
     written
 }
 
-/// Nobody saw anything of it, so it certainly can be done again.
+/// Nothing was visible yet, so it can be repeated safely.
 fn unseen(error: SlackCallError) -> SlackCallError {
     match error {
         SlackCallError::Unclear(error) => SlackCallError::NotDone {
@@ -274,7 +274,7 @@ fn caption(message: &OutgoingMessage, name: &str) -> Vec<Value> {
     })]
 }
 
-/// Where a file was shared, if Slack knows that already.
+/// Where a file was shared, if known already.
 fn shared_at(file: &Value, channel: &str) -> Option<String> {
     ["public", "private"].iter().find_map(|scope| {
         let shares = &file["shares"][scope][channel];

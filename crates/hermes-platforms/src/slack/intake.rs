@@ -14,13 +14,13 @@ use super::{SlackShared, files, rich};
 use crate::platform::{AdapterLink, IncomingMessage};
 use crate::source::MessageSource;
 
-/// Earlier replies that are told.
+/// Maximum number of earlier replies as context.
 const MAX_CONTEXT: usize = 30;
 
-/// Of one earlier reply.
+/// Maximum length of one earlier reply.
 const MAX_REPLY: usize = 2000;
 
-/// Something that Slack wants acknowledged.
+/// A message that Slack expects to be acknowledged.
 #[derive(Clone, Debug)]
 pub(super) struct SlackEnvelope {
     pub id: String,
@@ -30,7 +30,7 @@ pub(super) struct SlackEnvelope {
 }
 
 impl SlackEnvelope {
-    /// What must stay in order has the same.
+    /// Messages with the same key stay in order.
     pub(super) fn conversation(&self) -> &str {
         let payload = &self.payload;
         let places = [
@@ -46,7 +46,7 @@ impl SlackEnvelope {
 }
 
 impl SlackShared {
-    /// Whether the envelope may be acknowledged: it is stored, or it is none of our business.
+    /// Whether the envelope may be acknowledged: it is stored or not for us.
     pub(super) async fn take(&self, envelope: &SlackEnvelope, link: &AdapterLink) -> bool {
         let message = match envelope.kind.as_str() {
             "events_api" => {
@@ -69,8 +69,7 @@ impl SlackShared {
         }
     }
 
-    /// The workspace that an event came from: for conversations that two share it is the one
-    /// whose token is ours.
+    /// The workspace of an event; for shared conversations the one whose token we have.
     fn team_of(&self, payload: &Value) -> Option<Arc<SlackTeam>> {
         let authorized = payload["authorizations"].as_array().into_iter().flatten();
         let ids = authorized
@@ -89,7 +88,7 @@ impl SlackShared {
     ) -> bool {
         let channel = event["channel"].as_str().unwrap_or_default();
         if let Some(kind) = event["channel_type"].as_str() {
-            self.memory.learn(channel, &team.id, kind);
+            self.memory.remember(channel, &team.id, kind);
         }
         let heard = match read_message(event, team, &self.settings, &self.memory) {
             Ok(heard) => heard,
@@ -102,7 +101,7 @@ impl SlackShared {
         if let Some(thread) = &heard.session
             && self.memory.note_thread(channel, thread, ThreadRole::Joined)
         {
-            // Before the acknowledgement: who was spoken to once listens, also in the next life.
+            // Before the acknowledgement: participation in a thread must survive a restart.
             self.memory.save_now().await;
         }
         link.deliver(message).await
@@ -146,7 +145,7 @@ impl SlackShared {
         }
     }
 
-    /// What is worth asking about a message.
+    /// Details of a message that are looked up.
     async fn details(&self, heard: &SlackMessage, team: &SlackTeam) -> MessageDetails {
         let mut users = mentioned(&heard.text);
         users.insert(0, heard.user.clone());
@@ -177,7 +176,7 @@ impl SlackShared {
         }
     }
 
-    /// What was said in a thread before we came.
+    /// The messages of a thread before our first one.
     async fn context(
         &self,
         heard: &SlackMessage,
@@ -203,10 +202,10 @@ impl SlackShared {
         let before: Vec<&Value> = messages
             .iter()
             .filter(|message| message["ts"] != heard.ts.as_str())
-            .filter(|message| !said(message).is_empty())
+            .filter(|message| !message_text(message).is_empty())
             .collect();
         let (first, rest) = before.split_first()?;
-        // The beginning says what it is about, the end what is asked.
+        // The beginning gives the topic, the end the question.
         let skipped = rest.len().saturating_sub(MAX_CONTEXT - 1);
         let mut lines = vec![self.line(first, team).await];
         if skipped > 0 {
@@ -228,19 +227,19 @@ impl SlackShared {
             self.user_name(team, user).await
         };
         let name = name.unwrap_or_else(|| "someone".to_owned());
-        let text = readable(&said(message), &HashMap::new());
+        let text = readable(&message_text(message), &HashMap::new());
         let text: String = text.chars().take(MAX_REPLY).collect();
         format!("{name}: {text}")
     }
 }
 
-/// What a message says, by whomever.
-fn said(message: &Value) -> Cow<'_, str> {
+/// The text of a message.
+fn message_text(message: &Value) -> Cow<'_, str> {
     let program = message["bot_id"].as_str().is_some_and(|id| !id.is_empty());
-    rich::said(message, program)
+    rich::message_text(message, program)
 }
 
-/// Where something was said.
+/// The source of a message.
 pub(super) fn source(team: &SlackTeam, channel: &str, user: &str, dm: bool) -> MessageSource {
     let mut source = MessageSource {
         platform: super::NAME.to_owned(),

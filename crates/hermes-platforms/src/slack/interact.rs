@@ -33,7 +33,7 @@ impl SlackShared {
         let mut source = source(&team, channel, user, channel.starts_with('D'));
         source.user_name = Some(field("user_name").to_owned()).filter(|name| !name.is_empty());
         source.chat_name = Some(field("channel_name").to_owned()).filter(|name| !name.is_empty());
-        self.memory.learn(
+        self.memory.remember(
             channel,
             &team.id,
             if channel.starts_with('D') {
@@ -57,7 +57,7 @@ impl SlackShared {
         })
     }
 
-    /// A button of ours.
+    /// One of our buttons.
     pub(super) fn press(&self, payload: &Value) -> Option<IncomingMessage> {
         if payload["type"] != "block_actions" {
             return None;
@@ -74,7 +74,7 @@ impl SlackShared {
         })?;
         let channel = payload["channel"]["id"].as_str()?;
         let message = &payload["message"];
-        let kind = self.memory.place(channel).map(|place| place.kind);
+        let kind = self.memory.conversation(channel).map(|place| place.kind);
         let dm = kind.map_or(channel.starts_with('D'), |kind| {
             matches!(kind.as_str(), "im" | "mpim")
         });

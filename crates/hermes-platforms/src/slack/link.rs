@@ -1,8 +1,8 @@
-//! Connections one after the other, for ever.
+//! Maintains the connection and reconnects.
 //!
-//! A connection that says goodbye goes on beside the one that replaces it, until it ends or its
-//! time is up: nothing falls between. What both of them bring is stored once, because a message
-//! has the same id in every envelope.
+//! A connection that is about to close stays open alongside its replacement until it ends or times
+//! out, so that nothing is lost. Duplicates are stored once, because a message has the same id in
+//! every envelope.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use super::socket::{EnvelopeAcks, SlackSocket, SlackSocketEvent, acks};
 use super::team::TeamsError;
 use crate::platform::{AdapterLink, FatalPlatformError, InboundAdapter, PlatformState};
 
-/// Conversations that are taken in at the same time.
+/// Number of lanes.
 const LANES: usize = 8;
 
-/// Envelopes that wait in one lane.
+/// Capacity of a lane.
 const LANE: usize = 64;
 
-/// How often what is remembered is written, if it changed.
+/// How often changed state is written.
 const SAVE: Duration = Duration::from_secs(5);
 
 pub(super) struct SlackReceiver {
@@ -49,7 +49,7 @@ impl InboundAdapter for SlackReceiver {
     }
 }
 
-/// An envelope on its way in, and who hears that it is stored.
+/// An incoming envelope, and what to do once it is stored.
 pub(super) struct EnvelopeJob {
     pub envelope: SlackEnvelope,
     pub then: EnvelopeFollowUp,
@@ -57,7 +57,7 @@ pub(super) struct EnvelopeJob {
 
 pub(super) enum EnvelopeFollowUp {
     Acknowledge(EnvelopeAcks),
-    /// It did not come in an envelope, and nobody would bring it again.
+    /// It did not arrive in an envelope, so it would not be sent again.
     Tell(oneshot::Sender<()>),
 }
 
@@ -67,23 +67,23 @@ pub(super) struct SlackLanes(Arc<Vec<mpsc::Sender<EnvelopeJob>>>);
 
 impl SlackLanes {
     /// Waits while the lane is full: then nothing more is read, and Slack waits too.
-    pub(super) async fn put(&self, job: EnvelopeJob) {
+    pub(super) async fn enqueue(&self, job: EnvelopeJob) {
         let mut hasher = DefaultHasher::new();
         job.envelope.conversation().hash(&mut hasher);
         let lane = hasher.finish() as usize % self.0.len();
-        // The lanes outlive every connection; when they are gone everything is.
+        // The lanes outlive every connection.
         let _ = self.0[lane].send(job).await;
     }
 }
 
-/// What a connection tells the one who opens the next.
+/// A notice of a connection to its supervisor.
 enum ConnectionNotice {
     Retiring(u64),
     Ended(u64, String),
 }
 
 async fn run(shared: Arc<SlackShared>, link: AdapterLink) -> Result<(), FatalPlatformError> {
-    // Whatever ends this ends the tasks below.
+    // Dropping this cancels the tasks below.
     let cancel = link.cancel.child_token();
     let _end = cancel.clone().drop_guard();
     let link = AdapterLink { cancel, ..link };
@@ -106,7 +106,7 @@ fn open_lanes(shared: &Arc<SlackShared>, link: &AdapterLink, tasks: &TaskTracker
         lanes.push(sender);
         let (shared, link) = (Arc::clone(shared), link.clone());
         let work = async move {
-            // A panic over one message must not silence a lane for ever.
+            // A panic over one message must not block a lane forever.
             while !link.cancel.is_cancelled() {
                 let lane = lane(&shared, &link, &mut receiver);
                 if task::catch("slack-lane", lane).await.is_ok() {
@@ -131,8 +131,8 @@ async fn lane(shared: &SlackShared, link: &AdapterLink, jobs: &mut mpsc::Receive
         match then {
             EnvelopeFollowUp::Acknowledge(acks) => {
                 if shared.take(&envelope, link).await {
-                    // Its connection may be gone; Slack sends it again by another, and it is
-                    // recognised.
+                    // Its connection may be gone; Slack sends it again over another one, and the
+                    // duplicate is recognised.
                     let _ = acks.send(envelope.id).await;
                 }
             }
@@ -142,14 +142,14 @@ async fn lane(shared: &SlackShared, link: &AdapterLink, jobs: &mut mpsc::Receive
                     wait(shared.pause(failures), &link.cancel).await;
                     failures += 1;
                 }
-                // Whoever asked may be gone.
+                // The receiver may be gone.
                 let _ = done.send(());
             }
         }
     }
 }
 
-/// Writes what is remembered now and then.
+/// Writes changed state periodically.
 async fn keep(shared: Arc<SlackShared>, cancel: CancellationToken) {
     loop {
         tokio::select! {
@@ -159,7 +159,7 @@ async fn keep(shared: Arc<SlackShared>, cancel: CancellationToken) {
     }
 }
 
-/// Keeps one connection open. Returns when cancelled, or when that is pointless.
+/// Keeps one connection open. Returns when cancelled, or when retrying is pointless.
 async fn supervise(
     shared: &Arc<SlackShared>,
     link: &AdapterLink,
@@ -211,7 +211,7 @@ async fn supervise(
         if let Some(error) = ended {
             tracing::warn!("slack: the connection ended: {error}");
             link.health.is(PlatformState::Retrying, Some(error));
-            // A server that lets us in and throws us out is left alone a little, too.
+            // A server that disconnects immediately also gets a pause.
             let lived = begun.elapsed() > shared.timing.silence;
             failures = if lived { 0 } else { failures + 1 };
             if failures > 1 {
@@ -225,14 +225,14 @@ async fn supervise(
     Ok(())
 }
 
-/// Waits until a connection ends or says that it will. `Some`: how it ended.
+/// Waits until a connection ends or announces its end. `Some`: how it ended.
 async fn current_ended(hear: &mut mpsc::Receiver<ConnectionNotice>, number: u64) -> Option<String> {
     loop {
         match hear.recv().await {
             Some(ConnectionNotice::Retiring(one)) if one == number => return None,
             Some(ConnectionNotice::Ended(one, error)) if one == number => return Some(error),
             Some(_) => {}
-            // We hold a sender ourselves, so this does not come.
+            // We hold a sender ourselves, so this cannot happen.
             None => return std::future::pending().await,
         }
     }
@@ -271,7 +271,7 @@ impl SlackConnection {
             Err(panicked) => panicked.to_string(),
         };
         socket.close(Duration::from_secs(1)).await;
-        // Nobody listens any more when everything ends.
+        // The receiver is gone during shutdown.
         let _ = self
             .news
             .send(ConnectionNotice::Ended(self.number, ended))
@@ -315,7 +315,7 @@ impl SlackConnection {
                     };
                     tokio::select! {
                         () = self.link.cancel.cancelled() => return "cancelled".to_owned(),
-                        () = self.lanes.put(job) => {}
+                        () = self.lanes.enqueue(job) => {}
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! Whether a message of ours arrived.
+//! Looks up whether one of our messages arrived.
 
 use serde_json::{Value, json};
 
@@ -8,20 +8,20 @@ use super::blocks::KEY;
 use super::team::ChannelAccess;
 use crate::platform::{DeliveryLookup, OutgoingMessage};
 
-/// How far back is looked. What waits longer is marked.
+/// How far back to search. Older messages are marked as possible duplicates.
 const BACK: f64 = 26.0 * 3600.0;
 
 /// Messages on a page, and pages.
 const PAGE: usize = 200;
 const PAGES: usize = 10;
 
-/// Addresses for answers to slash commands, and how long Slack takes them.
+/// Maximum number and lifetime of response addresses of slash commands.
 const MAX_RESPONSES: usize = 200;
 const RESPONSE: f64 = 25.0 * 60.0;
 
 impl SlackShared {
     /// Reads the conversation, or the thread, newest messages included, for the key.
-    pub(super) async fn look(
+    pub(super) async fn find_message(
         &self,
         message: &OutgoingMessage,
     ) -> Result<DeliveryLookup, SlackCallError> {
@@ -51,7 +51,7 @@ impl SlackShared {
             let next = page["response_metadata"]["next_cursor"].as_str();
             match next.filter(|next| !next.is_empty()) {
                 Some(next) => args["cursor"] = json!(next),
-                // The same file without the key may be this one or an earlier one.
+                // The same file without the key may be from this or an earlier attempt.
                 None if similar => return Ok(DeliveryLookup::Unknown),
                 None => return Ok(DeliveryLookup::No),
             }
@@ -59,7 +59,7 @@ impl SlackShared {
         Ok(DeliveryLookup::Unknown)
     }
 
-    /// Keeps the address for answers to a slash command.
+    /// Stores the response address of a slash command.
     pub(super) fn offer_response(&self, channel: &str, url: &str) {
         if !self.is_slack(url) {
             return;
@@ -107,7 +107,7 @@ impl SlackShared {
         }
     }
 
-    /// Whether an address is one that may see our tokens and texts.
+    /// Whether an address may receive our tokens and texts.
     pub(super) fn is_slack(&self, url: &str) -> bool {
         let (Ok(url), Ok(base)) = (url::Url::parse(url), url::Url::parse(self.api.base())) else {
             return false;

@@ -1,5 +1,5 @@
-//! What must survive a restart: threads that we are in, which workspace a conversation belongs
-//! to, and when the connection last lived. Everything bounded.
+//! State that survives a restart: our threads, the workspaces of conversations, and when the
+//! connection was last alive. All bounded.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 const MAX_THREADS: usize = 5000;
 const MAX_PLACES: usize = 5000;
 
-/// Signs of life come every few seconds; this often (in seconds) one is worth a write.
+/// How often the time of the last sign of life is stored, in seconds.
 const SIGN: f64 = 60.0;
 
 /// A conversation.
@@ -22,13 +22,13 @@ pub(super) struct SlackConversation {
     pub kind: String,
 }
 
-/// What we have to do with a thread.
+/// Our participation in a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ThreadRole {
-    /// A message of ours began it; nobody answered yet.
+    /// Started by our message, without replies.
     Begun,
-    /// Somebody spoke to us in it.
+    /// We were addressed in it.
     Joined,
 }
 
@@ -42,7 +42,7 @@ struct StoredSlackState {
     /// Seconds since the epoch.
     #[serde(default)]
     alive_at: Option<f64>,
-    /// Since when messages may have been missed that were not asked for yet.
+    /// Since when messages may have been missed that were not caught up with yet.
     #[serde(default)]
     missing_since: Option<f64>,
     #[serde(default)]
@@ -57,12 +57,12 @@ struct SlackMemoryInner {
     path: PathBuf,
     kept: Mutex<StoredSlackState>,
     dirty: AtomicBool,
-    /// Held while the file is written, so that an older state never replaces a newer one.
+    /// Locked while the file is written, so that an older state never replaces a newer one.
     writing: Mutex<()>,
 }
 
 impl SlackMemory {
-    /// What cannot be read begins anew: the worst of it is that a mention is needed once more.
+    /// Unreadable state starts empty: at worst, another mention is needed.
     pub(super) fn open(path: PathBuf) -> Self {
         let kept = match std::fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
@@ -97,13 +97,13 @@ impl SlackMemory {
         kept.threads.get(&key(channel, ts)).map(|(_, part)| *part)
     }
 
-    /// `true`: this is new, and worth saving before anything is promised.
+    /// `true`: this is new and must be saved before the acknowledgement.
     pub(super) fn note_thread(&self, channel: &str, ts: &str, part: ThreadRole) -> bool {
         let mut kept = self.kept();
         kept.count += 1;
         let (now, key) = (kept.count, key(channel, ts));
         let before = kept.threads.get(&key).map(|(_, part)| *part);
-        // Once somebody spoke to us there, our own messages change nothing.
+        // Once we were addressed there, our own messages change nothing.
         let part = if before == Some(ThreadRole::Joined) {
             ThreadRole::Joined
         } else {
@@ -118,11 +118,11 @@ impl SlackMemory {
         before != Some(part)
     }
 
-    pub(super) fn place(&self, channel: &str) -> Option<SlackConversation> {
+    pub(super) fn conversation(&self, channel: &str) -> Option<SlackConversation> {
         self.kept().places.get(channel).cloned()
     }
 
-    pub(super) fn learn(&self, channel: &str, team: &str, kind: &str) {
+    pub(super) fn remember(&self, channel: &str, team: &str, kind: &str) {
         let place = SlackConversation {
             team: team.to_owned(),
             kind: kind.to_owned(),
@@ -139,7 +139,7 @@ impl SlackMemory {
         self.changed();
     }
 
-    /// A connection begins. `Some`: messages since then may have been missed.
+    /// A connection starts. `Some`: messages since then may have been missed.
     pub(super) fn gap(&self, now: f64, longest: f64) -> Option<f64> {
         let mut kept = self.kept();
         let before = kept.alive_at.replace(now);
@@ -151,7 +151,7 @@ impl SlackMemory {
         since
     }
 
-    /// What was missed before `until` was asked for and stored.
+    /// Messages missed before `until` were caught up with.
     pub(super) fn filled(&self, until: f64) {
         let mut kept = self.kept();
         kept.missing_since = kept.missing_since.filter(|since| *since > until);
@@ -196,8 +196,8 @@ impl SlackMemory {
         }
     }
 
-    /// Returns when everything known so far is on disk. Failure is reported in the log; what is
-    /// in memory goes on.
+    /// Returns when the current state is on disk. Failures are logged; the state in memory stays in
+    /// use.
     pub(super) async fn save_now(&self) {
         self.0.dirty.store(false, Ordering::SeqCst);
         let this = self.clone();
@@ -249,13 +249,13 @@ mod tests {
             !memory.note_thread("C1", "0.1", ThreadRole::Begun),
             "joined stays"
         );
-        memory.learn("C1", "T1", "channel");
+        memory.remember("C1", "T1", "channel");
         assert_eq!(memory.gap(5.0, 60.0), None, "the first connection ever");
         memory.save().await;
         let memory = SlackMemory::open(path.clone());
         assert_eq!(memory.thread("C1", "0.1"), Some(ThreadRole::Joined));
         assert_eq!(memory.thread("C2", "0.1"), None);
-        assert_eq!(memory.place("C1").unwrap().team, "T1");
+        assert_eq!(memory.conversation("C1").unwrap().team, "T1");
         assert_eq!(memory.gap(50.0, 60.0), None, "a short one");
         memory.alive(115.0);
         assert_eq!(memory.gap(180.0, 60.0), Some(115.0));

@@ -1,4 +1,4 @@
-//! Which events are for us, and what they say.
+//! Selects and parses the events that are for us.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::rich;
 use super::settings::{SlackBots, SlackSettings};
 use super::team::SlackTeam;
 
-/// A message that is for us, before anything was asked about it.
+/// A message for us, before its details are looked up.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SlackMessage {
     pub channel: String,
@@ -18,11 +18,11 @@ pub(super) struct SlackMessage {
     pub ts: String,
     /// The thread that it is in.
     pub thread: Option<String>,
-    /// The thread that its session has, and that answers go to.
+    /// The thread of its session, to which answers go.
     pub session: Option<String>,
-    /// As Slack writes it, without the mention of us.
+    /// In Slack's notation, without the mention of us.
     pub text: String,
-    /// Earlier replies are not known to us.
+    /// Earlier replies are unknown.
     pub wants_context: bool,
     pub event: Value,
 }
@@ -32,7 +32,7 @@ impl SlackMessage {
         matches!(self.kind.as_str(), "im" | "mpim")
     }
 
-    /// Another program said it.
+    /// Written by another program.
     pub(super) fn is_program(&self) -> bool {
         is_program(&self.event)
     }
@@ -63,7 +63,7 @@ pub(super) fn read_message(
     if channel.is_empty() || ts.is_empty() {
         return Err("not a message");
     }
-    let raw = &*rich::said(event, is_program(event));
+    let raw = &*rich::message_text(event, is_program(event));
     let named = raw.contains(&format!("<@{}>", team.bot_user)) || {
         let labelled = format!("<@{}|", team.bot_user);
         raw.contains(&labelled)
@@ -98,7 +98,7 @@ pub(super) fn read_message(
     })
 }
 
-/// What other programs say is taken only where that was wished, and what we say never.
+/// Messages of other programs are accepted only if configured, our own never.
 fn programs(
     event: &Value,
     team: &SlackTeam,
@@ -121,7 +121,7 @@ fn programs(
     }
 }
 
-/// In company we speak when spoken to.
+/// In channels we only react when addressed.
 fn gate(
     settings: &SlackSettings,
     channel: &str,
@@ -139,12 +139,12 @@ fn gate(
     Err("not to us")
 }
 
-/// Mentions come without it: what is known from messages then, else the first letter.
+/// Mention events lack it: taken from earlier messages, else derived from the first letter.
 fn kind(event: &Value, channel: &str, memory: &SlackMemory) -> String {
     if let Some(kind) = event["channel_type"].as_str() {
         return kind.to_owned();
     }
-    if let Some(place) = memory.place(channel) {
+    if let Some(place) = memory.conversation(channel) {
         return place.kind;
     }
     let kind = if channel.starts_with('D') {
@@ -165,7 +165,7 @@ fn without_mention(text: &str, bot_user: &str) -> String {
     out.trim().to_owned()
 }
 
-/// `!name rest` where name is a command: Slack keeps slashes for itself in threads.
+/// `!name rest` for commands: Slack reserves slashes in threads.
 pub(super) fn command(text: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     let rest = text.strip_prefix('!')?;
     let word = rest.split_whitespace().next()?;

@@ -202,7 +202,7 @@ fn a_mention_without_a_type_takes_what_is_known() {
             .kind,
         "channel"
     );
-    memory.learn("G1", "T1", "mpim");
+    memory.remember("G1", "T1", "mpim");
     assert!(
         read_message(&event, &team, &settings, &memory)
             .unwrap()

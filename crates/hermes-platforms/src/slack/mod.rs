@@ -1,19 +1,18 @@
-//! Slack, by Socket Mode and the Web API.
+//! Slack, over Socket Mode and the Web API.
 //!
-//! One connection brings what is said in every workspace that has the app; what is sent leaves
-//! through the workspace that the conversation belongs to. An envelope is acknowledged after its
-//! message is stored. A message that may or may not have arrived is looked for by the key that
-//! every message of ours carries in its metadata.
+//! One connection receives the messages of all workspaces with the app; messages are sent through
+//! the workspace of the conversation. An envelope is acknowledged after its message is stored. A
+//! message with an uncertain outcome is looked up by the key in its metadata.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`settings`] | what the home says |
-//! | `api` | calls of the Web API, and what their failures mean |
-//! | `team` | workspaces: who we are there, which conversation is whose, names of people |
-//! | `memory` | what must survive a restart: threads that we are in, conversations, the last sign of life |
-//! | `socket`, `link` | one connection; connections one after the other, for ever |
-//! | `message`, `text`, `intake`, `interact`, `missed` | from events to messages, and what no event told us of |
-//! | `outbound`, `files`, `blocks`, `look` | from messages to calls |
+//! | [`settings`] | settings |
+//! | `api` | Web API calls and their failures |
+//! | `team` | workspaces: our identity, conversations, names of people |
+//! | `memory` | state that survives a restart |
+//! | `socket`, `link` | one connection; reconnecting |
+//! | `message`, `text`, `intake`, `interact`, `missed` | from events to messages; missed messages |
+//! | `outbound`, `files`, `blocks`, `lookup` | sending |
 
 mod api;
 mod blocks;
@@ -53,7 +52,7 @@ use team::SlackTeams;
 /// The name in sessions, settings and files.
 pub(crate) const NAME: &str = "slack";
 
-/// How patient the adapter is.
+/// Timeouts of the adapter.
 #[derive(Clone, Copy, Debug)]
 pub struct SlackTiming {
     /// One call of the Web API.
@@ -62,20 +61,20 @@ pub struct SlackTiming {
     pub transfer: Duration,
     /// From the beginning of a connection to its hello.
     pub hello: Duration,
-    /// How often a connection is asked whether it lives.
+    /// Ping interval.
     pub ping: Duration,
-    /// A connection that says nothing for this long is dead.
+    /// A connection without data for this long is dead.
     pub silence: Duration,
-    /// How long a connection that will end may go on beside the one that replaces it.
+    /// How long a closing connection may stay open alongside its replacement.
     pub retire: Duration,
     /// The first pause after a failure; it doubles up to the second.
     pub pause: Duration,
     pub longest_pause: Duration,
-    /// What may be asked about a message before it is stored: names, earlier replies.
+    /// Timeout for looking up details of a message before it is stored.
     pub details: Duration,
-    /// After an ambiguous send, before history is asked.
+    /// Pause between an uncertain send and the lookup in history.
     pub grace: Duration,
-    /// Slack tries an event for about six minutes; after a longer silence history is asked.
+    /// Slack retries an event for about six minutes; after a longer outage history is read.
     pub gap: Duration,
 }
 
@@ -97,7 +96,7 @@ impl Default for SlackTiming {
     }
 }
 
-/// What both directions share.
+/// State shared by both directions.
 struct SlackShared {
     settings: SlackSettings,
     timing: SlackTiming,
@@ -109,7 +108,7 @@ struct SlackShared {
     rng: Arc<dyn Rng>,
     /// Names of commands, for `!name`.
     commands: Mutex<Vec<String>>,
-    /// Where the answer to a slash command can go, by conversation, and until when.
+    /// Response addresses of slash commands by conversation, with their expiry.
     responses: Mutex<HashMap<String, (String, f64)>>,
 }
 
@@ -129,7 +128,7 @@ impl SlackShared {
     }
 }
 
-/// Slack as the home has it; `None` where there is no token for it.
+/// The configured adapter; `None`: no token.
 pub fn platform(
     settings: &PlatformSettings,
     home: &Path,

@@ -22,16 +22,16 @@ use crate::platform::{
     OutgoingMessage, PlatformLimits, Recourse, SendError, TextUnit,
 };
 
-/// Signs of ours that are remembered, to take them away again.
+/// Maximum number of remembered reactions, to remove them later.
 const MAX_SIGNS: usize = 1000;
 
-/// What Slack takes for a file.
+/// Timeout for Slack to process a file.
 const MAX_FILE: u64 = 1 << 30;
 
-/// Slack shows it for two minutes, or until a message of ours comes.
+/// Slack shows it for two minutes, or until our next message.
 const STATUS: Duration = Duration::from_secs(30);
 
-/// What messages of ours are called in their metadata.
+/// The event type in the metadata of our messages.
 pub(super) const EVENT_TYPE: &str = "hermes_delivery";
 
 pub(super) struct SlackSender {
@@ -102,15 +102,15 @@ impl SlackSender {
         };
         let ts = sent["ts"].as_str().map(str::to_owned);
         if let (Some(ts), None) = (&ts, &message.target.thread_id) {
-            // Whoever answers in its thread speaks to us.
+            // Replies in its thread are addressed to us.
             let memory = &self.shared.memory;
             memory.note_thread(&channel, ts, ThreadRole::Begun);
         }
         Ok(ts)
     }
 
-    /// Where the app is not a member, the answer to a slash command can still be given by the
-    /// address that came with it.
+    /// If the app is not a member, a slash command can still be answered through its response
+    /// address.
     async fn respond(
         &self,
         channel: &str,
@@ -127,7 +127,7 @@ impl SlackSender {
 
     async fn update(&self, id: &str, message: &OutgoingMessage) -> Result<(), SlackCallError> {
         let ChannelAccess { token, channel } = self.shared.desk(&message.target.chat_id).await?;
-        // An empty list takes old buttons away.
+        // An empty list removes old buttons.
         let args = json!({
             "channel": channel, "ts": id, "text": text(message),
             "blocks": if message.buttons.is_empty() { Vec::new() } else { with_buttons(message) },
@@ -140,7 +140,7 @@ impl SlackSender {
         let ChannelAccess { token, channel } = self.shared.desk(&target.chat_id).await?;
         let args = json!({"channel": channel, "ts": id});
         match self.shared.api.call(&token, "chat.delete", &args).await {
-            // Somebody was faster, or an earlier attempt arrived.
+            // It was done already, perhaps by an earlier attempt.
             Err(SlackCallError::Refused(word)) if word == "message_not_found" => Ok(()),
             Err(error) => Err(error),
             Ok(_) => Ok(()),
@@ -163,7 +163,7 @@ impl SlackSender {
         {
             let args = args(&old);
             let removed = self.shared.api.call(&token, "reactions.remove", &args);
-            // What is not there need not be taken away.
+            // Nothing to remove.
             drop(removed.await);
         }
         if let Some(name) = new {
@@ -191,7 +191,7 @@ impl SlackSender {
     }
 
     async fn think(&self, target: &Target) -> Result<(), SlackCallError> {
-        // Only threads have a place for it.
+        // Only threads support it.
         let Some(thread) = &target.thread_id else {
             return Ok(());
         };
@@ -232,7 +232,7 @@ impl SlackSender {
         }
     }
 
-    /// A message of ours takes the sign of thinking away.
+    /// Our messages clear the status.
     fn spoke(&self, target: &Target) {
         if let Some(thread) = &target.thread_id {
             let place = (target.chat_id.clone(), thread.clone());
@@ -249,7 +249,7 @@ impl SlackSender {
     }
 }
 
-/// The text as Slack takes it: markup was escaped when it was made, plain text was not.
+/// The text for Slack: markup is escaped already, plain text is not.
 pub(super) fn text(message: &OutgoingMessage) -> String {
     match message.markup {
         Markup::SlackMrkdwn => message.text.clone(),
@@ -340,7 +340,7 @@ impl OutboundAdapter for SlackSender {
         note: Option<&'a str>,
     ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            // That it was seen, Slack shows by itself once the envelope is acknowledged.
+            // Slack acknowledges the press once the envelope is acknowledged.
             let (Some(note), Some(url)) = (note, press.native["response_url"].as_str()) else {
                 return;
             };
@@ -382,7 +382,7 @@ impl OutboundAdapter for SlackSender {
         message: &'a OutgoingMessage,
     ) -> BoxFuture<'a, Result<DeliveryLookup, SendError>> {
         Box::pin(async move {
-            let found = self.shared.look(message).await;
+            let found = self.shared.find_message(message).await;
             found.map_err(SlackCallError::into_send_error)
         })
     }

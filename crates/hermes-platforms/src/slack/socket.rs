@@ -26,12 +26,12 @@ pub(super) struct SlackSocket {
     stream: WebSocketStream<reqwest::Upgraded>,
 }
 
-/// What a connection said.
+/// An event of a connection.
 pub(super) enum SlackSocketEvent {
     Envelope(SlackEnvelope),
     /// It will end soon.
     Goodbye(String),
-    /// It lives.
+    /// A sign of life.
     Sign,
 }
 
@@ -54,11 +54,11 @@ impl SlackShared {
             )
             .await?;
         let url = opened["url"].as_str().unwrap_or_default();
-        let greeted = tokio::time::timeout(self.timing.hello, self.greet(url)).await;
+        let greeted = tokio::time::timeout(self.timing.hello, self.connect_once(url)).await;
         greeted.unwrap_or_else(|_| Err(later("the connection said no hello".to_owned())))
     }
 
-    async fn greet(&self, url: &str) -> Result<SlackSocket, SlackCallError> {
+    async fn connect_once(&self, url: &str) -> Result<SlackSocket, SlackCallError> {
         let mut stream = self.upgrade(url).await?;
         loop {
             match stream.next().await {
@@ -88,7 +88,7 @@ impl SlackShared {
     ) -> Result<WebSocketStream<reqwest::Upgraded>, SlackCallError> {
         let address = match url.split_once("://") {
             Some(("wss", rest)) => format!("https://{rest}"),
-            // In the clear only to a server that is asked in the clear anyway.
+            // Unencrypted only if the API server is unencrypted, too.
             Some(("ws", rest)) if self.api.base().starts_with("http://") => {
                 format!("http://{rest}")
             }
@@ -124,7 +124,7 @@ impl SlackShared {
     }
 }
 
-/// What a server that understood the request answers (RFC 6455, 4.2.2).
+/// The expected handshake response (RFC 6455, 4.2.2).
 fn proof(key: &str) -> String {
     let text = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
     let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
@@ -139,8 +139,7 @@ fn later(error: String) -> SlackCallError {
 }
 
 impl SlackSocket {
-    /// The next thing it says; acknowledgements and pings leave meanwhile. `Err`: it ended, or it
-    /// is dead.
+    /// The next event; acknowledgements and pings are sent meanwhile. `Err`: it ended or is dead.
     pub(super) async fn next(
         &mut self,
         acks: &mut mpsc::Receiver<String>,
@@ -170,7 +169,7 @@ impl SlackSocket {
         }
     }
 
-    /// A dead connection takes nothing, and must not be waited for.
+    /// Writing to a dead connection must not block.
     async fn write(&mut self, message: Message, deadline: Duration) -> Result<(), String> {
         match tokio::time::timeout(deadline, self.stream.send(message)).await {
             Ok(Ok(())) => Ok(()),
@@ -180,7 +179,7 @@ impl SlackSocket {
     }
 
     pub(super) async fn close(&mut self, deadline: Duration) {
-        // The other end may be gone.
+        // The receiver may be gone.
         let _ = tokio::time::timeout(deadline, self.stream.close()).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Workspaces: who we are there, which conversation is whose, what people are called.
+//! Workspaces: our identity, the workspaces of conversations, names of people.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,10 +10,10 @@ use super::SlackShared;
 use super::api::{SlackApi, SlackCallError};
 use crate::platform::FatalPlatformError;
 
-/// Names that are kept; beyond that they are asked for again.
+/// Maximum number of cached names.
 const MAX_NAMES: usize = 4000;
 
-/// A workspace that we know ourselves in.
+/// A workspace with our identity in it.
 #[derive(Clone, Debug)]
 pub(super) struct SlackTeam {
     pub id: String,
@@ -35,7 +35,7 @@ struct TeamSlot {
     dead: Option<String>,
 }
 
-/// Where something is said, and with which token.
+/// A channel and the token for it.
 pub(super) struct ChannelAccess {
     pub token: String,
     pub channel: String,
@@ -57,9 +57,9 @@ fn not_done(error: String) -> SlackCallError {
     }
 }
 
-/// Not every workspace could be asked.
+/// Not every workspace could be queried.
 pub(super) enum TeamsError {
-    /// Later, perhaps.
+    /// Retry later.
     Later(String),
     Never(FatalPlatformError),
 }
@@ -112,8 +112,8 @@ impl SlackTeams {
         self.all().into_iter().find(|team| team.id == id)
     }
 
-    /// Asks every workspace that was not asked yet who we are. One whose token is of no use is
-    /// left out; when all are, there is nothing to do.
+    /// Queries our identity in every new workspace. Invalid tokens are skipped; if all are invalid,
+    /// it fails.
     pub(super) async fn identify(&self, api: &SlackApi) -> Result<(), TeamsError> {
         let open: Vec<String> = {
             let seats = self.seats();
@@ -168,8 +168,8 @@ fn identity(fields: &Value, token: &str) -> SlackTeam {
 }
 
 impl SlackShared {
-    /// Where a conversation is, and the token to speak with there. A person's id stands for the
-    /// direct conversation with them.
+    /// The channel of a conversation and its token. The id of a person means the direct
+    /// conversation.
     pub(super) async fn desk(&self, chat: &str) -> Result<ChannelAccess, SlackCallError> {
         let person = chat.starts_with(['U', 'W']);
         if !person && let [token] = self.settings.bot_tokens.as_slice() {
@@ -179,7 +179,7 @@ impl SlackShared {
         let channel = self.teams.direct(chat);
         let channel = channel.as_deref().or((!person).then_some(chat));
         if let Some(channel) = channel
-            && let Some(place) = self.memory.place(channel)
+            && let Some(place) = self.memory.conversation(channel)
             && let Some(team) = teams.iter().find(|team| team.id == place.team)
         {
             return Ok(ChannelAccess::new(&team.token, channel));
@@ -202,11 +202,11 @@ impl SlackShared {
                     } else {
                         kind_of(&fields["channel"])
                     };
-                    self.memory.learn(channel, &team.id, kind);
+                    self.memory.remember(channel, &team.id, kind);
                     return Ok(ChannelAccess::new(&team.token, channel));
                 }
                 Err(SlackCallError::Refused(_)) => {}
-                // Nobody saw anything of it.
+                // Nothing was visible yet.
                 Err(SlackCallError::Unclear(error)) => return Err(not_done(error)),
                 Err(error) => return Err(error),
             }
@@ -214,7 +214,7 @@ impl SlackShared {
         Err(SlackCallError::Refused("channel_not_found".to_owned()))
     }
 
-    /// What a person is called, if that can be found out soon.
+    /// The name of a person, if it can be found quickly.
     pub(super) async fn user_name(&self, team: &SlackTeam, user: &str) -> Option<String> {
         let known = (team.id.clone(), user.to_owned());
         if let Some(name) = self.teams.names().get(&known) {
@@ -236,7 +236,7 @@ impl SlackShared {
         Some(name)
     }
 
-    /// What a conversation is called.
+    /// The name of a conversation.
     pub(super) async fn channel_name(&self, team: &SlackTeam, channel: &str) -> Option<String> {
         let known = (team.id.clone(), channel.to_owned());
         if let Some(name) = self.teams.names().get(&known) {
@@ -249,7 +249,7 @@ impl SlackShared {
         Some(name.to_owned()).filter(|name| !name.is_empty())
     }
 
-    /// What can be done without: the message is worth more than its details.
+    /// Optional details: the message matters more.
     async fn ask(&self, token: &str, method: &str, args: &Value) -> Option<Value> {
         match self.api.call(token, method, args).await {
             Ok(fields) => Some(fields),

@@ -1,5 +1,5 @@
-//! Calls of the Bot API. Each is one request with a hard deadline, and a failure says what is
-//! certain about it.
+//! Calls of the Bot API. Each is one request with a hard deadline, and a failure tells what is
+//! certain.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::platform::SendError;
 /// The longest answer that is read: a hundred updates are less.
 const MAX_ANSWER: usize = 32 * 1024 * 1024;
 
-/// Calls in the name of one bot. Holds its connections: a new one has new connections.
+/// The API client of one bot, with its own connections.
 #[derive(Clone)]
 pub(super) struct TelegramApi {
     client: reqwest::Client,
     base: String,
 }
 
-/// What became of a call that failed.
+/// The outcome of a failed call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TelegramCallError {
     /// The request did not leave.
@@ -94,7 +94,7 @@ impl TelegramApi {
             })
     }
 
-    /// A file, as it comes.
+    /// A file as a stream.
     pub(super) async fn get(&self, url: &str) -> Result<reqwest::Response, TelegramCallError> {
         let answer = self.client.get(url).send().await;
         answer.map_err(|error| failed(&error))
@@ -136,7 +136,7 @@ fn understand<T: DeserializeOwned>(
     body: &[u8],
 ) -> Result<T, TelegramCallError> {
     let Ok(envelope) = serde_json::from_slice::<ApiEnvelope>(body) else {
-        // Somebody between answered.
+        // An intermediary answered.
         return Err(TelegramCallError::Lost(format!(
             "{method}: an invalid answer (status {status})"
         )));
@@ -178,7 +178,7 @@ impl TelegramCallError {
         }
     }
 
-    /// What it means for a message.
+    /// The meaning for a message.
     pub(super) fn of_send(self) -> SendError {
         let error = self.to_string();
         match self {
@@ -191,13 +191,13 @@ impl TelegramCallError {
                 code, retry_after, ..
             } => match code {
                 429 => SendError::NotSent { error, retry_after },
-                // The token is bad, not the message: it waits for a better one.
+                // The token is invalid, not the message, which waits for a new token.
                 401 | 404 => SendError::NotSent {
                     error,
                     retry_after: None,
                 },
                 400 if error.contains("can't parse entities") => SendError::Markup(error),
-                // Nobody says that these were not carried out.
+                // These may have been executed.
                 500.. => SendError::Unclear(error),
                 _ => SendError::Refused(error),
             },
@@ -232,7 +232,7 @@ mod tests {
             let error = format!("{:?}", refused(&body));
             assert!(error.starts_with(wanted), "{code}: {error}");
         }
-        // A proxy's page says nothing about what happened behind it.
+        // An error page of a proxy does not tell whether the request was executed.
         assert!(matches!(refused("<html>"), SendError::Unclear(_)));
     }
 }

@@ -1,4 +1,4 @@
-//! Which messages of a group are meant for us.
+//! Which messages of a group are addressed to us.
 
 use super::settings::{GroupRules, TelegramBots};
 use super::wire::{Entity, TelegramMessage, TelegramUser};
@@ -6,11 +6,11 @@ use super::wire::{Entity, TelegramMessage, TelegramUser};
 /// The number of a forum's general topic, which messages in it do not carry.
 pub(super) const GENERAL: &str = "1";
 
-/// What is done with a message.
+/// The decision about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GroupDecision {
     ForUs,
-    /// Not for us, but what is said around may be told later.
+    /// Not for us, but may become context later.
     Overheard,
     No,
 }
@@ -42,8 +42,7 @@ impl TelegramMessage {
         ]
     }
 
-    /// The topic that the message is in. Telegram gives plain replies a thread id as well, which
-    /// is none to write to.
+    /// The topic of the message. Plain replies also have a thread id, which is not a topic.
     pub(super) fn thread(&self) -> Option<String> {
         let forum = self.chat.is_group() && self.chat.is_forum;
         let topic = forum
@@ -110,7 +109,7 @@ impl TelegramMessage {
             && !bots.iter().any(|name| name.eq_ignore_ascii_case(own))
     }
 
-    /// An administrator who stays anonymous looks like a bot, and speaks as the group.
+    /// Anonymous administrators look like bots and write as the group.
     pub(super) fn is_from_bot(&self) -> bool {
         let speaks_as = self.sender_chat.as_ref();
         let anonymous = speaks_as.is_some_and(|chat| chat.id == self.chat.id);
@@ -166,8 +165,8 @@ fn unmarked(text: &str) -> Vec<String> {
 }
 
 impl GroupRules {
-    /// Private chats and channels are always meant for us; who may talk is decided elsewhere.
-    pub(super) fn meant(&self, message: &TelegramMessage, bot: &TelegramUser) -> GroupDecision {
+    /// Private chats and channels are always for us; authorization happens elsewhere.
+    pub(super) fn decide(&self, message: &TelegramMessage, bot: &TelegramUser) -> GroupDecision {
         let from = message.from.as_ref();
         if from.is_some_and(|from| from.id == bot.id) {
             return GroupDecision::No;
@@ -223,7 +222,7 @@ impl GroupRules {
     }
 }
 
-/// The text without the name by which we were called.
+/// The text without our name.
 pub(super) fn without_name(text: &str, bot: &TelegramUser) -> String {
     let Some(name) = bot.username.as_deref().filter(|name| !name.is_empty()) else {
         return text.to_owned();
@@ -307,7 +306,7 @@ mod tests {
         let rules = strict();
         let marked = |text: &str, kind: &str, offset: usize, length: usize| {
             let entity = json!([{"type": kind, "offset": offset, "length": length}]);
-            rules.meant(&message(&json!({"text": text, "entities": entity})), &bot())
+            rules.decide(&message(&json!({"text": text, "entities": entity})), &bot())
         };
         assert_eq!(
             marked("😀 @hermes_bot hi", "mention", 3, 11),
@@ -326,23 +325,23 @@ mod tests {
             marked("see x@hermes_bot", "url", 4, 12),
             GroupDecision::Overheard
         );
-        let plain = |text: &str| rules.meant(&message(&json!({"text": text})), &bot());
+        let plain = |text: &str| rules.decide(&message(&json!({"text": text})), &bot());
         assert_eq!(plain("hello @Hermes_bot"), GroupDecision::ForUs);
         assert_eq!(plain("mail me@hermes_bot"), GroupDecision::Overheard);
         assert_eq!(plain("/new@hermes_bot now"), GroupDecision::ForUs);
         let named = json!({"text": "Hermes, hi", "entities": [
             {"type": "text_mention", "offset": 0, "length": 6, "user": {"id": 9}}]});
-        assert_eq!(rules.meant(&message(&named), &bot()), GroupDecision::ForUs);
+        assert_eq!(rules.decide(&message(&named), &bot()), GroupDecision::ForUs);
         let caption = json!({"caption": "@hermes_bot", "caption_entities":
             [{"type": "mention", "offset": 0, "length": 11}]});
         assert_eq!(
-            rules.meant(&message(&caption), &bot()),
+            rules.decide(&message(&caption), &bot()),
             GroupDecision::ForUs
         );
         let reply = json!({"text": "yes", "reply_to_message":
             {"message_id": 2, "date": 1, "chat": {"id": -5, "type": "supergroup"},
              "from": {"id": 9, "is_bot": true}}});
-        assert_eq!(rules.meant(&message(&reply), &bot()), GroupDecision::ForUs);
+        assert_eq!(rules.decide(&message(&reply), &bot()), GroupDecision::ForUs);
     }
 
     #[test]
@@ -361,19 +360,19 @@ mod tests {
             for entities in entities {
                 let given = json!({"text": text, "entities": entities});
                 assert_eq!(
-                    open.meant(&message(&given), &bot()),
+                    open.decide(&message(&given), &bot()),
                     GroupDecision::No,
                     "{text}"
                 );
                 let caption = json!({"caption": text, "caption_entities": entities});
                 assert_eq!(
-                    open.meant(&message(&caption), &bot()),
+                    open.decide(&message(&caption), &bot()),
                     GroupDecision::No,
                     "{text}"
                 );
                 let alone = json!({"text": text, "chat": {"id": 7, "type": "private"}});
                 assert_eq!(
-                    open.meant(&message(&alone), &bot()),
+                    open.decide(&message(&alone), &bot()),
                     GroupDecision::No,
                     "{text}"
                 );
@@ -388,7 +387,7 @@ mod tests {
             "see /a@b_bot",
         ] {
             let given = message(&json!({"text": text}));
-            assert_eq!(open.meant(&given, &bot()), GroupDecision::ForUs, "{text}");
+            assert_eq!(open.decide(&given, &bot()), GroupDecision::ForUs, "{text}");
         }
     }
 
@@ -400,17 +399,17 @@ mod tests {
             allowed_chats: set(&["-1"]),
             ..GroupRules::default()
         };
-        assert_eq!(rules.meant(&text, &bot()), GroupDecision::No);
-        assert_eq!(rules.meant(&mention, &bot()), GroupDecision::No);
+        assert_eq!(rules.decide(&text, &bot()), GroupDecision::No);
+        assert_eq!(rules.decide(&mention, &bot()), GroupDecision::No);
         rules.guests = true;
-        assert_eq!(rules.meant(&mention, &bot()), GroupDecision::ForUs);
+        assert_eq!(rules.decide(&mention, &bot()), GroupDecision::ForUs);
         rules.allowed_chats.insert("-5".to_owned());
-        assert_eq!(rules.meant(&text, &bot()), GroupDecision::ForUs);
+        assert_eq!(rules.decide(&text, &bot()), GroupDecision::ForUs);
         let free = GroupRules {
             free_chats: set(&["-5"]),
             ..strict()
         };
-        assert_eq!(free.meant(&text, &bot()), GroupDecision::ForUs);
+        assert_eq!(free.decide(&text, &bot()), GroupDecision::ForUs);
         let topic = |id: i64| {
             message(
                 &json!({"text": "hi", "message_thread_id": id, "is_topic_message": true,
@@ -426,15 +425,15 @@ mod tests {
             ignored_threads: set(&["4"]),
             ..GroupRules::default()
         };
-        assert_eq!(topics.meant(&general, &bot()), GroupDecision::ForUs);
-        assert_eq!(topics.meant(&topic(4), &bot()), GroupDecision::No);
-        assert_eq!(topics.meant(&topic(5), &bot()), GroupDecision::No);
+        assert_eq!(topics.decide(&general, &bot()), GroupDecision::ForUs);
+        assert_eq!(topics.decide(&topic(4), &bot()), GroupDecision::No);
+        assert_eq!(topics.decide(&topic(5), &bot()), GroupDecision::No);
         let free = GroupRules {
             free_topics: set(&["-5:4"]),
             ..strict()
         };
-        assert_eq!(free.meant(&topic(4), &bot()), GroupDecision::ForUs);
-        assert_eq!(free.meant(&general, &bot()), GroupDecision::Overheard);
+        assert_eq!(free.decide(&topic(4), &bot()), GroupDecision::ForUs);
+        assert_eq!(free.decide(&general, &bot()), GroupDecision::Overheard);
     }
 
     #[test]
@@ -448,18 +447,18 @@ mod tests {
         let from_bot = message(&json!({"text": "hi", "from": {"id": 3, "is_bot": true}}));
         let own = message(&json!({"text": "hi", "from": {"id": 9, "is_bot": true}}));
         let mut rules = GroupRules::default();
-        assert_eq!(rules.meant(&from_bot, &bot()), GroupDecision::No);
+        assert_eq!(rules.decide(&from_bot, &bot()), GroupDecision::No);
         rules.bots = TelegramBots::Mentions;
-        assert_eq!(rules.meant(&from_bot, &bot()), GroupDecision::No);
+        assert_eq!(rules.decide(&from_bot, &bot()), GroupDecision::No);
         rules.bots = TelegramBots::All;
-        assert_eq!(rules.meant(&from_bot, &bot()), GroupDecision::ForUs);
-        assert_eq!(rules.meant(&own, &bot()), GroupDecision::No);
+        assert_eq!(rules.decide(&from_bot, &bot()), GroupDecision::ForUs);
+        assert_eq!(rules.decide(&own, &bot()), GroupDecision::No);
         let anonymous = message(
             &json!({"text": "hi", "from": {"id": 1_087_968_824, "is_bot": true},
             "sender_chat": {"id": -5, "type": "supergroup"}}),
         );
         let rules = GroupRules::default();
-        assert_eq!(rules.meant(&anonymous, &bot()), GroupDecision::ForUs);
+        assert_eq!(rules.decide(&anonymous, &bot()), GroupDecision::ForUs);
     }
 
     #[test]

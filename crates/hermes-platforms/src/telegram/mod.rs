@@ -2,13 +2,13 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`settings`] | what the home says |
-//! | [`api`] | calls, and what their failures mean |
-//! | [`wire`] | what the Bot API says, as far as it matters here |
-//! | [`groups`] | which messages of a group are meant for us |
-//! | [`read`] | an update becomes a message |
-//! | [`polling`], [`webhook`] | the two ways in |
-//! | [`outbound`], [`upload`], [`download`] | the way out, and files both ways |
+//! | [`settings`] | settings |
+//! | [`api`] | calls and their failures |
+//! | [`wire`] | the Bot API's data structures |
+//! | [`groups`] | which messages of a group are addressed to us |
+//! | [`read`] | converts updates to messages |
+//! | [`polling`], [`webhook`] | receiving |
+//! | [`outbound`], [`upload`], [`download`] | sending, and files in both directions |
 
 mod api;
 mod definition;
@@ -37,7 +37,7 @@ use crate::settings::PlatformSettings;
 /// The name in sessions, settings and files.
 pub const NAME: &str = "telegram";
 
-/// What both directions share.
+/// State shared by both directions.
 struct TelegramShared {
     settings: TelegramSettings,
     http: PlatformHttp,
@@ -46,7 +46,7 @@ struct TelegramShared {
     memory: outbound::TelegramMemory,
 }
 
-/// Telegram as the settings want it. `Err`: what is wrong with them, for people.
+/// Builds the adapter from the settings. `Err`: what is wrong with them, for display.
 pub fn platform(
     settings: &PlatformSettings,
     clock: Arc<dyn Clock>,

@@ -1,4 +1,4 @@
-//! The way out: one request per call.
+//! Sends messages: one request per call.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,9 +30,9 @@ const TYPING: Duration = Duration::from_secs(5);
 const TEXT: usize = 4096;
 /// The largest data of a button, in bytes.
 const DATA: usize = 64;
-/// What a person who pressed can be told.
+/// Maximum length of a button acknowledgement.
 const NOTE: usize = 200;
-/// The largest file that the public service takes; one of one's own takes more.
+/// Maximum file size of the public service; local servers accept more.
 const FILE: u64 = 50 * 1024 * 1024;
 const LOCAL_FILE: u64 = 2000 * 1024 * 1024;
 
@@ -60,7 +60,7 @@ impl TelegramSender {
                     unit: TextUnit::Utf16,
                     file_bytes: if local { LOCAL_FILE } else { FILE },
                 },
-                // A bot cannot look at what it wrote, and there is no key for attempts.
+                // Bots cannot read their own messages, and there is no idempotency key.
                 recourse: Recourse::Mark,
             },
             api: Mutex::new(api),
@@ -96,11 +96,11 @@ impl TelegramSender {
         result
     }
 
-    /// What every message has: where it goes, what it answers, what can be pressed.
+    /// The common fields of messages: target, reply, buttons.
     pub(super) fn envelope(&self, message: &OutgoingMessage) -> Result<Value, SendError> {
         let mut params = self.place(&message.target)?;
         if let Some(reply) = message.reply_to.as_deref().and_then(number) {
-            // The message answered may be gone meanwhile: then it is no reply.
+            // If the replied message is gone, it is sent as a normal message.
             params["reply_parameters"] =
                 json!({"message_id": reply, "allow_sending_without_reply": true});
         }
@@ -113,7 +113,7 @@ impl TelegramSender {
     fn place(&self, target: &Target) -> Result<Value, SendError> {
         let mut params = json!({"chat_id": self.chat(target)?});
         let thread = target.thread_id.as_deref();
-        // The general topic is where messages go that name none.
+        // Messages without a topic go to the general topic.
         let thread = thread.filter(|thread| *thread != GENERAL);
         if let Some(thread) = thread
             && let Some(id) = number(thread)
@@ -135,8 +135,12 @@ impl TelegramSender {
         }
     }
 
-    /// What a refusal teaches is remembered, and the message goes another way next time.
-    pub(super) fn learn(&self, error: TelegramCallError, message: &OutgoingMessage) -> SendError {
+    /// Refusals are remembered, so that the next attempt is sent differently.
+    pub(super) fn classify_error(
+        &self,
+        error: TelegramCallError,
+        message: &OutgoingMessage,
+    ) -> SendError {
         const UNFIT: [&str; 5] = [
             "image_process_failed",
             "photo_invalid_dimensions",
@@ -185,7 +189,7 @@ impl TelegramSender {
         self.text(message, &mut params);
         match self.call::<SentMessage>("sendMessage", &params, SEND).await {
             Ok(sent) => Ok(Some(sent.message_id.to_string())),
-            Err(error) => Err(self.learn(error, message)),
+            Err(error) => Err(self.classify_error(error, message)),
         }
     }
 
@@ -200,7 +204,7 @@ impl TelegramSender {
         match self.call::<Value>("editMessageText", &params, SEND).await {
             Ok(_) => Ok(()),
             Err(error) if error.says("message is not modified") => Ok(()),
-            Err(error) => Err(self.learn(error, message)),
+            Err(error) => Err(self.classify_error(error, message)),
         }
     }
 
@@ -225,7 +229,7 @@ impl TelegramSender {
     }
 }
 
-/// The end of a text, in UTF-16: of an answer in the making that is what is new.
+/// The end of a text, measured in UTF-16: the newest part of an unfinished answer.
 fn tail(text: &str, most: usize) -> &str {
     let mut left = most;
     for (at, ch) in text.char_indices().rev() {
@@ -299,7 +303,7 @@ impl OutboundAdapter for TelegramSender {
                 return;
             }
             let mut params = json!({"chat_id": chat, "action": "typing"});
-            // Unlike messages, this one wants the number of the general topic.
+            // Unlike messages, this call needs the number of the general topic.
             if let Some(thread) = target.thread_id.as_deref().and_then(number) {
                 params["message_thread_id"] = json!(thread);
             }
@@ -381,7 +385,7 @@ impl OutboundAdapter for TelegramSender {
     fn offer<'a>(&'a self, commands: &'a [Offer]) -> BoxFuture<'a, Result<(), SendError>> {
         Box::pin(async move {
             let list = menu(commands, self.parts.settings.menu);
-            // A narrower scope hides a wider one, so that each is set.
+            // A narrower scope hides a wider one, so each is set.
             for scope in ["default", "all_private_chats", "all_group_chats"] {
                 let params = json!({"commands": list, "scope": {"type": scope}});
                 let set = self.call::<Value>("setMyCommands", &params, CALL).await;
@@ -401,8 +405,8 @@ impl OutboundAdapter for TelegramSender {
     }
 }
 
-/// A sign as Telegram takes it. Bots have a fixed list there, without the marks of done and failed
-/// of other platforms, and without the selector that makes a sign coloured.
+/// A reaction supported by Telegram, which has a fixed list for bots, without the done and failed
+/// marks of other platforms and without the emoji variation selector.
 fn sign(emoji: &str) -> String {
     match emoji {
         "✅" => "👍".to_owned(),
@@ -411,7 +415,7 @@ fn sign(emoji: &str) -> String {
     }
 }
 
-/// Commands as Telegram takes them: small letters, digits and underscores.
+/// Command names for Telegram: lower-case letters, digits and underscores.
 fn menu(commands: &[Offer], most: usize) -> Vec<Value> {
     let mut names: Vec<String> = Vec::new();
     let mut list = Vec::new();
@@ -435,7 +439,7 @@ fn menu(commands: &[Offer], most: usize) -> Vec<Value> {
     list
 }
 
-/// What refusals taught. Small: what falls out is learnt again.
+/// Knowledge from refusals. Bounded; dropped entries are learned again.
 #[derive(Default)]
 pub(super) struct TelegramMemory(Mutex<RefusalMemory>);
 
@@ -445,13 +449,13 @@ struct RefusalMemory {
     moved: RecentMap<i64, i64>,
     /// Topics that are no more.
     gone: RecentMap<(String, String), ()>,
-    /// Messages whose file goes as a plain document.
+    /// Messages whose file is sent as a plain document.
     plain: RecentMap<String, ()>,
     /// Chats in which typing is not shown for a while.
     resting: RecentMap<String, Instant>,
 }
 
-/// The last few things, newest last.
+/// A bounded map, newest last.
 struct RecentMap<K, V>(VecDeque<(K, V)>);
 
 impl<K, V> Default for RecentMap<K, V> {

@@ -1,6 +1,6 @@
-//! Long polling. An update is confirmed by the next poll, and only after it was stored; whatever
-//! breaks in between, it comes again. Every poll has a deadline, so that a connection that is dead
-//! and does not know it is noticed, and what follows it has connections of its own.
+//! Long polling. An update is confirmed by the next poll, after it was stored; after any failure in
+//! between it is delivered again. Every poll has a deadline, so that a dead connection is noticed,
+//! and its successor has new connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use super::read::{UpdateContent, UpdateReader};
 use super::wire::{TelegramUser, WebhookInfo};
 use crate::platform::{AdapterLink, FatalPlatformError, PlatformState};
 
-/// How long Telegram may hold a poll that has nothing to say.
+/// How long Telegram may hold a poll without updates.
 const HOLD: Duration = Duration::from_secs(30);
-/// How much later its answer may come.
+/// Additional time for its answer.
 const LATE: Duration = Duration::from_secs(15);
 /// For every other call.
 pub(super) const CALL: Duration = Duration::from_secs(20);
-/// For the last poll, which confirms what was stored.
+/// Timeout of the last poll, which confirms stored updates.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// Polls without news after which it is asked whether there really are none.
+/// Empty polls after which the number of pending updates is checked.
 const QUIET: u32 = 10;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
@@ -30,7 +30,7 @@ const CONFLICT_PAUSE: Duration = Duration::from_secs(10);
 /// The token is refused this often in a row before it is believed.
 pub(super) const REFUSALS: u32 = 2;
 
-/// What is asked for.
+/// The requested kinds of updates.
 pub(super) const UPDATES: [&str; 3] = ["message", "channel_post", "callback_query"];
 
 /// Why a connection ended.
@@ -63,12 +63,12 @@ impl From<TelegramCallError> for PollError {
     }
 }
 
-/// While a webhook is set nobody can poll.
+/// Polling is not possible while a webhook is set.
 fn has_webhook(error: &TelegramCallError) -> bool {
     error.code() == Some(409) && error.says("webhook is active")
 }
 
-/// Tries again for ever, with growing pauses.
+/// Retry delays, unlimited and increasing.
 pub(super) struct RetryPauses {
     failures: u32,
     refusals: u32,
@@ -86,7 +86,7 @@ impl RetryPauses {
         *self = Self::new();
     }
 
-    /// Says how it is, and waits. `Err`: waiting is pointless. `Ok(false)`: cancelled.
+    /// Publishes the condition and waits. `Err`: retrying is pointless. `Ok(false)`: cancelled.
     pub(super) async fn wait(
         &mut self,
         parts: &TelegramShared,
@@ -138,7 +138,7 @@ pub(super) async fn run(
     link: &AdapterLink,
 ) -> Result<(), FatalPlatformError> {
     let mut patience = RetryPauses::new();
-    // The first update that is not stored, until a poll said so. 0: Telegram knows where we are.
+    // The first unconfirmed update. 0: everything is confirmed.
     let mut offset = 0;
     loop {
         let ended = tokio::select! {
@@ -155,8 +155,7 @@ pub(super) async fn run(
     Ok(())
 }
 
-/// Tells Telegram what is stored, so that nobody gets it again. If this fails, it comes again and
-/// is recognised.
+/// Confirms stored updates. If this fails, they are delivered again and recognised as duplicates.
 async fn confirm(parts: &TelegramShared, offset: i64) {
     let Ok(client) = parts.http.client() else {
         return;
@@ -168,8 +167,8 @@ async fn confirm(parts: &TelegramShared, offset: i64) {
     }
 }
 
-/// A client of its own for each connection: nothing of a broken one is used again, and polls never
-/// wait behind messages on their way out.
+/// A new client per connection: nothing of a broken one is reused, and polls never wait behind
+/// outgoing messages.
 pub(super) fn fresh(parts: &TelegramShared) -> Result<TelegramApi, PollError> {
     let client = parts.http.client();
     let client = client.map_err(|error| PollError::Other(error.to_string(), FIRST_PAUSE))?;
@@ -201,7 +200,7 @@ async fn poll_for_ever(
     let bot: TelegramUser = api.call("getMe", &json!({}), CALL).await?;
     let mut webhook_removed = false;
     let mut reader = UpdateReader::new(&parts.settings.groups, bot);
-    // The first one returns at once: it shows that the way in is open.
+    // The first poll returns immediately and shows that receiving works.
     let mut hold = Duration::ZERO;
     let mut quiet = 0;
     let mut doubts = 0;
@@ -212,7 +211,8 @@ async fn poll_for_ever(
         let polled = api.call("getUpdates", &params, hold + LATE).await;
         let updates: Vec<Value> = match polled {
             Ok(updates) => updates,
-            // Only the answer to a poll says for certain that one is set: nothing else is asked first.
+            // Only the answer to a poll tells for certain whether a webhook is set, so nothing else
+            // is queried first.
             Err(error) if has_webhook(&error) && !webhook_removed => {
                 webhook_removed = true;
                 remove_webhook(&api).await?;
@@ -222,14 +222,14 @@ async fn poll_for_ever(
         };
         link.health.received(parts.clock.epoch_seconds());
         patience.progress();
-        // What it confirmed is confirmed. After a quiet week Telegram numbers updates anew, perhaps
-        // below the old ones, which an old offset would pass over.
+        // The offset is no longer needed. After a week without updates, Telegram restarts the
+        // numbers at random, and an old offset could skip updates.
         *offset = 0;
         hold = HOLD;
         if updates.is_empty() {
             quiet += 1;
             if quiet % QUIET == 0 {
-                // Not being told is no reason to stop listening.
+                // A failure here is no reason to stop receiving.
                 doubts = match pending(&api).await {
                     Ok(count) => doubt(count, doubts)?,
                     Err(error) => {
@@ -250,7 +250,7 @@ async fn poll_for_ever(
     }
 }
 
-/// Hands one update over. `Err`: it was not stored, and must come again.
+/// Delivers one update. `Err`: not stored; it must be delivered again.
 async fn take(
     parts: &TelegramShared,
     link: &AdapterLink,
@@ -270,7 +270,7 @@ async fn take(
     Ok(())
 }
 
-/// What waits is kept.
+/// Pending updates are kept.
 async fn remove_webhook(api: &TelegramApi) -> Result<(), TelegramCallError> {
     tracing::warn!(
         "telegram: the bot had a webhook; it is removed, since this gateway polls \
@@ -281,7 +281,7 @@ async fn remove_webhook(api: &TelegramApi) -> Result<(), TelegramCallError> {
     Ok(())
 }
 
-/// How many updates Telegram has for us.
+/// The number of pending updates.
 async fn pending(api: &TelegramApi) -> Result<u64, TelegramCallError> {
     let info: WebhookInfo = api.call("getWebhookInfo", &json!({}), CALL).await?;
     Ok(info.pending_update_count)

@@ -10,14 +10,14 @@ use super::wire::{CallbackQuery, FileInfo, TelegramMessage, TelegramUser, Update
 use crate::platform::{ButtonPress, IncomingMessage, MediaKind, MediaRef, ReplyTo};
 use crate::source::MessageSource;
 
-/// A text this long was cut by the person's client, and its rest follows in another message.
+/// A text of this length was split by the client, and the rest follows in another message.
 const CUT_BY_CLIENT: usize = 4000;
-/// What is remembered of what others say: lines per chat, chats, characters per line.
+/// Limits of remembered messages of others: lines per chat, chats, characters per line.
 const LINES: usize = 30;
 const CHATS: usize = 64;
 const LINE: usize = 500;
 
-/// What an update is to us.
+/// The content of an update.
 #[derive(Debug)]
 pub(super) enum UpdateContent {
     Message(Box<IncomingMessage>),
@@ -29,7 +29,7 @@ pub(super) enum UpdateContent {
     Nothing,
 }
 
-/// Reads updates for one bot.
+/// Converts updates for one bot.
 pub(super) struct UpdateReader {
     rules: GroupRules,
     bot: TelegramUser,
@@ -45,8 +45,8 @@ impl UpdateReader {
         }
     }
 
-    /// An update as it came. One that cannot be read is reported and passed over: it would come
-    /// again for ever, and nothing after it.
+    /// Converts an update. An unreadable one is logged and skipped; otherwise it would block all
+    /// later ones.
     pub(super) fn read(&mut self, update: &Value) -> UpdateContent {
         match serde_json::from_value::<Update>(update.clone()) {
             Ok(update) => self.update(update),
@@ -74,11 +74,11 @@ impl UpdateReader {
         let Some(content) = content(&message) else {
             return UpdateContent::Nothing;
         };
-        match self.rules.meant(&message, &self.bot) {
+        match self.rules.decide(&message, &self.bot) {
             GroupDecision::No => UpdateContent::Nothing,
             GroupDecision::Overheard => {
                 if self.rules.observe {
-                    self.overheard.hear(&message, &content.text);
+                    self.overheard.remember(&message, &content.text);
                 }
                 UpdateContent::Nothing
             }
@@ -109,7 +109,7 @@ impl UpdateReader {
         IncomingMessage {
             account: String::new(),
             message_id: message.message_id.to_string(),
-            context: self.overheard.tell(&source),
+            context: self.overheard.take_context(&source),
             source,
             text,
             media: content.media,
@@ -122,7 +122,7 @@ impl UpdateReader {
 
     fn reply(&self, message: &TelegramMessage) -> Option<ReplyTo> {
         let to = message.reply_to_message.as_ref()?;
-        // Every message in a topic "replies" to the one that made it.
+        // Every message in a topic "replies" to the message that created it.
         if to.forum_topic_created.is_some() {
             return None;
         }
@@ -198,7 +198,7 @@ struct MessageContent {
     media: Vec<MediaRef>,
 }
 
-/// `None`: nothing that a person said (somebody joined, a title changed).
+/// `None`: a service message (someone joined, a title changed).
 fn content(message: &TelegramMessage) -> Option<MessageContent> {
     let media = media(message);
     let said = message.text.clone().or_else(|| message.caption.clone());
@@ -244,7 +244,7 @@ fn media(message: &TelegramMessage) -> Vec<MediaRef> {
         };
         put(MediaKind::Sticker, sticker, Some(mime));
     }
-    // An animation is also there as a document.
+    // Animations are also included as documents.
     if let Some(animation) = &message.animation {
         put(MediaKind::Video, animation, Some("video/mp4"));
     } else if let Some(document) = &message.document {
@@ -254,7 +254,7 @@ fn media(message: &TelegramMessage) -> Vec<MediaRef> {
     media
 }
 
-/// Words for what is said without any.
+/// Text descriptions of non-text content.
 fn described(message: &TelegramMessage) -> Option<String> {
     if let Some(venue) = &message.venue {
         return Some(format!(
@@ -292,7 +292,7 @@ fn described(message: &TelegramMessage) -> Option<String> {
         .map(|emoji| format!("[Sticker: {emoji}]"))
 }
 
-/// What others said between, by chat and topic, for the next message that is for us.
+/// Messages of others, by chat and topic, as context for the next message to us.
 #[derive(Default)]
 struct OverheardMessages {
     chats: HashMap<(String, Option<String>), VecDeque<String>>,
@@ -301,7 +301,7 @@ struct OverheardMessages {
 }
 
 impl OverheardMessages {
-    fn hear(&mut self, message: &TelegramMessage, text: &str) {
+    fn remember(&mut self, message: &TelegramMessage, text: &str) {
         let key = (message.chat.id.to_string(), message.thread());
         if !self.chats.contains_key(&key) {
             if self.order.len() >= CHATS
@@ -323,7 +323,7 @@ impl OverheardMessages {
         ));
     }
 
-    fn tell(&mut self, source: &MessageSource) -> Option<String> {
+    fn take_context(&mut self, source: &MessageSource) -> Option<String> {
         let key = (source.chat_id.clone(), source.thread_id.clone());
         let lines = self.chats.remove(&key)?;
         self.order.retain(|one| *one != key);

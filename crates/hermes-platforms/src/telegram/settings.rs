@@ -1,4 +1,4 @@
-//! What the home says about Telegram.
+//! Settings for Telegram.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use crate::settings::PlatformSettings;
 
 const API: &str = "https://api.telegram.org/bot";
 
-/// Everything the adapter asks for.
+/// The settings of the adapter.
 #[derive(Clone, Debug)]
 pub struct TelegramSettings {
     pub token: String,
@@ -20,7 +20,7 @@ pub struct TelegramSettings {
     pub files: String,
     /// Not the public service.
     pub own_server: bool,
-    /// A server of one's own on this machine: files are read from its disk.
+    /// A local Bot API server: files are read from its disk.
     pub local: bool,
     pub receive: ReceiveMode,
     pub proxy: Option<String>,
@@ -30,11 +30,11 @@ pub struct TelegramSettings {
     pub link_previews: bool,
     /// Commands in the menu, at most.
     pub menu: usize,
-    /// Words of the settings that have no meaning, for people.
+    /// Invalid settings, for display.
     pub problems: Vec<String>,
 }
 
-/// How updates come.
+/// How updates are received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReceiveMode {
     Polling,
@@ -43,9 +43,9 @@ pub enum ReceiveMode {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookSettings {
-    /// What Telegram calls.
+    /// The public URL.
     pub url: String,
-    /// Where we listen.
+    /// The address to listen on.
     pub host: String,
     pub port: u16,
     pub path: String,
@@ -65,11 +65,11 @@ pub struct GroupRules {
     /// `chat:topic`.
     pub free_topics: HashSet<String>,
     pub patterns: Vec<Regex>,
-    /// Whoever mentions us is heard in chats that are not on the list.
+    /// Mentions are accepted in chats that are not on the list.
     pub guests: bool,
-    /// A message that names only other bots is not for us.
+    /// A message that mentions only other bots is ignored.
     pub exclusive: bool,
-    /// What others say between is told with the next message for us.
+    /// Messages of others become context of the next message to us.
     pub observe: bool,
     pub bots: TelegramBots,
 }
@@ -194,7 +194,7 @@ fn groups(from: &PlatformSettings, problems: &mut Vec<String>) -> GroupRules {
     }
 }
 
-/// Expressions may hold commas: a list of the configuration, or JSON or lines of the variable.
+/// Patterns may contain commas: a list in the configuration, or JSON or lines in the variable.
 fn patterns(from: &PlatformSettings, problems: &mut Vec<String>) -> Vec<Regex> {
     let words = |values: &[Value]| -> Vec<String> {
         let texts = values.iter().filter_map(Value::as_str);

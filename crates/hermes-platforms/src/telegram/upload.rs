@@ -14,7 +14,7 @@ use crate::platform::{
 
 /// The longest caption, in UTF-16.
 const CAPTION: usize = 1024;
-/// The largest photo; larger ones go as documents.
+/// Maximum size of a photo; larger ones are sent as documents.
 const PHOTO: u64 = 10 * 1024 * 1024;
 const UPLOAD: Duration = Duration::from_mins(5);
 
@@ -75,11 +75,11 @@ impl TelegramSender {
         self.look_at(&sent);
         match sent {
             Ok(sent) => Ok(Some(sent.message_id.to_string())),
-            Err(error) => Err(self.learn(error, message)),
+            Err(error) => Err(self.classify_error(error, message)),
         }
     }
 
-    /// What would be refused is not sent at all. Gives the size of the file.
+    /// Checks the limits before sending. Returns the size of the file.
     async fn check(&self, message: &OutgoingMessage, media: &OutMedia) -> Result<u64, SendError> {
         if TextUnit::Utf16.len(&message.text) > CAPTION {
             return Err(SendError::Refused(format!(

@@ -1,5 +1,5 @@
-//! Updates that Telegram brings. Each is stored before it is answered; whatever is not answered
-//! with 200 comes again.
+//! Receives updates by webhook. Each is stored before the response; anything but 200 is delivered
+//! again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use hermes_core::bytes::same;
 const SECRET: &str = "x-telegram-bot-api-secret-token";
 /// An update is far smaller.
 const MAX_BODY: usize = 1024 * 1024;
-/// How often Telegram is asked how it goes.
+/// How often the webhook status is checked.
 const WATCH: Duration = Duration::from_mins(1);
 
 pub(super) async fn run(
@@ -80,7 +80,7 @@ async fn serve(
     }
 }
 
-/// Tells Telegram where we are, and asks now and then whether it gets through.
+/// Registers the webhook and checks its status periodically.
 async fn watch(
     parts: &TelegramShared,
     hook: &WebhookSettings,
@@ -90,7 +90,7 @@ async fn watch(
 ) -> PollError {
     let params = json!({
         "url": hook.url, "secret_token": hook.secret, "allowed_updates": UPDATES,
-        // One after the other, so that they arrive in order.
+        // Sequentially, to keep the order.
         "max_connections": 1,
         "drop_pending_updates": false,
     });

@@ -1,4 +1,4 @@
-//! What the Bot API says, as far as it matters here. Whatever else it says is passed over.
+//! The Bot API's data structures, as far as needed. Other fields are ignored.
 #![expect(
     clippy::struct_field_names,
     reason = "the names are those of the Bot API"
@@ -83,7 +83,7 @@ pub(super) struct TelegramMessage {
     pub date: i64,
     pub chat: TelegramChat,
     pub from: Option<TelegramUser>,
-    /// Who speaks, where it is not a person: a channel, or the group itself.
+    /// The sender if it is not a person: a channel or the group itself.
     pub sender_chat: Option<TelegramChat>,
     pub message_thread_id: Option<i64>,
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! Answers that go to no chat: into the log, or as a comment to GitHub.
+//! Answers that do not go to a chat: to the log, or as a comment on GitHub.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -14,12 +14,12 @@ use crate::platform::{
     SendError, TextUnit,
 };
 
-/// The place of answers that nobody gets.
+/// The target of answers that are only logged.
 pub(super) const LOG: &str = "log";
 const GITHUB: &str = "github:";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where a comment goes, as a chat. `Err`: not a place on GitHub.
+/// The target of a comment, as a chat. `Err`: not a valid GitHub target.
 pub(super) fn github(repository: &str, number: &str) -> Result<String, String> {
     let part = |text: &str| {
         !text.is_empty()
@@ -40,7 +40,7 @@ pub(super) fn github(repository: &str, number: &str) -> Result<String, String> {
 
 pub(super) struct WebhookSender {
     capabilities: Capabilities,
-    /// GitHub's own program, which knows who we are.
+    /// GitHub's command line program, which is authenticated.
     program: PathBuf,
 }
 
@@ -116,7 +116,7 @@ impl WebhookSender {
         let ended = tokio::time::timeout(PATIENCE, child.wait_with_output()).await;
         match ended {
             Ok(Ok(output)) if output.status.success() => Ok(()),
-            // It may have failed before or after GitHub had the comment; it does not say.
+            // It may have failed before or after the comment was created.
             Ok(Ok(output)) => {
                 let said = String::from_utf8_lossy(&output.stderr);
                 let said: String = said.trim().chars().take(300).collect();

@@ -1,5 +1,5 @@
-//! Which calls of a route matter, as the configuration says: `all`, `any`, `not`, and comparisons of a
-//! field of the call, of its event or of its headers.
+//! Configured filters of a route: `all`, `any`, `not`, and comparisons of a field of the call, its
+//! event or its headers.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ pub(super) struct WebhookCall<'a> {
     pub home: &'a Path,
 }
 
-/// Whether a call passes. A filter that cannot be understood lets nothing pass, and says so.
+/// Whether a call passes. An invalid filter rejects everything and is logged.
 pub(super) fn passes(filters: &Value, call: &WebhookCall<'_>) -> bool {
     match filters {
         Value::Null => true,
@@ -119,7 +119,7 @@ fn text(value: &Value) -> String {
 }
 
 fn fits(pattern: &str, text: &str) -> bool {
-    // A pattern of the configuration on words of somebody else: bounded in space, linear in time.
+    // A configured pattern on untrusted text: bounded in space, linear in time.
     match RegexBuilder::new(pattern).size_limit(1 << 20).build() {
         Ok(regex) => regex.is_match(text),
         Err(error) => {

@@ -9,10 +9,10 @@ use serde_json::{Map, Value};
 
 /// In the home; written by `hermes webhook` and by the original.
 pub const SUBSCRIPTIONS: &str = "webhook_subscriptions.json";
-/// A secret that stands for none. Only where nobody else can call.
+/// The secret value that disables signatures. Only allowed on loopback.
 pub(super) const NO_SECRET: &str = "INSECURE_NO_AUTH";
 
-/// One expected kind of call. What we do not know is kept.
+/// One route. Unknown keys are preserved.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WebhookRoute {
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -31,7 +31,7 @@ pub struct WebhookRoute {
     pub deliver: String,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub deliver_extra: Map<String, Value>,
-    /// No model: what the template makes is the message.
+    /// No model: the filled template is the message.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deliver_only: bool,
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -50,7 +50,7 @@ fn log() -> String {
     "log".to_owned()
 }
 
-/// The name of a route as it stands in addresses. `Err`: why it cannot be one.
+/// Validates the name of a route. `Err`: why it is invalid.
 pub fn parse_name(text: &str) -> Result<String, String> {
     let name = text.trim().to_lowercase().replace(' ', "-");
     let word = |ch: char| ch.is_ascii_lowercase() || ch.is_ascii_digit();
@@ -76,7 +76,7 @@ pub(super) struct WebhookRoutes {
 }
 
 impl WebhookRoutes {
-    /// `Err`: a route that cannot be meant so.
+    /// `Err`: an invalid route.
     pub(super) fn new(
         home: &Path,
         routes: Option<&Value>,
@@ -139,7 +139,7 @@ impl WebhookRoutes {
             .map(String::as_str)
     }
 
-    /// Reads the file again if it changed. One that cannot be read changes nothing.
+    /// Reloads the file if it changed. An unreadable one is ignored.
     pub(super) fn refresh(&mut self) {
         let now = std::fs::metadata(&self.file)
             .ok()

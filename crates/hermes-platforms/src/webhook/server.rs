@@ -49,7 +49,7 @@ pub(super) struct WebhookServer {
 
 struct WebhookShared {
     routes: Mutex<WebhookRoutes>,
-    /// When the calls of the last minute came, by route.
+    /// Times of the calls of the last minute, by route.
     rates: Mutex<HashMap<String, VecDeque<Instant>>>,
     recent: RecentCalls,
     replays: Mutex<Replays>,
@@ -112,7 +112,7 @@ impl WebhookServer {
         })
     }
 
-    /// This machine alone, by both kinds of addresses, where nobody says more.
+    /// Loopback only by default, IPv4 and IPv6.
     async fn listen(&self) -> Result<Vec<TcpListener>, String> {
         let port = self.port;
         if let Some(host) = self.host.as_deref() {
@@ -203,7 +203,7 @@ fn app(shared: Arc<WebhookShared>, link: AdapterLink) -> Router {
             get(|| async { Json(json!({"status": "ok", "platform": NAME})) }),
         )
         .route("/webhooks/{route}", post(called))
-        // One gateway serves one profile; the prefix is understood and makes no difference.
+        // One gateway serves one profile; the prefix is accepted and ignored.
         .route("/p/{profile}/webhooks/{route}", post(called_with_profile))
         .with_state((shared, link))
 }
@@ -232,11 +232,11 @@ fn refuse(status: StatusCode, error: &str) -> Response {
     (status, Json(json!({"error": error}))).into_response()
 }
 
-fn say(status: StatusCode, value: Value) -> Response {
+fn json_response(status: StatusCode, value: Value) -> Response {
     (status, Json(value)).into_response()
 }
 
-/// A call that is known to be right.
+/// A verified call.
 struct VerifiedCall<'a> {
     name: &'a str,
     route: WebhookRoute,
@@ -306,8 +306,8 @@ impl WebhookShared {
                 }
             }
         }
-        // Not cut when the client goes away: some wait for less than a script takes, and never
-        // come again.
+        // Not cancelled when the client disconnects: some wait for less time than a script takes,
+        // and never retry.
         let rest = async move {
             let route = (name.as_str(), route);
             self.once(&link, route, signed, &headers, &body).await
@@ -318,7 +318,7 @@ impl WebhookShared {
         }
     }
 
-    /// A call whose sender is known, unless it is known itself.
+    /// Verifies a call, and detects repetitions.
     async fn once(
         self: &Arc<Self>,
         link: &AdapterLink,
@@ -329,14 +329,14 @@ impl WebhookShared {
     ) -> Response {
         let name = route.0.to_owned();
         let id = delivery_id(headers);
-        let duplicate = say(
+        let duplicate = json_response(
             StatusCode::OK,
             json!({"status": "duplicate", "delivery_id": id}),
         );
         let Some(claim) = self.recent.claim(&format!("{}\n{id}", route.0)).await else {
             return duplicate;
         };
-        // By an earlier life, or longer ago than is remembered here.
+        // Received by an earlier process, or longer ago than remembered here.
         match self.gateway.received(&chat_id(route.0, &id), &id).await {
             Ok(false) => {}
             Ok(true) => {
@@ -348,8 +348,8 @@ impl WebhookShared {
                 return refuse(StatusCode::SERVICE_UNAVAILABLE, "Try again later");
             }
         }
-        // The same signature under another id: somebody saw the call and sends it again. One that is being
-        // dealt with counts, so that two at once are not both taken.
+        // The same signature with another id is a replay. Calls in progress count, so that two
+        // concurrent ones are not both accepted.
         let again = || {
             tracing::warn!(
                 route = name,
@@ -398,7 +398,7 @@ impl WebhookShared {
         };
         let event = event_type(headers, &payload);
         if !route.events.is_empty() && !route.events.contains(&event) {
-            return say(StatusCode::OK, json!({"status": "ignored", "event": event}));
+            return json_response(StatusCode::OK, json!({"status": "ignored", "event": event}));
         }
         let call = WebhookCall {
             payload: &payload,
@@ -407,7 +407,7 @@ impl WebhookShared {
             home: &self.home,
         };
         let ignored = |reason: &str| {
-            say(
+            json_response(
                 StatusCode::OK,
                 json!({"status": "ignored", "reason": reason, "route": name}),
             )
@@ -438,11 +438,11 @@ impl WebhookShared {
         self.act(link, known).await
     }
 
-    /// Stores what is to be done, and only then says yes.
+    /// Stores the work before confirming the call.
     async fn act(&self, link: &AdapterLink, call: VerifiedCall<'_>) -> Response {
         let failed = |error: &dyn std::fmt::Display| {
             tracing::error!(route = call.name, "webhook: {error}");
-            say(
+            json_response(
                 StatusCode::BAD_GATEWAY,
                 json!({"status": "error", "error": "Delivery failed", "delivery_id": call.id}),
             )
@@ -464,11 +464,11 @@ impl WebhookShared {
                 mirror: None,
             };
             return match self.gateway.post(posting).await {
-                Ok(_) => say(
+                Ok(_) => json_response(
                     StatusCode::ACCEPTED,
                     json!({"status": "accepted", "route": call.name, "target": call.route.deliver, "delivery_id": call.id}),
                 ),
-                Err(PostError::Store(hermes_core::store::StoreError::Ended(_))) => say(
+                Err(PostError::Store(hermes_core::store::StoreError::Ended(_))) => json_response(
                     StatusCode::OK,
                     json!({"status": "duplicate", "delivery_id": call.id}),
                 ),
@@ -481,14 +481,14 @@ impl WebhookShared {
             return refuse(StatusCode::SERVICE_UNAVAILABLE, "Try again later");
         }
         link.health.received(self.clock.epoch_seconds());
-        say(
+        json_response(
             StatusCode::ACCEPTED,
             json!({"status": "accepted", "route": call.name, "event": call.event, "delivery_id": call.id}),
         )
     }
 
     fn message(&self, call: &VerifiedCall<'_>, target: &Target, text: String) -> IncomingMessage {
-        // Words of somebody else are never a command of ours.
+        // Untrusted text is never a command.
         let text = if text.trim_start().starts_with(['/', '!']) {
             format!("[webhook {}]\n{text}", call.name)
         } else {
@@ -525,7 +525,7 @@ impl WebhookShared {
         }
     }
 
-    /// The first of the skills that is there.
+    /// The first of the skills that exists.
     async fn with_skill(&self, skills: &[String], text: String) -> String {
         for name in skills {
             match self.library.view(name, None, None) {
@@ -541,7 +541,7 @@ impl WebhookShared {
         text
     }
 
-    /// Where the answer goes, by the route.
+    /// The target of the answer, by the route.
     fn target(&self, call: &VerifiedCall<'_>) -> Result<Target, String> {
         let extra = template::fill_all(&call.route.deliver_extra, &call.payload);
         let text = |name: &str| {
@@ -581,7 +581,7 @@ impl WebhookShared {
         }
     }
 
-    /// Before the caller hears that its call is taken.
+    /// Before the call is confirmed.
     async fn keep_signature(self: &Arc<Self>, key: String) {
         let (this, now) = (Arc::clone(self), self.clock.now().timestamp());
         let kept = tokio::task::spawn_blocking(move || lock(&this.replays).remember(&key, now));
@@ -619,8 +619,8 @@ impl WebhookShared {
     }
 }
 
-/// Why a call without a signature is none of a program on this machine. A page in a browser here can post
-/// to any address, and a name of its own can lead to this one; neither is meant by "this machine alone".
+/// Why an unsigned call is not from a program on this machine. A page in a local browser can post
+/// to any address, and a domain can resolve to this machine; neither may use an unsigned route.
 fn stranger(headers: &HeaderMap) -> Option<&'static str> {
     let text = |name: &str| {
         headers
@@ -654,7 +654,7 @@ fn chat_id(route: &str, id: &str) -> String {
     format!("webhook:{route}:{id}")
 }
 
-/// The sender's id of the call. Without one every call is another.
+/// The sender's id of the call. Without one, every call is different.
 fn delivery_id(headers: &HeaderMap) -> String {
     let names = [
         "x-github-delivery",
@@ -699,6 +699,6 @@ fn parse(body: &[u8]) -> Option<Value> {
     let pairs: serde_json::Map<String, Value> = url::form_urlencoded::parse(text.as_bytes())
         .map(|(name, value)| (name.into_owned(), Value::String(value.into_owned())))
         .collect();
-    // Words without any structure are no form.
+    // Plain text is not a form.
     text.contains('=').then_some(Value::Object(pairs))
 }

@@ -1,5 +1,5 @@
-//! Whether a call is from the service that it says: five ways to sign, tried in a fixed order. The
-//! first whose header is there decides; a call cannot choose a weaker one by leaving parts out.
+//! Verifies signatures: five schemes in a fixed order. The first whose header exists decides, so
+//! that a call cannot choose a weaker scheme by omitting parts.
 
 use axum::http::{HeaderMap, HeaderValue};
 use base64::Engine as _;
@@ -9,7 +9,7 @@ use ring::hmac;
 pub(super) use hermes_core::bytes::hex;
 use hermes_core::bytes::{same, unhex};
 
-/// How far the clock of a sender may be from ours.
+/// Tolerated clock difference of a sender.
 pub(super) const TOLERANCE: i64 = 300;
 
 /// How a call was signed.
@@ -20,11 +20,11 @@ pub(super) enum SignatureScheme {
     GitLab,
     /// With a time.
     V2,
-    /// Without: who saw a call can repeat it for ever.
+    /// Without a time a call could be replayed forever.
     V1,
 }
 
-/// `now`: seconds since the epoch. `Err`: why not, for the log; the caller learns nothing.
+/// `now`: seconds since the epoch. `Err`: why not, for the log only.
 pub(super) fn verify(
     headers: &HeaderMap,
     body: &[u8],
@@ -74,13 +74,13 @@ pub(super) fn verify(
     Err("no signature")
 }
 
-/// What a signature with a time was made of: the same again is the same call. `None`: the scheme has no
-/// time, and a sender may well send the same twice.
+/// The signed content with its time: identical content is the same call. `None`: the scheme has no
+/// time, and a sender may legitimately send the same content twice.
 pub(super) fn timed(scheme: SignatureScheme, headers: &HeaderMap, body: &[u8]) -> Option<Vec<u8>> {
     let header = |name: &str| headers.get(name).map(HeaderValue::as_bytes);
     match scheme {
         SignatureScheme::Svix => {
-            // The set that was looked at.
+            // The headers that were checked.
             let prefix = ["svix", "webhook"]
                 .into_iter()
                 .find(|prefix| headers.contains_key(format!("{prefix}-signature")))?;
@@ -262,7 +262,7 @@ mod tests {
             Ok(SignatureScheme::V2)
         );
         assert!(verify(&timed, b"hello", "topsecret", 1_700_000_301).is_err());
-        // The time left out, the old signature still there.
+        // Without the time, but with the old signature.
         let stripped = headers(&[("x-webhook-signature-v2", v2), ("x-webhook-signature", v1)]);
         assert!(verify(&stripped, body, secret, 0).is_err());
         assert!(verify(&HeaderMap::new(), body, secret, 0).is_err());

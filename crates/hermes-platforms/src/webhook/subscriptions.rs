@@ -1,4 +1,4 @@
-//! The file of routes that people make while the gateway runs.
+//! The file of routes that are created while the gateway runs.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::routes::{SUBSCRIPTIONS, WebhookRoute};
 use super::sign_github;
 use crate::http::PlatformHttp;
 
-/// `webhook_subscriptions.json` of a home. What cannot be read in it is left as it is.
+/// `webhook_subscriptions.json` of a home. Unreadable entries are preserved.
 #[derive(Debug)]
 pub struct Subscriptions {
     path: PathBuf,
@@ -20,7 +20,7 @@ pub struct Subscriptions {
 }
 
 impl Subscriptions {
-    /// `Err`: the file is there and cannot be read; it is not written over.
+    /// `Err`: the file exists but is unreadable; it is not overwritten.
     pub fn open(home: &Path) -> Result<Self, String> {
         let path = home.join(SUBSCRIPTIONS);
         let entries = match std::fs::read(&path) {
@@ -46,14 +46,14 @@ impl Subscriptions {
         WebhookRoute::deserialize(self.entries.get(name)?).ok()
     }
 
-    /// Returns whether there was one of that name.
+    /// Returns whether one with that name existed.
     pub fn put(&mut self, name: &str, route: &WebhookRoute) -> Result<bool, String> {
         let value = serde_json::to_value(route).map_err(|error| error.to_string())?;
         let replaced = self.entries.insert(name.to_owned(), value).is_some();
         self.save().map(|()| replaced)
     }
 
-    /// Returns whether there was one of that name.
+    /// Returns whether one with that name existed.
     pub fn remove(&mut self, name: &str) -> Result<bool, String> {
         let there = self.entries.shift_remove(name).is_some();
         if there {
@@ -62,7 +62,7 @@ impl Subscriptions {
         Ok(there)
     }
 
-    /// Only the owner may read it: it holds secrets.
+    /// Readable by the owner only: it contains secrets.
     fn save(&self) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("{}: {error}", self.path.display());
         let text = serde_json::to_vec_pretty(&self.entries).map_err(|error| error.to_string())?;
@@ -70,12 +70,12 @@ impl Subscriptions {
     }
 }
 
-/// A secret that nobody guesses.
+/// A random secret.
 pub fn new_secret() -> String {
     URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())
 }
 
-/// Calls a route as GitHub would. Returns the status and what was answered.
+/// Calls a route like GitHub. Returns status and body.
 pub async fn call(
     http: &PlatformHttp,
     url: &str,

@@ -25,15 +25,15 @@ const ANN: &str = "ann@example.test";
 /// Longer than any test needs, shorter than a person waits.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-struct Bed {
+struct EmailHarness {
     server: MailServer,
     home: tempfile::TempDir,
     address: &'static str,
-    /// What differs from the defaults of [`Bed::settings`].
+    /// What differs from the defaults of [`EmailHarness::settings`].
     vars: Vec<(&'static str, String)>,
 }
 
-impl Bed {
+impl EmailHarness {
     fn new(test: &str) -> Option<Self> {
         Some(Self {
             server: MailServer::start(test)?,
@@ -85,7 +85,7 @@ impl Bed {
     }
 
     /// Starts receiving, and returns once the mailbox was looked into.
-    async fn live(&self) -> Life {
+    async fn live(&self) -> RunningAdapter {
         let (arrivals, inbox) = mpsc::channel(4);
         let (health, mut condition) = HealthReporter::new();
         let cancel = CancellationToken::new();
@@ -100,7 +100,7 @@ impl Bed {
         let timely = tokio::time::timeout(PATIENCE, looked).await.is_ok();
         assert!(timely, "{:?}\n{}", condition.borrow(), self.server.log());
         condition.mark_unchanged();
-        Life {
+        RunningAdapter {
             inbox,
             condition,
             cancel,
@@ -137,15 +137,15 @@ impl Bed {
     }
 }
 
-/// One life of the receiving side.
-struct Life {
+/// One run of the receiving side.
+struct RunningAdapter {
     inbox: mpsc::Receiver<Arrival>,
     condition: watch::Receiver<PlatformCondition>,
     cancel: CancellationToken,
     task: JoinHandle<Result<(), FatalPlatformError>>,
 }
 
-impl Life {
+impl RunningAdapter {
     /// The next message, stored.
     async fn next(&mut self) -> IncomingMessage {
         let arrival = self.refuse().await;
@@ -189,7 +189,7 @@ fn header(mail: &str, name: &str) -> Option<String> {
 
 #[tokio::test]
 async fn mail_is_answered_in_its_thread() {
-    let Some(mut bed) = Bed::new("mail_is_answered_in_its_thread") else {
+    let Some(mut bed) = EmailHarness::new("mail_is_answered_in_its_thread") else {
         return;
     };
     bed.set("EMAIL_DISPLAY_NAME", "Hermes");
@@ -216,7 +216,7 @@ async fn mail_is_answered_in_its_thread() {
         let session = SessionKey::new_for(&message.source, SessionSharing::default());
         assert_eq!(session.as_str(), "agent:main:email:dm:ann@example.test");
 
-        let answer = Bed::answer(
+        let answer = EmailHarness::answer(
             "0123456789abcdef01234567",
             ANN,
             "At **noon**, ü.\n\n```\ncode\n```",
@@ -267,7 +267,7 @@ async fn mail_is_answered_in_its_thread() {
 
 #[tokio::test]
 async fn mail_of_the_time_between_two_lives_is_not_lost_and_none_comes_twice() {
-    let Some(mut bed) = Bed::new("mail_of_the_time_between_two_lives") else {
+    let Some(mut bed) = EmailHarness::new("mail_of_the_time_between_two_lives") else {
         return;
     };
     bed.set("EMAIL_MARK_SEEN", "false");
@@ -278,7 +278,7 @@ async fn mail_of_the_time_between_two_lives_is_not_lost_and_none_comes_twice() {
         letter("b", "two")
             .header("Message-ID", "<two@ann>")
             .send(&bed.server);
-        // It is not stored: the life ends before.
+        // It is not stored: the process ends before.
         let arrival = life.refuse().await;
         life.task.abort();
         drop((arrival, life));
@@ -295,7 +295,7 @@ async fn mail_of_the_time_between_two_lives_is_not_lost_and_none_comes_twice() {
 
 #[tokio::test]
 async fn a_mailbox_that_numbers_anew_loses_nothing() {
-    let Some(bed) = Bed::new("a_mailbox_that_numbers_anew_loses_nothing") else {
+    let Some(bed) = EmailHarness::new("a_mailbox_that_numbers_anew_loses_nothing") else {
         return;
     };
     local(async {
@@ -320,7 +320,7 @@ async fn a_mailbox_that_numbers_anew_loses_nothing() {
 
 #[tokio::test]
 async fn only_people_that_are_proven_are_heard() {
-    let Some(bed) = Bed::new("only_people_that_are_proven_are_heard") else {
+    let Some(bed) = EmailHarness::new("only_people_that_are_proven_are_heard") else {
         return;
     };
     local(async {
@@ -365,7 +365,8 @@ async fn only_people_that_are_proven_are_heard() {
 /// Without the name of a server that confirms, on a host that tells nothing, nobody is proven.
 #[tokio::test]
 async fn where_no_server_is_known_to_confirm_nobody_is_heard() {
-    let Some(mut bed) = Bed::new("where_no_server_is_known_to_confirm_nobody_is_heard") else {
+    let Some(mut bed) = EmailHarness::new("where_no_server_is_known_to_confirm_nobody_is_heard")
+    else {
         return;
     };
     bed.set("EMAIL_AUTHSERV_ID", "");
@@ -401,7 +402,7 @@ async fn where_no_server_is_known_to_confirm_nobody_is_heard() {
 
 #[tokio::test]
 async fn who_trusts_everybody_hears_everybody() {
-    let Some(mut bed) = Bed::new("who_trusts_everybody_hears_everybody") else {
+    let Some(mut bed) = EmailHarness::new("who_trusts_everybody_hears_everybody") else {
         return;
     };
     bed.set("EMAIL_TRUST_FROM_HEADER", "true");
@@ -420,7 +421,7 @@ const PARTS: &str = "--b\nContent-Type: text/html; charset=utf-8\n\n<p>See <b>th
 
 #[tokio::test]
 async fn files_come_and_go() {
-    let Some(mut bed) = Bed::new("files_come_and_go") else {
+    let Some(mut bed) = EmailHarness::new("files_come_and_go") else {
         return;
     };
     bed.set("EMAIL_SMTP_PORT", bed.server.ports().smtps.to_string());
@@ -463,7 +464,7 @@ async fn files_come_and_go() {
             "{too_much:?}"
         );
 
-        let mut answer = Bed::answer("a0", ANN, "Here");
+        let mut answer = EmailHarness::answer("a0", ANN, "Here");
         answer.media = Some(OutMedia {
             path: path.clone(),
             kind: MediaKind::Image,
@@ -489,7 +490,7 @@ async fn files_come_and_go() {
 
 #[tokio::test]
 async fn a_failed_send_says_what_became_of_the_mail() {
-    let Some(mut bed) = Bed::new("a_failed_send_says_what_became_of_the_mail") else {
+    let Some(mut bed) = EmailHarness::new("a_failed_send_says_what_became_of_the_mail") else {
         return;
     };
     let proxy = MailProxy::to(bed.server.ports().smtp);
@@ -498,7 +499,8 @@ async fn a_failed_send_says_what_became_of_the_mail() {
     // The proxy must see the end of the mail.
     bed.set("EMAIL_SMTP_TLS", "none");
     let outbound = bed.outbound();
-    let try_send = async |key: &str, to: &str| outbound.send(&Bed::answer(key, to, "text")).await;
+    let try_send =
+        async |key: &str, to: &str| outbound.send(&EmailHarness::answer(key, to, "text")).await;
 
     proxy.weather(MailFault::Refuse);
     assert!(matches!(
@@ -520,7 +522,7 @@ async fn a_failed_send_says_what_became_of_the_mail() {
     ));
     // Before the first mail, nobody knows whether the provider keeps copies.
     assert_eq!(
-        outbound.look_up(&Bed::answer("b1", ANN, "")).await,
+        outbound.look_up(&EmailHarness::answer("b1", ANN, "")).await,
         Ok(DeliveryLookup::Unknown)
     );
 
@@ -536,7 +538,7 @@ async fn a_failed_send_says_what_became_of_the_mail() {
         }
     })
     .await;
-    let found = outbound.look_up(&Bed::answer("b1", ANN, "")).await;
+    let found = outbound.look_up(&EmailHarness::answer("b1", ANN, "")).await;
     assert_eq!(
         found,
         Ok(DeliveryLookup::Yes(Some(
@@ -549,7 +551,7 @@ async fn a_failed_send_says_what_became_of_the_mail() {
         Err(SendError::Unclear(_))
     ));
     assert_eq!(
-        outbound.look_up(&Bed::answer("b2", ANN, "")).await,
+        outbound.look_up(&EmailHarness::answer("b2", ANN, "")).await,
         Ok(DeliveryLookup::No)
     );
     assert_eq!(bed.server.mailbox(ANN).len(), 1);
@@ -557,7 +559,7 @@ async fn a_failed_send_says_what_became_of_the_mail() {
 
 #[tokio::test]
 async fn a_lost_server_is_found_again() {
-    let Some(mut bed) = Bed::new("a_lost_server_is_found_again") else {
+    let Some(mut bed) = EmailHarness::new("a_lost_server_is_found_again") else {
         return;
     };
     let proxy = MailProxy::to(bed.server.ports().imaps);
@@ -583,7 +585,7 @@ async fn a_lost_server_is_found_again() {
 /// The network swallows everything and closes nothing. Time runs as fast as nothing happens.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_falls_silent_is_noticed() {
-    let Some(mut bed) = Bed::new("a_server_that_falls_silent_is_noticed") else {
+    let Some(mut bed) = EmailHarness::new("a_server_that_falls_silent_is_noticed") else {
         return;
     };
     let proxy = MailProxy::to(bed.server.ports().imap);
@@ -610,7 +612,7 @@ async fn a_server_that_falls_silent_is_noticed() {
 
 #[tokio::test]
 async fn a_wrong_password_is_said() {
-    let Some(mut bed) = Bed::new("a_wrong_password_is_said") else {
+    let Some(mut bed) = EmailHarness::new("a_wrong_password_is_said") else {
         return;
     };
     bed.set("EMAIL_PASSWORD", "wrong");
@@ -627,7 +629,10 @@ async fn a_wrong_password_is_said() {
         error.0.contains("EMAIL_PASSWORD") && error.0.contains(HERMES),
         "{error}"
     );
-    let refused = bed.outbound().send(&Bed::answer("a", ANN, "text")).await;
+    let refused = bed
+        .outbound()
+        .send(&EmailHarness::answer("a", ANN, "text"))
+        .await;
     // It waits: the password may be put right.
     assert!(
         matches!(&refused, Err(SendError::NotSent { error, .. }) if error.contains("refuses the login")),

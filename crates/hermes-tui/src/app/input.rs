@@ -119,7 +119,7 @@ impl App {
             ComposerOutcome::Submit(submission) => self.on_enter(submission, now),
             ComposerOutcome::Edit(text) => self.request(UiRequest::Edit(text)),
             ComposerOutcome::Ask(ask) => self.ask(ask),
-            ComposerOutcome::Notice(text) => self.say(NoticeCell::warning(text)),
+            ComposerOutcome::Notice(text) => self.push_cell(NoticeCell::warning(text)),
         }
         self.dirty = true;
     }
@@ -276,7 +276,7 @@ impl App {
                 if matches!(command.verb, Verb::Queue | Verb::Steer) && !rest.is_empty()
         );
         if !message {
-            self.say(UserCell::command(line));
+            self.push_cell(UserCell::command(line));
         }
     }
 
@@ -331,7 +331,7 @@ impl App {
     pub fn on_edited(&mut self, text: Result<String, String>) {
         match text {
             Ok(text) => self.composer.edited(&text),
-            Err(why) => self.say(NoticeCell::error(why, None)),
+            Err(why) => self.push_cell(NoticeCell::error(why, None)),
         }
         self.dirty = true;
     }

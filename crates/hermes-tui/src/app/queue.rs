@@ -133,7 +133,7 @@ impl App {
         {
             self.queue.steers.pop_front();
         }
-        self.say(UserCell::steered(text));
+        self.push_cell(UserCell::steered(text));
     }
 
     /// Steering texts that came too late for the previous turn belong to this one.

@@ -419,7 +419,7 @@ impl EventLoop {
         self.take_terminal()?;
         if !self.stopped {
             self.app
-                .tell("there is no shell to go back to", Instant::now());
+                .show_notice("there is no shell to go back to", Instant::now());
         }
         Ok(())
     }

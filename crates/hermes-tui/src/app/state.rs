@@ -282,7 +282,7 @@ impl App {
     }
 
     /// Shows a short hint for a moment.
-    pub(crate) fn tell(&mut self, text: &str, now: Instant) {
+    pub(crate) fn show_notice(&mut self, text: &str, now: Instant) {
         self.hint(text, now);
     }
 
@@ -346,7 +346,7 @@ impl App {
         asks
     }
 
-    pub(super) fn say(&mut self, cell: impl TranscriptCell + 'static) {
+    pub(super) fn push_cell(&mut self, cell: impl TranscriptCell + 'static) {
         self.transcript.push(cell);
         self.dirty = true;
     }
@@ -377,7 +377,7 @@ impl App {
         if self.display.timestamps {
             cell = cell.at((self.clock)());
         }
-        self.say(cell);
+        self.push_cell(cell);
     }
 
     /// The window's title: topic, directory, whether a turn runs.

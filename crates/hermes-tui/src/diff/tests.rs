@@ -50,9 +50,9 @@ const PATCH: &str = "\
 *** End Patch
 ";
 
-type Brief = (String, Option<String>, DiffFileChange, (usize, usize));
+type DiffSummary = (String, Option<String>, DiffFileChange, (usize, usize));
 
-fn brief(files: &[FileDiff]) -> Vec<Brief> {
+fn brief(files: &[FileDiff]) -> Vec<DiffSummary> {
     files
         .iter()
         .map(|file| {

@@ -258,13 +258,13 @@ fn servers() -> Panel {
     }
 }
 
-struct Driver {
+struct PanelHarness {
     view: PanelView,
     keys: Keymap,
     now: Instant,
 }
 
-impl Driver {
+impl PanelHarness {
     fn new(panel: Panel) -> Self {
         let now = Instant::now();
         Self {
@@ -306,29 +306,29 @@ fn asked(panel: &str, action: &str, row: Option<&str>, text: Option<&str>) -> Pa
 
 #[test]
 fn pictures_of_a_picker() {
-    pictures!("model", Driver::new(models()).view, 18);
+    pictures!("model", PanelHarness::new(models()).view, 18);
 }
 
 #[test]
 fn pictures_of_a_filter() {
-    let mut driver = Driver::new(models());
+    let mut driver = PanelHarness::new(models());
     driver.type_in("qw");
     pictures!("filter", driver.view, 14);
 }
 
 #[test]
 fn pictures_of_a_table() {
-    let mut driver = Driver::new(servers());
+    let mut driver = PanelHarness::new(servers());
     driver.press(&["down"]);
     pictures!("mcp", driver.view, 16);
 }
 
 #[test]
 fn pictures_of_questions() {
-    let mut driver = Driver::new(servers());
+    let mut driver = PanelHarness::new(servers());
     driver.press(&["o"]);
     pictures!("confirm", driver.view, 12);
-    let mut driver = Driver::new(models());
+    let mut driver = PanelHarness::new(models());
     driver.press(&["up", "ctrl+k"]);
     driver.type_in("sk-or-v1");
     pictures!("secret", driver.view, 12);
@@ -336,7 +336,7 @@ fn pictures_of_questions() {
 
 #[test]
 fn a_small_screen_shows_the_row_under_the_cursor() {
-    let mut driver = Driver::new(servers());
+    let mut driver = PanelHarness::new(servers());
     driver.press(&["down"]);
     let mut text = String::new();
     for (width, height) in [(40, 5), (20, 3), (12, 2), (5, 1)] {
@@ -352,7 +352,7 @@ fn a_small_screen_shows_the_row_under_the_cursor() {
 
 #[test]
 fn a_filter_finds_and_escape_clears_it_first() {
-    let mut driver = Driver::new(models());
+    let mut driver = PanelHarness::new(models());
     assert_eq!(driver.on(), Some("qwen3:8b"), "the current one at first");
     assert_eq!(driver.type_in("coder"), PanelOutcome::Redraw);
     assert_eq!(driver.on(), Some("or/qwen3-coder"));
@@ -374,7 +374,7 @@ fn a_filter_finds_and_escape_clears_it_first() {
 
 #[test]
 fn without_a_row_keys_of_rows_do_nothing() {
-    let mut driver = Driver::new(models());
+    let mut driver = PanelHarness::new(models());
     driver.type_in("zzz");
     assert_eq!(driver.press(&["enter"]), PanelOutcome::Nothing);
     assert_eq!(driver.on(), None);
@@ -390,8 +390,8 @@ fn a_group_without_rows_is_said_until_something_is_typed() {
             rows: Vec::new(),
         },
     );
-    let mut driver = Driver::new(panel);
-    let shows = |driver: &Driver| {
+    let mut driver = PanelHarness::new(panel);
+    let shows = |driver: &PanelHarness| {
         let frame = driver.view.view(60, 20, &theme("ascii"));
         let lines = frame.lines.iter();
         lines
@@ -405,7 +405,7 @@ fn a_group_without_rows_is_said_until_something_is_typed() {
 
 #[test]
 fn only_y_confirms() {
-    let mut driver = Driver::new(servers());
+    let mut driver = PanelHarness::new(servers());
     assert_eq!(driver.press(&["o"]), PanelOutcome::Redraw);
     assert_eq!(driver.press(&["enter"]), PanelOutcome::Redraw);
     driver.press(&["o"]);
@@ -417,8 +417,8 @@ fn only_y_confirms() {
 
 #[test]
 fn quick_keys_are_keys_and_never_answers() {
-    let mut driver = Driver::new(servers());
-    let paste = |driver: &mut Driver, text| driver.view.paste(text, &driver.keys, driver.now);
+    let mut driver = PanelHarness::new(servers());
+    let paste = |driver: &mut PanelHarness, text| driver.view.paste(text, &driver.keys, driver.now);
     assert_eq!(
         paste(&mut driver, "r"),
         PanelOutcome::Ask(asked("mcp", "reconnect", Some("github"), None))
@@ -434,7 +434,7 @@ fn quick_keys_are_keys_and_never_answers() {
 
 #[test]
 fn an_answer_is_for_the_row_it_was_asked_about() {
-    let mut driver = Driver::new(servers());
+    let mut driver = PanelHarness::new(servers());
     driver.press(&["o"]);
     let mut panel = servers();
     panel.groups[0].rows.remove(0);
@@ -450,7 +450,7 @@ fn an_answer_is_for_the_row_it_was_asked_about() {
 fn a_text_is_asked_for() {
     let mut panel = servers();
     panel.groups[0].rows[0].text = "git".to_owned();
-    let mut driver = Driver::new(panel);
+    let mut driver = PanelHarness::new(panel);
     driver.press(&["n"]);
     driver.type_in("x");
     driver.view.paste("y\nz", &driver.keys, driver.now);
@@ -468,7 +468,7 @@ fn a_text_is_asked_for() {
 
 #[test]
 fn a_secret_is_never_drawn() {
-    let mut driver = Driver::new(models());
+    let mut driver = PanelHarness::new(models());
     driver.press(&["up", "ctrl+k"]);
     driver.type_in("sk-or-v1");
     let frame = driver.view.view(80, 20, &theme("dark"));
@@ -489,7 +489,7 @@ fn a_secret_is_never_drawn() {
 
 #[test]
 fn new_rows_keep_the_cursor() {
-    let mut driver = Driver::new(servers());
+    let mut driver = PanelHarness::new(servers());
     driver.press(&["down", "down"]);
     assert_eq!(driver.on(), Some("linear"));
     let mut panel = servers();
@@ -510,7 +510,7 @@ fn new_rows_keep_the_cursor() {
 
 #[test]
 fn rows_are_asked_for_in_time() {
-    let mut driver = Driver::new(servers());
+    let mut driver = PanelHarness::new(servers());
     let second = Duration::from_secs(1);
     assert_eq!(driver.view.next_due(), Some(driver.now + second));
     assert_eq!(driver.view.due(driver.now), None);
@@ -521,13 +521,13 @@ fn rows_are_asked_for_in_time() {
     );
     assert_eq!(driver.view.due(later), None, "once");
     assert_eq!(driver.view.next_due(), Some(later + second));
-    let quiet = Driver::new(models());
+    let quiet = PanelHarness::new(models());
     assert_eq!(quiet.view.next_due(), None);
 }
 
 #[test]
 fn a_filter_is_told_when_it_rests() {
-    let mut driver = Driver::new(Panel {
+    let mut driver = PanelHarness::new(Panel {
         searches: true,
         ..models()
     });
@@ -547,7 +547,7 @@ fn a_filter_is_told_when_it_rests() {
 
 #[test]
 fn moves_are_told_where_they_show_something() {
-    let mut driver = Driver::new(Panel {
+    let mut driver = PanelHarness::new(Panel {
         previews: true,
         ..models()
     });
@@ -567,8 +567,8 @@ fn a_long_list_scrolls_with_the_cursor() {
         }],
         ..Panel::default()
     };
-    let mut driver = Driver::new(panel);
-    let shows = |driver: &Driver| {
+    let mut driver = PanelHarness::new(panel);
+    let shows = |driver: &PanelHarness| {
         let frame = driver.view.view(30, 10, &theme("ascii"));
         let text: Vec<String> = frame.lines.iter().map(ToString::to_string).collect();
         text.join("\n")

@@ -1,7 +1,7 @@
-//! The program behind the full interface: answers what a person wants, tells what happens.
+//! The program behind the full interface: handles requests and sends updates.
 //!
 //! One task owns the conversation. While a command runs, events of the session, interrupts and
-//! answers go on beside it; further commands wait for it.
+//! answers are still handled; further commands wait for it.
 
 mod complete;
 pub(crate) mod panels;
@@ -39,10 +39,10 @@ use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::StderrHold;
 
-/// How often it is looked after programs in the background, while there are any.
+/// How often background processes are checked, while there are any.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Shows a conversation until the person leaves.
+/// Shows a conversation until the person quits.
 pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
     let hold = StderrHold::new();
     let (conversation, later) =
@@ -54,7 +54,7 @@ pub(super) async fn run(args: TurnArgs, cx: &Context) -> Outcome {
     let host = Host::new(conversation, host, later, status, cx.clone());
     let host = task::spawn("host", host.run());
     let shown = app::run(port, options).await;
-    // The interface has dropped its end: the host comes to its own.
+    // The interface has closed its channel, so the host ends.
     let Ok(Ok(conversation)) = host.await else {
         drop(hold);
         return Err(Failure::failed(
@@ -113,7 +113,10 @@ async fn options(
         explain: explained,
         approval_limit: cx.approval_limit(),
         check_rule: approve::edited,
-        ..AppOptions::new(env!("CARGO_PKG_VERSION"), status::of(conversation))
+        ..AppOptions::new(
+            env!("CARGO_PKG_VERSION"),
+            status::session_status(conversation),
+        )
     })
 }
 
@@ -143,7 +146,7 @@ fn explained(exit: &TurnExit, route: Option<&Route>) -> Option<Explanation> {
     Some(Explanation { cause, fix })
 }
 
-/// What helps stands behind the cause; the card writes `fix:` itself.
+/// The remedy follows the cause; the card adds `fix:` itself.
 fn cause_and_fix(text: &str) -> (String, Option<String>) {
     let Some((cause, fix)) = text.split_once('\n') else {
         return (text.to_owned(), None);
@@ -153,7 +156,7 @@ fn cause_and_fix(text: &str) -> (String, Option<String>) {
     (cause.to_owned(), Some(fix.to_owned()))
 }
 
-/// The conversation, and what belongs to its open panel.
+/// The conversation and the state of its open panel.
 pub(crate) struct ScreenConversation {
     conversation: Conversation,
     panels: OpenPanel,
@@ -162,7 +165,7 @@ pub(crate) struct ScreenConversation {
 }
 
 impl ScreenConversation {
-    /// For commands of the program, with what .env says by now.
+    /// The context for subcommands, with `.env` reloaded.
     fn context(&self) -> Context {
         Context {
             app: self.conversation.cx.clone(),
@@ -190,24 +193,24 @@ struct Host {
     live: HostInputs,
 }
 
-/// What goes on beside a command.
+/// The channels that are served while a command runs.
 struct HostInputs {
     port: HostPort,
     /// `None`: the session is over.
     events: Option<EventReceiver>,
     handle: SessionHandle,
     later: mpsc::Receiver<Effect>,
-    /// Wishes that wait for the command that runs.
+    /// Requests that wait for the running command.
     waiting: VecDeque<UiAsk>,
-    /// Events that the conversation was not told of yet.
+    /// Events that the conversation has not observed yet.
     seen: Vec<AgentEvent>,
-    /// As it was last told.
+    /// The last status sent.
     status: SessionStatus,
     /// It may be another one now.
     stale: bool,
     /// What happens to MCP servers.
     servers: Option<broadcast::Receiver<McpEvent>>,
-    /// Of those it was told that they are down.
+    /// Servers that were reported as down.
     down: BTreeSet<String>,
     shell: Option<ShellCommand>,
     /// For the model, with the next message.
@@ -215,9 +218,9 @@ struct HostInputs {
     left: bool,
 }
 
-/// What happened beside a command.
+/// Whether to continue the command.
 enum CommandControl {
-    Goes,
+    Continue,
     /// The command is to stop.
     Stop,
 }
@@ -253,7 +256,7 @@ impl Host {
         Self { conversation, live }
     }
 
-    /// Until the person leaves. Gives the conversation back, to be closed.
+    /// Runs until the person quits. Returns the conversation to be closed.
     async fn run(mut self) -> Conversation {
         while !self.live.left {
             self.watch_servers();
@@ -281,7 +284,7 @@ impl Host {
         self.conversation.conversation
     }
 
-    /// Servers come with the first one that is configured.
+    /// Servers exist once the first one is configured.
     fn watch_servers(&mut self) {
         if self.live.servers.is_none() {
             self.live.servers = self.toolbox().map(|toolbox| toolbox.events());
@@ -292,7 +295,7 @@ impl Host {
         self.conversation.chat.mcp.as_ref()?.toolbox()
     }
 
-    /// The conversation learns what happened, and the status line what changed.
+    /// Applies pending events to the conversation and updates the status line.
     async fn settle(&mut self) {
         for event in std::mem::take(&mut self.live.seen) {
             self.conversation.observe(&event);
@@ -314,10 +317,12 @@ impl Host {
                 self.live.effect(effect).await;
             }
         }
-        let status = status::of(&self.conversation);
+        let status = status::session_status(&self.conversation);
         if status != self.live.status {
             self.live.status = status.clone();
-            self.live.tell(HostUpdate::Status(Box::new(status))).await;
+            self.live
+                .send_update(HostUpdate::Status(Box::new(status)))
+                .await;
         }
     }
 
@@ -343,7 +348,9 @@ impl Host {
             }
             UiAsk::Panel(ask) => {
                 let Self { conversation, live } = self;
-                let done = live.attend(Box::pin(panels::act(conversation, ask))).await;
+                let done = live
+                    .run_alongside(Box::pin(panels::act(conversation, ask)))
+                    .await;
                 self.show(done).await;
             }
             UiAsk::Complete {
@@ -354,8 +361,8 @@ impl Host {
             } => {
                 let Self { conversation, live } = self;
                 let work = complete::candidates(conversation, &command, &before, &word);
-                if let Some(candidates) = live.attend(Box::pin(work)).await {
-                    live.tell(HostUpdate::Candidates { ticket, candidates })
+                if let Some(candidates) = live.run_alongside(Box::pin(work)).await {
+                    live.send_update(HostUpdate::Candidates { ticket, candidates })
                         .await;
                 }
             }
@@ -366,7 +373,7 @@ impl Host {
     async fn submit(&mut self, input: hermes_core::event::UserInput) {
         let Self { conversation, live } = self;
         match live
-            .attend(Box::pin(conversation.check_ready(&input.text)))
+            .run_alongside(Box::pin(conversation.check_ready(&input.text)))
             .await
         {
             Some(Ok(None)) => {
@@ -396,22 +403,24 @@ impl Host {
 
     async fn slash(&mut self, line: &str) {
         let Self { conversation, live } = self;
-        let done = live.attend(Box::pin(run_line(conversation, line))).await;
+        let done = live
+            .run_alongside(Box::pin(run_line(conversation, line)))
+            .await;
         match done {
-            // A path, say: something to talk about.
+            // Not a command (a path, for example): a message.
             Some(None) => {
-                self.live.tell(HostUpdate::Done).await;
+                self.live.send_update(HostUpdate::Done).await;
                 self.live.effect(Effect::Asked(line.to_owned())).await;
                 self.submit(line.into()).await;
             }
             done => {
                 self.show(done.flatten()).await;
-                self.live.tell(HostUpdate::Done).await;
+                self.live.send_update(HostUpdate::Done).await;
             }
         }
     }
 
-    /// Shows what a command or a key of a panel did.
+    /// Shows the result of a command or a panel key.
     async fn show(&mut self, done: Option<Result<PanelReply, Failure>>) {
         let mut reply = match done {
             Some(Ok(reply)) => reply,
@@ -421,16 +430,16 @@ impl Host {
         for effect in &mut reply.result.effects {
             // Another conversation begins with the same line as the first one.
             if let Effect::Opened { banner, .. } = effect {
-                let status = status::of(&self.conversation);
+                let status = status::session_status(&self.conversation);
                 *banner = app::banner(env!("CARGO_PKG_VERSION"), &status, "·");
             }
         }
         if reply.closes {
-            self.live.tell(HostUpdate::ClosePanel).await;
+            self.live.send_update(HostUpdate::ClosePanel).await;
         }
         self.live.show(reply.result).await;
         if let Some(panel) = reply.panel {
-            self.live.tell(HostUpdate::Panel(panel)).await;
+            self.live.send_update(HostUpdate::Panel(panel)).await;
         }
     }
 
@@ -442,7 +451,7 @@ impl Host {
             }
             Err(error) => {
                 self.live.effect(card(&Failure::failed(error))).await;
-                self.live.tell(HostUpdate::Done).await;
+                self.live.send_update(HostUpdate::Done).await;
             }
         }
     }
@@ -455,12 +464,12 @@ impl Host {
     }
 }
 
-/// What the loop waits for.
+/// An event of the main loop.
 enum HostEvent {
     Ask(Option<UiAsk>),
     Event(Option<SequencedEvent>),
     Later(Effect),
-    /// The status line may have to say something else.
+    /// The status line may have changed.
     Changed,
     Shell(shell::ShellStep),
 }
@@ -483,13 +492,13 @@ impl HostInputs {
             Some(effect) = later.recv() => HostEvent::Later(effect),
             step = next_step(shell) => HostEvent::Shell(step),
             () = next_change(servers) => HostEvent::Changed,
-            // Nobody tells when a program in the background ends.
+            // There is no event for the end of a background process.
             () = tokio::time::sleep(LOOK), if status.background > 0 => HostEvent::Changed,
         }
     }
 
-    /// Runs a command, and what goes on beside it. `None`: it was stopped.
-    async fn attend<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+    /// Runs a command while serving the channels. `None`: it was stopped.
+    async fn run_alongside<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::pin!(work);
         loop {
             let next = tokio::select! {
@@ -518,7 +527,7 @@ impl HostInputs {
         }
     }
 
-    /// What cannot wait for the command that runs.
+    /// Requests that cannot wait for the running command.
     async fn beside(&mut self, ask: UiAsk) -> CommandControl {
         match ask {
             UiAsk::Stop => return CommandControl::Stop,
@@ -530,7 +539,7 @@ impl HostInputs {
             UiAsk::Command(command) => self.command(command).await,
             ask => self.waiting.push_back(ask),
         }
-        CommandControl::Goes
+        CommandControl::Continue
     }
 
     async fn command(&mut self, command: AgentCommand) {
@@ -548,9 +557,9 @@ impl HostInputs {
             self.stale = true;
             self.seen.push(event.event.clone());
         }
-        // The end of a session that was left for another is no news.
+        // The end of a replaced session is not reported.
         if event.event != AgentEvent::Closed {
-            self.tell(HostUpdate::Event(event)).await;
+            self.send_update(HostUpdate::Event(event)).await;
         }
     }
 
@@ -560,7 +569,7 @@ impl HostInputs {
             turn: None,
             event,
         };
-        self.tell(HostUpdate::Event(event)).await;
+        self.send_update(HostUpdate::Event(event)).await;
     }
 
     async fn shell_ended(&mut self, event: AgentEvent, note: String) {
@@ -568,7 +577,7 @@ impl HostInputs {
         self.stale = true;
         self.notes.push(note);
         self.shell_event(event).await;
-        self.tell(HostUpdate::Done).await;
+        self.send_update(HostUpdate::Done).await;
     }
 
     async fn show(&mut self, result: CommandResult) {
@@ -577,25 +586,25 @@ impl HostInputs {
         }
     }
 
-    /// What was to be said was not sent: nothing will come.
+    /// The message was not sent: there will be no answer.
     async fn unsent(&mut self, told: CommandResult) {
         self.shell_event(AgentEvent::Closed).await;
         self.show(told).await;
     }
 
     async fn effect(&mut self, effect: Effect) {
-        self.tell(HostUpdate::Effect(effect)).await;
+        self.send_update(HostUpdate::Effect(effect)).await;
     }
 
-    async fn tell(&mut self, news: HostUpdate) {
+    async fn send_update(&mut self, news: HostUpdate) {
         if self.port.news.send(news).await.is_err() {
             self.left = true;
         }
     }
 }
 
-/// Runs a line that begins with a slash, in its panel if it has one. `None`: it is no command but something
-/// to say.
+/// Runs a line that begins with a slash, in its panel if it has one. `None`: it is not a command
+/// but a message.
 async fn run_line(
     conversation: &mut ScreenConversation,
     line: &str,
@@ -616,7 +625,7 @@ async fn run_line(
     Some(done.map(PanelReply::from))
 }
 
-/// What comes many times a second and changes nothing that the conversation remembers.
+/// Frequent events that do not change the state of the conversation.
 fn is_frequent(event: &AgentEvent) -> bool {
     matches!(
         event,
@@ -642,7 +651,7 @@ async fn next_step(shell: &mut Option<ShellCommand>) -> shell::ShellStep {
 
 async fn next_change(servers: &mut Option<broadcast::Receiver<McpEvent>>) {
     let closed = match servers {
-        // Lagging only means that much happened.
+        // Lagging only means that there were many events.
         Some(events) => matches!(
             events.recv().await,
             Err(broadcast::error::RecvError::Closed)

@@ -1,5 +1,5 @@
-//! `!command`: the person's own command, by their own shell, in the directory of the conversation.
-//! What it prints is shown as it comes and told to the model with the next message.
+//! `!command`: a command of the person, run by their own shell in the directory of the
+//! conversation. Its output is shown as it arrives and added to the next message to the model.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -14,14 +14,14 @@ use tokio::process::{Child, Command};
 
 /// The end of the output that is kept, in bytes.
 const KEPT: usize = 64 * 1024;
-/// The part that the model is told.
+/// The part of the output for the model.
 const TOLD: usize = 8 * 1024;
-/// How often the screen hears of output, at most.
+/// Minimum interval between updates of the screen.
 const PACE: Duration = Duration::from_millis(50);
-/// What the end of the output is waited for after the command itself has ended.
+/// How long to wait for the end of the output after the command has ended.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// A command that runs.
+/// A running command.
 pub(super) struct ShellCommand {
     command: String,
     id: String,
@@ -36,7 +36,7 @@ pub(super) struct ShellCommand {
     stopped: bool,
 }
 
-/// What came of waiting.
+/// The result of waiting.
 pub(super) enum ShellStep {
     Event(AgentEvent),
     Ended { event: AgentEvent, note: String },
@@ -123,7 +123,7 @@ impl ShellCommand {
         }
     }
 
-    /// What the command left in the pipe; something it started may hold it open.
+    /// The rest of the pipe; a child process may keep it open.
     async fn drain(&mut self) {
         while self.open {
             let read = self.output.read_buf(&mut self.text);
@@ -178,7 +178,7 @@ impl ShellCommand {
     pub(super) fn kill(&mut self) {
         self.stopped = true;
         if let Some(group) = self.group {
-            // It may be gone already.
+            // It may have ended already.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }

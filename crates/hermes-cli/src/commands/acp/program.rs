@@ -21,15 +21,15 @@ use crate::output::StderrHold;
 use crate::wiring::front_end::{FrontEndSettings, SharedResources};
 use crate::wiring::{self, ConversationMode, OpenRequest, OpenSession};
 
-/// What its sessions are recorded as, in the original's word.
+/// The recorded source of its sessions, in the original's terms.
 const SOURCE: &str = "acp";
-/// Sessions that are nobody's conversations.
+/// Sources whose sessions are not conversations.
 const NOT_LISTED: [&str; 2] = ["subagent", "cron"];
 
-/// The program as an editor meets it.
+/// The host of editor conversations.
 pub(super) struct EditorHost {
     cx: Context,
-    /// Made with the first conversation.
+    /// Created with the first conversation.
     shared: Mutex<Option<SharedResources>>,
 }
 
@@ -68,7 +68,7 @@ impl EditorHost {
     }
 
     async fn open_one(&self, opening: OpeningRequest) -> Result<OpenedConversation, Failure> {
-        // What was set up meanwhile counts.
+        // Configuration changes since the start count.
         let cx = self.cx.app.reread()?;
         if let Some(id) = &opening.resume {
             self.known(id).await?;
@@ -157,7 +157,7 @@ impl EditorHost {
         let rows = wiring::open_for_reading(&self.cx)?.list(filter).await?;
         let elsewhere = self.cx.home.root();
         let row = |row: hermes_store::db::SessionSummary| ListedConversation {
-            // Begun where there are no directories: a chat platform.
+            // Started on a chat platform, where there are no directories.
             cwd: row.cwd.map_or_else(|| elsewhere.to_owned(), PathBuf::from),
             title: row
                 .title

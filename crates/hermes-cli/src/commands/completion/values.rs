@@ -31,7 +31,7 @@ pub(super) struct CompletionRequest {
 }
 
 impl CompletionRequest {
-    pub(super) fn of(words: &[OsString]) -> Self {
+    pub(super) fn from_args(words: &[OsString]) -> Self {
         let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
         let profile = words.iter().enumerate().find_map(|(at, word)| match *word {
             "-p" | "--profile" => words.get(at + 1).map(|&name| name.to_owned()),

@@ -49,7 +49,7 @@ pub(super) fn one(reference: &str, json: bool, cx: &Context) -> Outcome {
         if json {
             cx.out.json(&value(&report))?;
         } else {
-            tell(&report, cx)?;
+            print_report(&report, cx)?;
         }
         ended(&[report], &cancel)
     })
@@ -74,7 +74,7 @@ pub(super) fn due(json: bool, cx: &Context) -> Outcome {
             cx.out.remark("nothing is due");
         }
         for report in reports.iter().filter(|_| !json) {
-            tell(report, cx)?;
+            print_report(report, cx)?;
         }
         ended(&reports, &cancel)
     })
@@ -104,7 +104,7 @@ struct JobRunner<'a> {
     settings: Arc<GatewaySettings>,
     store: Store,
     program: Arc<GatewayConversations>,
-    seats: ConversationPool,
+    pool: ConversationPool,
     owner: Owner,
 }
 
@@ -123,7 +123,7 @@ impl<'a> JobRunner<'a> {
             settings: Arc::new(settings),
             store,
             program,
-            seats: ConversationPool::new(shared, PoolLimits::default(), CancellationToken::new()),
+            pool: ConversationPool::new(shared, PoolLimits::default(), CancellationToken::new()),
             owner: process::this_process(),
         })
     }
@@ -141,7 +141,7 @@ impl<'a> JobRunner<'a> {
             jobs: JobTable::with_sources(home.cron_dir(), Arc::clone(&clock), Arc::clone(&rng)),
             dir: home.cron_dir(),
             zone: hermes_config::Zone::named(&settings.config.timezone),
-            pool: self.seats.clone(),
+            pool: self.pool.clone(),
             environment: Arc::new(HomeJobEnvironment::new(
                 home.clone(),
                 self.cx.process_env(),
@@ -182,7 +182,7 @@ impl<'a> JobRunner<'a> {
             store: self.store.clone(),
             delivery: delivery.clone(),
             lease: LEASE,
-            pool: self.seats.clone(),
+            pool: self.pool.clone(),
             pairing: Pairing::new(&self.cx.home, Arc::clone(&clock)),
             clock,
             rng,
@@ -204,7 +204,7 @@ impl<'a> JobRunner<'a> {
     }
 
     async fn close(self) {
-        self.seats.close_idle().await;
+        self.pool.close_idle().await;
         self.program.close().await;
         if let Err(error) = self.store.close().await {
             tracing::warn!("closing the database: {error}");
@@ -259,7 +259,7 @@ fn value(report: &JobRunReport) -> Value {
     })
 }
 
-fn tell(report: &JobRunReport, cx: &Context) -> Outcome {
+fn print_report(report: &JobRunReport, cx: &Context) -> Outcome {
     match &report.error {
         None => cx.out.foreign_line(&format!("{}: done", report.name))?,
         Some(error) => cx

@@ -15,7 +15,7 @@ use crate::wiring;
 
 /// What can be seen without starting anything. `None`: there is nothing to start.
 fn looked_at(cx: &Context, report: &mut DoctorReport) -> Option<(LocalModelContext, ModelWeights)> {
-    let here = LocalModelContext::look(cx).ok()?;
+    let here = LocalModelContext::load(cx).ok()?;
     let route = here.router.describe().ok();
     let used = route.filter(|route| route.provider == PROVIDER);
     let name = used

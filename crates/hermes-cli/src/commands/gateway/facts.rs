@@ -1,5 +1,4 @@
-//! What the parts of the gateway are told by the program: who listens and speaks, how it is, who
-//! asked for a restart.
+//! Information for the parts of the gateway: transcription and synthesis, status, restart requests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use hermes_platforms::{PlatformHttp, Posting};
 use hermes_store::db::delivery::Target;
 use serde_json::{Value, json};
 
-/// Who asked for the restart that is under way.
+/// Where the current restart was requested.
 const NOTIFY: &str = ".restart_notify.json";
 
 pub(super) fn transcriber(settings: &GatewaySettings) -> Option<Arc<dyn Transcriber>> {
@@ -48,7 +47,7 @@ pub(super) fn speaker(settings: &GatewaySettings) -> Arc<dyn SpeechSynthesizer> 
     ))
 }
 
-/// The provider that the person named, not a default.
+/// The explicitly configured provider, not a default.
 fn named(settings: &GatewaySettings, section: &str) -> Option<String> {
     let places = [
         format!("/{section}/provider"),
@@ -58,7 +57,7 @@ fn named(settings: &GatewaySettings, section: &str) -> Option<String> {
     written.and_then(Value::as_str).map(str::to_owned)
 }
 
-/// Keeps who asked for a restart until the next life can tell them that it is there.
+/// Stores where a restart was requested, so that the next process can report there.
 pub(super) fn remember_restart(root: &Path, request: &RestartRequest) {
     let path = root.join(NOTIFY);
     let word = json!({
@@ -74,7 +73,7 @@ pub(super) fn remember_restart(root: &Path, request: &RestartRequest) {
     }
 }
 
-/// Tells whoever asked for a restart that it is done.
+/// Reports the completed restart where it was requested.
 pub(super) async fn announce(root: &Path, gateway: &Gateway) {
     let path = root.join(NOTIFY);
     let Ok(text) = std::fs::read_to_string(&path) else {
@@ -109,7 +108,7 @@ pub(super) async fn announce(root: &Path, gateway: &Gateway) {
     }
 }
 
-/// What the API server is told.
+/// Implements the facts for the API server.
 pub(super) struct RunningGatewayFacts {
     pub(super) settings: Arc<GatewaySettings>,
     pub(super) gateway: Gateway,
@@ -153,8 +152,8 @@ impl hermes_api::GatewayFacts for RunningGatewayFacts {
     }
 }
 
-/// Tells the hooks. A command is an event of its own name.
-pub(super) fn happened(hooks: &Hooks, event: &str, about: Value) {
+/// Runs the hooks of an event. A command is an event with its own name.
+pub(super) fn run_hooks(hooks: &Hooks, event: &str, about: Value) {
     let text = |key: &str| about.get(key).and_then(Value::as_str).map(str::to_owned);
     let event = match (event, text("name")) {
         ("command", Some(name)) => format!("command:{name}"),

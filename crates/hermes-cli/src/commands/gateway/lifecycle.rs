@@ -1,4 +1,4 @@
-//! The gateway while it runs: everything put together, watched, and taken apart in order.
+//! The running gateway: builds all parts, monitors them, and shuts them down in order.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -40,31 +40,31 @@ use crate::footprint;
 use crate::heap;
 use crate::wiring;
 
-/// Delivery stays ours so long without a sign of life.
+/// How long this process owns delivery without a heartbeat.
 const LEASE: Duration = Duration::from_mins(1);
-/// What a command that delivers is waited for.
+/// How long to wait for a command that is delivering.
 const COMMANDS: Duration = Duration::from_secs(50);
-/// Between two looks at what others may want to read, and at what others want.
+/// Interval for writing the state and checking requests of others.
 const LOOK: Duration = Duration::from_millis(500);
-/// Until platforms and servers have begun, about.
+/// Approximate time until platforms and servers have started.
 const BEGUN: Duration = Duration::from_secs(1);
-/// Between two signs of life.
+/// Heartbeat interval.
 const HEARTBEAT: Duration = Duration::from_secs(30);
-/// What hooks may take when it goes down.
+/// Timeout for hooks at shutdown.
 const HOOKS: Duration = Duration::from_secs(5);
-/// What closing the conversations may take.
+/// Timeout for closing the conversations.
 const CLOSING: Duration = Duration::from_secs(10);
 
-/// How the life of a gateway ended.
+/// How a gateway ended.
 #[derive(Debug)]
 pub(super) enum GatewayEnd {
-    /// Somebody stopped it, or another took its place.
+    /// It was stopped on purpose, or replaced by another one.
     Planned,
-    /// A signal that nobody announced: the end of the machine, or of the service. It went down in order.
+    /// An unannounced signal: shutdown of the machine or the service. It stopped in order.
     Signal,
     /// It ended by itself.
     Unexpected,
-    /// It is to begin anew.
+    /// It should restart.
     Restart,
     /// Another process delivers now.
     Lost(String),
@@ -129,10 +129,10 @@ pub(super) async fn begin(
         tracing::warn!("jobs or the API server took too long to end");
     }
     cancel.cancel();
-    // It waits for its parts by itself.
+    // It waits for its parts itself.
     let _ = running.as_mut().await;
     let closing = async {
-        parts.seats.close_idle().await;
+        parts.pool.close_idle().await;
         parts.program.close().await;
         if let Err(error) = parts.delivery.release().await {
             tracing::warn!("giving up delivery: {error}");
@@ -149,7 +149,7 @@ pub(super) async fn begin(
     Ok(end)
 }
 
-/// Hooks hear of the end while everything is still there.
+/// Hooks run while everything is still available.
 async fn shutting_down(hooks: &Hooks, end: &GatewayEnd) {
     let reason = match end {
         GatewayEnd::Planned => "stopped",
@@ -189,8 +189,8 @@ fn lost(
     }
 }
 
-/// Why there is no database to run with. One that is damaged, or that this program cannot use, is so at the
-/// next start too: whoever looks after services must not try again.
+/// Why the database is not usable. A damaged or incompatible one will not be better at the next
+/// start, so the service manager must not retry.
 fn no_store(error: StoreError) -> Failure {
     match error {
         StoreError::Corrupt { .. } | StoreError::Unsupported { .. } => damaged(&error),
@@ -204,7 +204,7 @@ fn damaged(error: &StoreError) -> Failure {
     Failure::new(Exit::Config, text)
 }
 
-/// What a gateway is made of, ready to run.
+/// The parts of a gateway, ready to run.
 struct GatewayParts {
     gateway: Gateway,
     platforms: Vec<Platform>,
@@ -214,7 +214,7 @@ struct GatewayParts {
     work: Option<ActiveTurns>,
     stop_tasks: CancellationToken,
     program: Arc<GatewayConversations>,
-    seats: ConversationPool,
+    pool: ConversationPool,
     store: Store,
     delivery: Delivery,
     locks: Vec<TokenLock>,
@@ -236,7 +236,7 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<GatewayPa
             .remark(format!("nothing can be answered yet: {}", refusal.message));
     }
     let shared = Arc::clone(&program) as Arc<dyn ConversationHost>;
-    let seats = ConversationPool::new(
+    let pool = ConversationPool::new(
         shared,
         PoolLimits::from_settings(settings),
         CancellationToken::new(),
@@ -250,7 +250,7 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<GatewayPa
         store: store.clone(),
         delivery: delivery.clone(),
         lease: LEASE,
-        pool: seats.clone(),
+        pool: pool.clone(),
         pairing: Pairing::new(&cx.home, Arc::clone(&clock)),
         clock: Arc::clone(&clock),
         rng: Arc::clone(&rng),
@@ -275,7 +275,7 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<GatewayPa
     let beside = tasks::all(&SideTaskDeps {
         cx,
         settings,
-        seats: &seats,
+        pool: &pool,
         store: &store,
         gateway: &gateway,
         cancel: stop_tasks.clone(),
@@ -291,7 +291,7 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<GatewayPa
         work: beside.work,
         stop_tasks,
         program,
-        seats,
+        pool,
         store,
         delivery,
         locks,
@@ -300,8 +300,8 @@ async fn make(cx: &Context, settings: &Arc<GatewaySettings>) -> Result<GatewayPa
     })
 }
 
-/// No other gateway lives on this home, that is known by now. But a command that ran a job may be
-/// delivering what came of it: that takes seconds.
+/// No other gateway runs on this home at this point. But a command that ran a job may still be
+/// delivering its result, which takes seconds.
 async fn own(store: &Store) -> Result<Delivery, Failure> {
     let (end, mut told) = (tokio::time::Instant::now() + COMMANDS, false);
     let (delivery, left) = loop {
@@ -331,7 +331,7 @@ async fn own(store: &Store) -> Result<Delivery, Failure> {
     Ok(delivery)
 }
 
-/// Says what is not started. When that is everything, there is nothing to run for.
+/// Reports what is not started. If that is everything, the gateway does not run.
 fn complain(cx: &Context, settings: &GatewaySettings, unusable: &[UnusablePlatform]) -> Outcome {
     let mut texts = Vec::new();
     for one in unusable {
@@ -355,7 +355,7 @@ fn complain(cx: &Context, settings: &GatewaySettings, unusable: &[UnusablePlatfo
     Ok(())
 }
 
-/// Webhooks say things by the gateway that they are part of.
+/// Webhooks post through the gateway that they are part of.
 type WebhookHostSlot = Arc<OnceLock<Arc<dyn webhook::WebhookHost>>>;
 
 /// The server of webhooks, where it is switched on.
@@ -381,7 +381,7 @@ fn webhooks(
     })
 }
 
-/// What others do for the gateway; the receiver hears of restarts that are asked for in chats.
+/// Callbacks for the gateway; the receiver gets restart requests from chats.
 fn calls(
     settings: &Arc<GatewaySettings>,
     (clock, rng): (&Arc<dyn Clock>, &Arc<dyn Rng>),
@@ -391,7 +391,7 @@ fn calls(
     let (asks, restart) = mpsc::channel(4);
     let calls = GatewayCallbacks {
         restart: Arc::new(move |request| {
-            // One is enough; more say the same.
+            // One request is enough.
             let _ = asks.try_send(request);
         }),
         rebuild: {
@@ -406,12 +406,12 @@ fn calls(
                 made.into_iter().find(same)
             })
         },
-        on_event: Arc::new(move |event, about| facts::happened(&hooks, event, about)),
+        on_event: Arc::new(move |event, about| facts::run_hooks(&hooks, event, about)),
     };
     (calls, restart)
 }
 
-/// Takes the tokens, so that no other process on this machine uses them.
+/// Locks the tokens, so that no other process on this machine uses them.
 fn lock(
     platforms: Vec<Platform>,
     unusable: &mut Vec<UnusablePlatform>,
@@ -456,7 +456,7 @@ impl GatewaySignals {
     }
 }
 
-/// Looks after the gateway: tells others how it is, hears what they want.
+/// Monitors the gateway: publishes its state and handles requests of others.
 struct GatewayMonitor<'a> {
     cx: &'a Context,
     settings: &'a GatewaySettings,
@@ -465,19 +465,19 @@ struct GatewayMonitor<'a> {
     unusable: Vec<UnusablePlatform>,
     signals: GatewaySignals,
     restart: mpsc::Receiver<RestartRequest>,
-    /// The chat that asked for the restart.
+    /// The chat that requested the restart.
     asked: Option<Target>,
     draining: bool,
-    /// Turns ran at the last look.
+    /// Turns were running at the last check.
     worked: bool,
 }
 
 impl GatewayMonitor<'_> {
-    /// Until somebody or something ends it.
+    /// Runs until it is stopped.
     async fn over(&mut self, gateway: &Gateway) -> GatewayEnd {
         let root = self.cx.home.root().to_owned();
         let _ = std::fs::remove_file(root.join(".clean_shutdown"));
-        self.tell(gateway, GatewayState::Running, None);
+        self.write_state(gateway, GatewayState::Running, None);
         self.state.write_heartbeat(Utc::now());
         let platforms = match self.settings.enabled().count() {
             1 => "1 platform".to_owned(),
@@ -516,11 +516,11 @@ impl GatewayMonitor<'_> {
                         GatewayState::Running
                     };
                     self.rest(gateway);
-                    self.tell(gateway, state, None);
+                    self.write_state(gateway, state, None);
                 }
                 _ = heartbeat.tick() => {
                     self.state.write_heartbeat(Utc::now());
-                    // Turns of the API's clients are not among those that are looked at.
+                    // Turns of API clients are not included.
                     heap::give_back();
                 }
                 _ = pulse.tick() => self.notifier.alive(),
@@ -546,7 +546,7 @@ impl GatewayMonitor<'_> {
         }
     }
 
-    /// What the last turns needed is given back once none runs any more.
+    /// Memory of the last turns is released once none is running.
     fn rest(&mut self, gateway: &Gateway) {
         let works = gateway.status().active_turns > 0;
         if self.worked && !works {
@@ -555,7 +555,7 @@ impl GatewayMonitor<'_> {
         self.worked = works;
     }
 
-    /// Others may ask that no new turns begin, and take it back.
+    /// Others may request that no new turns start, and revoke it.
     fn heed_drain(&mut self, gateway: &Gateway) {
         let wanted = process::drain_requested(self.cx.home.root());
         if wanted != self.draining {
@@ -565,7 +565,7 @@ impl GatewayMonitor<'_> {
         }
     }
 
-    fn tell(&mut self, gateway: &Gateway, state: GatewayState, reason: Option<String>) {
+    fn write_state(&mut self, gateway: &Gateway, state: GatewayState, reason: Option<String>) {
         let status = gateway.status();
         let mut platforms: BTreeMap<String, PlatformSnapshot> = BTreeMap::new();
         for one in &self.unusable {
@@ -609,11 +609,11 @@ impl GatewayMonitor<'_> {
             GatewayEnd::Restart => self.notifier.reloading(monotonic()),
             _ => self.notifier.stopping(),
         }
-        self.tell(gateway, GatewayState::Draining, None);
+        self.write_state(gateway, GatewayState::Draining, None);
     }
 
-    /// Chats with work under way and home channels hear that it goes down. Whoever drained it may
-    /// want the homes left in peace.
+    /// Notifies chats with running work and home channels. A drain request may exclude the home
+    /// channels.
     async fn tell_chats(&mut self, end: &GatewayEnd, gateway: &Gateway) {
         if matches!(end, GatewayEnd::Lost(_) | GatewayEnd::Damaged(_)) {
             return;
@@ -626,8 +626,8 @@ impl GatewayMonitor<'_> {
         gateway.announce_shutdown(&leaving).await;
     }
 
-    /// An end that nobody announced leaves the state as it was: whoever starts the machine knows that the
-    /// gateway is to run.
+    /// After an unannounced end the state stays unchanged: it records that the gateway should run
+    /// after a reboot.
     fn stopped(&mut self, end: &GatewayEnd, drained: bool) {
         let (state, reason) = match end {
             GatewayEnd::Planned => (GatewayState::Stopped, None),

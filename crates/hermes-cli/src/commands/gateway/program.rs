@@ -25,7 +25,7 @@ use crate::wiring::parts_cache::{HomeParts, PartsCache};
 use crate::wiring::unattended::{CommandLine, CommandOutput};
 use crate::wiring::{self, ConversationMode, OpenRequest, OpenSession};
 
-/// Sources whose sessions nobody looks for by their names.
+/// Sources whose sessions are not looked up by title.
 const UNTITLED: [&str; 3] = ["api_server", "webhook", "cron"];
 /// Values of `terminal.cwd` that mean the directory in which a person started the program.
 const NOWHERE: [&str; 4] = ["", ".", "auto", "cwd"];
@@ -43,7 +43,7 @@ impl GatewayConversations {
         let cache = PartsCache::new(cx)?;
         let parts = cache.current();
         let (cx, config) = (&parts.cx, &parts.config);
-        // Each platform chooses its tools; the servers are there for all of them.
+        // Each platform chooses its tools; the servers are shared.
         let choice = ToolChoice::named(&["all".to_owned()]);
         let mcp = McpServers::for_chat(cx, config, &choice, Overrides::default(), true);
         let judge = wiring::router(cx, config, Overrides::default());
@@ -72,7 +72,7 @@ impl GatewayConversations {
         wiring::skills::inline_shell(&parts.cx, &parts.config, commands)
     }
 
-    /// Shows there what jobs wait for.
+    /// Sets where waiting jobs are displayed.
     pub(crate) fn show_progress(&self, process: Arc<dyn HostProcess>) {
         if let Some(mcp) = &self.resources.mcp {
             mcp.show_progress(process);
@@ -145,8 +145,7 @@ impl GatewayConversations {
     }
 }
 
-/// Where the tools of a conversation work that names no place: as configured, else the person's
-/// own directory.
+/// The default working directory of tools: as configured, else the user's home directory.
 pub(super) fn workplace(parts: &HomeParts) -> PathBuf {
     let home = &parts.cx.home;
     let configured = parts.config.terminal.cwd.trim();
@@ -217,7 +216,7 @@ fn offer(command: &CommandDef) -> CommandInfo {
 
 const RULES: CommandRules = CommandRules { refused, help };
 
-/// What is said to a command that needs a terminal.
+/// The reply to commands that need a terminal.
 fn refused(line: &str) -> Option<String> {
     match parse(line) {
         Parsed::Command(command, _) if !command.surfaces.platform => Some(format!(

@@ -22,10 +22,10 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::wiring;
 
-/// What an old gateway may take to end before it is killed.
+/// How long an old gateway may take to end before it is killed.
 const TAKEOVER: Duration = Duration::from_secs(10);
 const KILLED: Duration = Duration::from_secs(5);
-/// What threads may take that nobody waits for any more.
+/// Timeout for detached threads.
 const LAST: Duration = Duration::from_millis(500);
 
 pub(super) fn run(args: &RunArgs, cx: &Context) -> Outcome {
@@ -45,7 +45,7 @@ pub(super) fn run(args: &RunArgs, cx: &Context) -> Outcome {
     runtime.shutdown_timeout(LAST);
     match ended? {
         GatewayEnd::Planned | GatewayEnd::Signal => Ok(()),
-        // Whoever looks after us starts us again.
+        // The service manager restarts us.
         GatewayEnd::Unexpected => Err(Failure::silent(Exit::Failed)),
         GatewayEnd::Lost(why) => Err(Failure::new(Exit::Busy, why)),
         GatewayEnd::Damaged(why) => Err(Failure::new(Exit::Config, why)),
@@ -56,10 +56,10 @@ pub(super) fn run(args: &RunArgs, cx: &Context) -> Outcome {
     }
 }
 
-/// Begins anew in this process. Returns only when that fails.
+/// Re-executes the program. Returns only on failure.
 fn again(args: &RunArgs) -> Failure {
     let program = match std::env::current_exe() {
-        // It was replaced by a newer one while we ran.
+        // The program file was replaced by a newer one.
         Ok(path) if !path.exists() => std::env::args_os().next().map(Into::into),
         Ok(path) => Some(path),
         Err(_) => None,
@@ -75,9 +75,8 @@ fn again(args: &RunArgs) -> Failure {
     Failure::failed(format!("starting {} again: {error}", program.display()))
 }
 
-/// Whether somebody starts us again when we end, and this is the way to begin anew. To a systemd
-/// that listens we say it and stay: its `reload` counts an end as a failure, and it waits before it
-/// starts a service again.
+/// Whether a service manager restarts us after an exit. With a notified systemd we stay and report
+/// it instead: its `reload` treats an exit as a failure, and it delays restarts.
 fn is_supervised(cx: &Context) -> bool {
     let set = |name: &str| {
         cx.env
@@ -95,14 +94,14 @@ fn is_supervised(cx: &Context) -> bool {
         || on("HERMES_GATEWAY_EXTERNAL_SUPERVISOR")
 }
 
-/// The whole life, after the home was taken.
+/// The whole run, after the home was claimed.
 async fn live(args: &RunArgs, cx: &Context) -> Result<GatewayEnd, Failure> {
     let root = cx.home.root();
     if args.replace {
         replace(cx).await?;
     }
     let claim = HomeClaim::take(&cx.home).map_err(|error| taken(&error))?;
-    // Words for a gateway that had our number before.
+    // Markers for an earlier gateway with our pid.
     Marker::Takeover.clear(root);
     Marker::PlannedStop.clear(root);
     let mut state = GatewayStateFile::new(&cx.home, Utc::now());
@@ -120,7 +119,7 @@ async fn live(args: &RunArgs, cx: &Context) -> Result<GatewayEnd, Failure> {
     ended
 }
 
-/// What could not be started is told to whoever reads the state.
+/// Startup failures are published in the state file.
 pub(super) fn failed_start(state: &mut GatewayStateFile, failure: Failure) -> Failure {
     tracing::error!("the gateway cannot start: {}", failure.message);
     let snapshot = GatewaySnapshot {
@@ -144,7 +143,7 @@ fn taken(error: &ClaimError) -> Failure {
     Failure::new(exit, format!("{error}{hint}"))
 }
 
-/// Ends the gateway that runs on this home. It is told that this is meant.
+/// Stops the gateway of this home, with a marker that this is intended.
 async fn replace(cx: &Context) -> Outcome {
     let root = cx.home.root();
     let Some(running) = process::running(root) else {
@@ -180,7 +179,7 @@ async fn end(process: GatewayProcess) -> Outcome {
     ))
 }
 
-/// What the home says, and whether that will do.
+/// Loads and validates the settings.
 pub(super) fn settings(cx: &Context) -> Result<GatewaySettings, Failure> {
     let wrong = |message: String| Failure::new(Exit::Config, message);
     let loaded = cx.load_config().map_err(|failure| wrong(failure.message))?;
@@ -221,8 +220,8 @@ pub(super) fn settings(cx: &Context) -> Result<GatewaySettings, Failure> {
     Ok(settings)
 }
 
-/// One that was started often in a short time waits before it tries again. `false`: it was
-/// stopped meanwhile.
+/// After too many starts in a short time it waits before it continues. `false`: it was stopped
+/// meanwhile.
 async fn calm(settings: &GatewaySettings) -> bool {
     let section = settings.tree.pointer("/gateway/respawn_storm");
     let number = |key: &str| {

@@ -1,5 +1,5 @@
-//! Scripts of the home, run for jobs and webhooks: under the same gate and sandbox as the commands
-//! of the agent. Nobody is asked.
+//! Scripts of the home for jobs and webhooks, under the same gate and sandbox as the agent's
+//! commands, without approvals.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,7 +34,9 @@ impl HomeScripts {
         parts: &HomeParts,
     ) -> Result<CommandOutput, Failure> {
         let Some(commands) = &self.commands else {
-            return Err(Failure::failed("there is no place to run scripts"));
+            return Err(Failure::failed(
+                "no environment to run scripts is available",
+            ));
         };
         let path = self.find(&script.path)?;
         let text = std::fs::read_to_string(&path)
@@ -74,7 +76,9 @@ impl HomeScripts {
         parts: &HomeParts,
     ) -> Result<CommandOutput, Failure> {
         let Some(commands) = &self.commands else {
-            return Err(Failure::failed("there is no place to run commands"));
+            return Err(Failure::failed(
+                "no environment to run commands is available",
+            ));
         };
         run_line_in(commands, workplace(parts), line).await
     }

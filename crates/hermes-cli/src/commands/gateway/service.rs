@@ -14,14 +14,14 @@ use super::{InstallArgs, UninstallArgs};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure, Outcome};
 
-/// Who looks after services here.
+/// The service manager of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ServiceManagerKind {
     Systemd { system: bool },
     Launchd,
 }
 
-/// A service that is installed, or is to be.
+/// An installed or installable service.
 #[derive(Clone, Debug)]
 pub(super) struct ServiceManager {
     pub(super) kind: ServiceManagerKind,
@@ -31,15 +31,15 @@ pub(super) struct ServiceManager {
 
 /// The service of a home, where it is installed.
 pub(super) fn installed(home: &Home, system: bool, cx: &Context) -> Option<ServiceManager> {
-    let manager = ServiceManager::of(home, system, cx).ok()?;
+    let manager = ServiceManager::new(home, system, cx).ok()?;
     manager.path.exists().then_some(manager)
 }
 
 impl ServiceManager {
-    fn of(home: &Home, system: bool, cx: &Context) -> Result<Self, Failure> {
+    fn new(home: &Home, system: bool, cx: &Context) -> Result<Self, Failure> {
         let search = std::env::var("PATH").unwrap_or_default();
         let mut service = ServiceDefinition::new(home, program()?, &search);
-        // What the service is to know of the settings. A home that cannot be read has defaults.
+        // The settings for the service definition. An unreadable home has defaults.
         if let Ok(loaded) = cx.load_config()
             && let Ok(settings) = GatewaySettings::load(home, loaded, &cx.env)
         {
@@ -73,7 +73,7 @@ impl ServiceManager {
         }
     }
 
-    /// What is out of date in what is installed.
+    /// What is out of date in the installed service.
     pub(super) fn stale(&self) -> Option<String> {
         let text = std::fs::read_to_string(&self.path).ok()?;
         match self.kind {
@@ -92,7 +92,7 @@ impl ServiceManager {
         }
     }
 
-    /// What the manager says about it, for people.
+    /// The manager's status, for display.
     pub(super) fn report(&self) -> Option<String> {
         match self.kind {
             ServiceManagerKind::Systemd { .. } => self
@@ -152,7 +152,7 @@ impl ServiceManager {
         output(self.systemctl(words)).map(drop)
     }
 
-    /// What it answers, whatever its code: `status` has several.
+    /// The output, regardless of the exit code: `status` has several.
     fn ask(&self, words: &[&str]) -> Result<String, Failure> {
         let output = self
             .systemctl(words)
@@ -198,7 +198,7 @@ fn output(mut command: Command) -> Result<String, Failure> {
 }
 
 pub(super) fn install(args: &InstallArgs, cx: &Context) -> Outcome {
-    let mut manager = ServiceManager::of(&cx.home, args.system, cx)?;
+    let mut manager = ServiceManager::new(&cx.home, args.system, cx)?;
     if manager.path.exists() && !args.force {
         return Err(Failure::new(
             Exit::Usage,
@@ -251,7 +251,7 @@ fn enable(manager: &ServiceManager, args: &InstallArgs, cx: &Context) -> Outcome
             }
         }
         ServiceManagerKind::Launchd => {
-            // One of before would stay loaded.
+            // An old definition would stay loaded.
             let _ = ServiceManager::launchctl(&["bootout", &manager.target()]);
         }
     }
@@ -265,7 +265,7 @@ fn enable(manager: &ServiceManager, args: &InstallArgs, cx: &Context) -> Outcome
     Ok(())
 }
 
-/// Without lingering, systemd ends what a person started when they log out.
+/// Without lingering, systemd stops user services at logout.
 fn linger(cx: &Context) {
     let user = cx.env.get("USER").unwrap_or_default().to_owned();
     let marker = Path::new("/var/lib/systemd/linger").join(&user);
@@ -281,7 +281,7 @@ fn linger(cx: &Context) {
     }
 }
 
-/// A service should outlive what it is made from.
+/// A service should outlive the build directory.
 fn warn_of_passing(cx: &Context, service: &ServiceDefinition) {
     let passing = |path: &Path| path.starts_with("/tmp") || path.starts_with("/var/tmp");
     if passing(&service.program) {
@@ -293,8 +293,7 @@ fn warn_of_passing(cx: &Context, service: &ServiceDefinition) {
     }
 }
 
-/// Who a service of the machine runs as: whoever is named, else whoever used sudo, else the owner
-/// of the home.
+/// The user of a system service: as given, else the user of sudo, else the owner of the home.
 fn account(args: &InstallArgs, home: &Home) -> Result<ServiceAccount, Failure> {
     use std::os::unix::fs::MetadataExt as _;
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -346,7 +345,7 @@ pub(super) fn uninstall(args: UninstallArgs, cx: &Context) -> Outcome {
     }
     match manager.kind {
         ServiceManagerKind::Systemd { .. } => {
-            // What is gone already needs no stopping.
+            // A missing service needs no stopping.
             for words in [["disable", "--now"], ["reset-failed", "--quiet"]] {
                 let _ = manager.tell(&[words[0], words[1], &manager.unit()]);
             }

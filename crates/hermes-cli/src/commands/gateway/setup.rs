@@ -1,4 +1,4 @@
-//! `hermes gateway setup`: tokens, who may talk, where messages go that have no other place.
+//! `hermes gateway setup`: tokens, allowed users, home channels.
 
 use clap::Args;
 use hermes_config::env::{is_usable_secret, writer};
@@ -139,7 +139,7 @@ fn is_set(kind: &PlatformDef, cx: &Context) -> bool {
     }
 }
 
-/// Asks for what was not given, then writes everything.
+/// Asks for missing values, then writes everything.
 fn set_up(kind: &PlatformDef, args: &GatewaySetupArgs, cx: &Context, asks: bool) -> Outcome {
     if asks {
         cx.out.remark(format!("{}: {}", kind.name, kind.setup.hint));
@@ -152,7 +152,7 @@ fn set_up(kind: &PlatformDef, args: &GatewaySetupArgs, cx: &Context, asks: bool)
             .filter(|value| !value.trim().is_empty());
         let value = match args.given(field.flag) {
             Some(value) => value,
-            None if asks => match asked(field, known.is_some())? {
+            None if asks => match ask_field(field, known.is_some())? {
                 Some(value) => value,
                 None => return Ok(()),
             },
@@ -192,7 +192,7 @@ fn set_up(kind: &PlatformDef, args: &GatewaySetupArgs, cx: &Context, asks: bool)
 }
 
 /// `None`: the person went back.
-fn asked(field: &SetupField, known: bool) -> Result<Option<String>, Failure> {
+fn ask_field(field: &SetupField, known: bool) -> Result<Option<String>, Failure> {
     let keep = if known { " (empty: unchanged)" } else { "" };
     let question = format!("{}{keep}: ", field.question);
     let answer = if field.secret {
@@ -259,7 +259,7 @@ fn people(
     Ok(changes)
 }
 
-/// What comes next.
+/// The next steps.
 fn end(cx: &Context) -> Outcome {
     let cx = cx.reread()?;
     let settings = read_settings(&cx)?;

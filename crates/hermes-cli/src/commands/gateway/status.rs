@@ -1,4 +1,4 @@
-//! `hermes gateway status` and `list`: what others can read about a gateway, put together.
+//! `hermes gateway status` and `list`: the published state of a gateway.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -46,7 +46,7 @@ pub(crate) struct GatewaySummary {
 pub(crate) struct PlatformStatusRow {
     pub(crate) name: String,
     enabled: bool,
-    /// Of the gateway that runs; `None`: it does not run, or knows nothing of it.
+    /// From the running gateway; `None`: it does not run or has no such platform.
     pub(crate) state: Option<String>,
     error: Option<String>,
     received_at: Option<f64>,
@@ -60,7 +60,7 @@ pub(crate) struct PlatformStatusRow {
 struct ServerStatusRow {
     name: String,
     state: Value,
-    /// What is being done, the last success and the last failure.
+    /// Current activity, last success and last failure.
     text: String,
 }
 
@@ -114,7 +114,7 @@ impl GatewaySummary {
     }
 }
 
-/// Looks at everything.
+/// Collects everything.
 pub(crate) fn summary(cx: &Context, system: bool) -> GatewaySummary {
     let root = cx.home.root();
     let running = process::running(root);

@@ -1,4 +1,4 @@
-//! What runs beside the platforms: the API server, the scheduler of jobs.
+//! Tasks besides the platforms: the API server, the job scheduler.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,23 +24,23 @@ use super::facts::RunningGatewayFacts;
 use crate::commands::Context;
 use crate::wiring;
 
-/// Runs until it is told to stop, and puts down what it holds.
+/// Runs until cancelled and releases its resources.
 pub(super) struct SideTask {
     name: &'static str,
     run: BoxFuture<'static, ()>,
 }
 
-/// What they have in common.
+/// Their common dependencies.
 pub(super) struct SideTaskDeps<'a> {
     pub(super) cx: &'a Context,
     pub(super) settings: &'a Arc<GatewaySettings>,
-    pub(super) seats: &'a ConversationPool,
+    pub(super) pool: &'a ConversationPool,
     pub(super) store: &'a Store,
     pub(super) gateway: &'a Gateway,
     pub(super) cancel: CancellationToken,
 }
 
-/// Starts them; the tracker knows when they have ended.
+/// Starts them; the tracker waits for their end.
 pub(super) fn start(tasks: Vec<SideTask>) -> TaskTracker {
     let tracker = TaskTracker::new();
     for SideTask { name, run } in tasks {
@@ -72,7 +72,7 @@ pub(super) async fn all(around: &SideTaskDeps<'_>) -> SideTasks {
     beside
 }
 
-/// What other programs of the home ask. Without it the gateway does all else.
+/// Requests of other programs of the home. Optional.
 async fn control(around: &SideTaskDeps<'_>) -> Option<SideTask> {
     let control = match GatewayControl::bind(around.settings.home.root()).await {
         Ok(control) => control,
@@ -88,7 +88,7 @@ async fn control(around: &SideTaskDeps<'_>) -> Option<SideTask> {
     })
 }
 
-/// What runs beside the platforms.
+/// The tasks besides the platforms.
 pub(super) struct SideTasks {
     pub(super) tasks: Vec<SideTask>,
     /// The turns of the API server.
@@ -96,11 +96,11 @@ pub(super) struct SideTasks {
     pub(super) unusable: Vec<UnusablePlatform>,
 }
 
-/// Bound here, so that a port that is taken is known before anything runs.
+/// Bound here, so that a port conflict is detected before anything runs.
 async fn server(around: &SideTaskDeps<'_>) -> Result<Option<(SideTask, ActiveTurns)>, String> {
     let SideTaskDeps {
         settings,
-        seats,
+        pool,
         store,
         gateway,
         cancel,
@@ -123,7 +123,7 @@ async fn server(around: &SideTaskDeps<'_>) -> Result<Option<(SideTask, ActiveTur
         format!("{}:{}: {error}", at.host, at.port)
     })?;
     let deps = ApiDeps {
-        seats: (*seats).clone(),
+        pool: (*pool).clone(),
         store: (*store).clone(),
         home: home.clone(),
         config: Arc::clone(&settings.config),
@@ -146,7 +146,7 @@ async fn server(around: &SideTaskDeps<'_>) -> Result<Option<(SideTask, ActiveTur
     Ok(Some((task, work)))
 }
 
-/// `sessions.auto_prune`, for a process that lives for months.
+/// `sessions.auto_prune`, for long-running processes.
 fn upkeep(around: &SideTaskDeps<'_>) -> SideTask {
     let (config, store) = (Arc::clone(&around.settings.config), around.store.clone());
     let cancel = around.cancel.clone();
@@ -170,7 +170,7 @@ fn jobs(around: &SideTaskDeps<'_>) -> SideTask {
     let SideTaskDeps {
         cx,
         settings,
-        seats,
+        pool,
         store,
         gateway,
         cancel,
@@ -188,7 +188,7 @@ fn jobs(around: &SideTaskDeps<'_>) -> SideTask {
         jobs: JobTable::with_sources(home.cron_dir(), Arc::clone(&clock), Arc::clone(&rng)),
         dir: home.cron_dir(),
         zone: Zone::named(&settings.config.timezone),
-        pool: (*seats).clone(),
+        pool: (*pool).clone(),
         environment: Arc::new(HomeJobEnvironment::new(
             home.clone(),
             cx.process_env(),

@@ -28,7 +28,7 @@ pub(super) fn follow(
             Some(source) => source.lines(path)?,
             None => String::new(),
         };
-        for record in LogRecords::of(&text) {
+        for record in LogRecords::new(&text) {
             if filter.passes(&record) {
                 show(&record)?;
             }

@@ -106,7 +106,7 @@ pub(super) struct LogRecords<'a> {
 }
 
 impl<'a> LogRecords<'a> {
-    pub(super) fn of(text: &'a str) -> Self {
+    pub(super) fn new(text: &'a str) -> Self {
         Self {
             lines: text.lines().peekable(),
         }
@@ -263,7 +263,7 @@ Traceback (most recent call last):
 ";
 
     fn passing(filter: &LogFilter) -> Vec<usize> {
-        let records: Vec<LogRecord> = LogRecords::of(LOG).collect();
+        let records: Vec<LogRecord> = LogRecords::new(LOG).collect();
         assert_eq!(records.len(), 4);
         (0..records.len())
             .filter(|at| filter.passes(&records[*at]))
@@ -272,7 +272,7 @@ Traceback (most recent call last):
 
     #[test]
     fn both_programs_are_understood() {
-        let records: Vec<LogRecord> = LogRecords::of(LOG).collect();
+        let records: Vec<LogRecord> = LogRecords::new(LOG).collect();
         assert_eq!(records[0].component.as_deref(), Some("hermes_agent::turn"));
         assert_eq!(records[1].session.as_deref(), Some("20260501_2"));
         assert_eq!(records[1].component.as_deref(), Some("gateway.run"));
@@ -313,7 +313,7 @@ Traceback (most recent call last):
 
     #[test]
     fn lines_without_a_time_stand_alone() {
-        let records: Vec<LogRecord> = LogRecords::of("one\ntwo\n").collect();
+        let records: Vec<LogRecord> = LogRecords::new("one\ntwo\n").collect();
         assert_eq!(records.len(), 2);
         let level = LogFilter::new(Some(LogLevel::Error), None, None, None);
         assert!(level.passes(&records[0]));

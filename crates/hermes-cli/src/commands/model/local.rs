@@ -65,7 +65,7 @@ pub(super) fn run(args: LocalArgs, cx: &Context) -> Outcome {
 }
 
 fn pull(args: &PullArgs, cx: &Context) -> Outcome {
-    let here = LocalModelContext::look(cx)?;
+    let here = LocalModelContext::load(cx)?;
     let name = args.model.clone();
     let weights = here.weights(&name.unwrap_or_else(|| here.settings.default_name()))?;
     if weights.is_there() {
@@ -93,7 +93,7 @@ pub(crate) struct LocalModelContext {
 }
 
 impl LocalModelContext {
-    pub(crate) fn look(cx: &Context) -> Result<Self, Failure> {
+    pub(crate) fn load(cx: &Context) -> Result<Self, Failure> {
         let (_, router) = super::router(cx, hermes_models::router::Overrides::default())?;
         Ok(Self {
             settings: router.local_settings(),

@@ -155,7 +155,7 @@ fn pack(file: &File, id: &str, from: &Path, secrets: bool) -> Result<PackedProfi
         tar: tar::Builder::new(GzEncoder::new(file, Compression::default())),
         links: 0,
         files: 0,
-        stripper: (!secrets).then(|| SecretStripper::of(from)),
+        stripper: (!secrets).then(|| SecretStripper::from_profile(from)),
         changed: Vec::new(),
         kept_back: Vec::new(),
     };

@@ -27,7 +27,7 @@ struct ProfileRow {
     description: String,
 }
 
-fn look(id: &str, cx: &Context) -> ProfileRow {
+fn load(id: &str, cx: &Context) -> ProfileRow {
     let path = dir(cx, id);
     let config = read_yaml(&path.join("config.yaml"));
     let model = config.get("model").cloned().unwrap_or_default();
@@ -98,7 +98,7 @@ fn names(cx: &Context) -> Vec<String> {
 }
 
 pub(super) fn list(as_json: bool, cx: &Context) -> Outcome {
-    let all: Vec<ProfileRow> = names(cx).iter().map(|name| look(name, cx)).collect();
+    let all: Vec<ProfileRow> = names(cx).iter().map(|name| load(name, cx)).collect();
     if as_json {
         return Ok(cx.out.json(&all)?);
     }
@@ -139,9 +139,9 @@ pub(super) fn run(name: Option<&str>, as_json: bool, cx: &Context) -> Outcome {
         None => cx.home.profile().unwrap_or(DEFAULT).to_owned(),
     };
     if as_json {
-        return Ok(cx.out.json(&look(&id, cx))?);
+        return Ok(cx.out.json(&load(&id, cx))?);
     }
-    for line in lines(&look(&id, cx)) {
+    for line in lines(&load(&id, cx)) {
         cx.out.foreign_line(&line)?;
     }
     Ok(())
@@ -149,7 +149,7 @@ pub(super) fn run(name: Option<&str>, as_json: bool, cx: &Context) -> Outcome {
 
 /// What there is, for somebody about to lose it.
 pub(super) fn describe(id: &str, cx: &Context) {
-    for line in lines(&look(id, cx)) {
+    for line in lines(&load(id, cx)) {
         cx.out.error(line);
     }
 }

@@ -66,7 +66,7 @@ pub(super) struct SecretStripper {
 }
 
 impl SecretStripper {
-    pub(super) fn of(dir: &Path) -> Self {
+    pub(super) fn from_profile(dir: &Path) -> Self {
         let home = Home::at(dir);
         let mut values = Vec::new();
         if let Ok(env) = Env::load(&home, &ProcessEnv::default()) {

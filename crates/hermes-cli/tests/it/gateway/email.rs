@@ -8,19 +8,19 @@ use hermes_testkit::mail::{AUTHSERV_ID, MailServer, PASSWORD, TestMail};
 use hermes_testkit::model_server::{Gate, ModelServer, Reply};
 use serde_json::json;
 
-use super::Life;
+use super::GatewayChild;
 
 const HERMES: &str = "hermes@example.test";
 const ANN: &str = "ann@example.test";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-struct Story {
+struct EmailScenario {
     mail: MailServer,
     model: ModelServer,
     home: TempHome,
 }
 
-impl Story {
+impl EmailScenario {
     fn new(test: &str) -> Option<Self> {
         let (mail, model, home) = (
             MailServer::start(test)?,
@@ -47,8 +47,8 @@ impl Story {
     }
 
     /// Returns when the mailbox was looked into: only what comes afterwards is answered.
-    fn start(&self) -> Life {
-        let life = Life::begin(&self.home, &[]);
+    fn start(&self) -> GatewayChild {
+        let life = GatewayChild::begin(&self.home, &[]);
         self.until("the first look", || self.home.exists("gateway/email.json"));
         life
     }
@@ -86,7 +86,7 @@ impl Story {
 
 #[test]
 fn a_command_is_approved_by_answering() {
-    let Some(story) = Story::new("a_command_is_approved_by_answering") else {
+    let Some(story) = EmailScenario::new("a_command_is_approved_by_answering") else {
         return;
     };
     let victim = story.home.work().join("victim");
@@ -129,7 +129,7 @@ fn a_command_is_approved_by_answering() {
 
 #[test]
 fn mail_survives_a_death_in_the_middle() {
-    let Some(story) = Story::new("mail_survives_a_death_in_the_middle") else {
+    let Some(story) = EmailScenario::new("mail_survives_a_death_in_the_middle") else {
         return;
     };
     let gate = Gate::new();

@@ -5,7 +5,7 @@ use hermes_testkit::model_server::{Gate, Reply};
 use hermes_testkit::telegram::{FakeTelegram, PersonMessage};
 use serde_json::json;
 
-use super::telegram::{ADA, Story};
+use super::telegram::{ADA, TelegramScenario};
 
 const FORUM: i64 = -100_900;
 const TIDES: i64 = 4;
@@ -20,7 +20,7 @@ fn has(telegram: &FakeTelegram, topic: Option<i64>, text: &str) -> bool {
 
 #[test]
 fn topics_of_a_group_are_conversations_of_their_own() {
-    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     let topics = [(TIDES, "Tides"), (WINDS, "Winds")];
     story.telegram.forum(FORUM, "Harbour", &topics);
     let gate = Gate::new();
@@ -75,7 +75,7 @@ fn topics_of_a_group_are_conversations_of_their_own() {
 
 #[test]
 fn a_message_shows_that_it_is_worked_on_and_that_it_is_done() {
-    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     let gate = Gate::new();
     story.model.push(Reply::text("Done.").hold(&gate));
     story.start();
@@ -92,7 +92,7 @@ fn a_message_shows_that_it_is_worked_on_and_that_it_is_done() {
 
 #[test]
 fn the_menu_has_the_commands_and_what_it_offers_runs() {
-    let mut story = Story::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
+    let mut story = TelegramScenario::new(&format!("TELEGRAM_ALLOWED_USERS={ADA}"));
     story.configure(|config| {
         config["quick_commands"] =
             json!({"high-tide": {"type": "exec", "command": "echo at noon"}});

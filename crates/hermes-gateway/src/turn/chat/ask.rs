@@ -334,8 +334,8 @@ impl ChatTask {
         } else {
             asked.kind.nothing("the answer could not be stored")
         };
-        if let Some(seat) = self.pooled() {
-            seat.wish(ConversationRequest::Agent(command)).await;
+        if let Some(pooled) = self.pooled() {
+            pooled.request(ConversationRequest::Agent(command)).await;
         }
         if let Some(turn) = self.activity.turn() {
             turn.refresh();
@@ -418,8 +418,8 @@ impl ChatTask {
             return;
         };
         let asked = turn.questions.remove(at);
-        let command = asked.kind.nothing("nobody answered in time");
-        self.resolve(asked, command, "⌛ Nobody answered in time.", None)
+        let command = asked.kind.nothing("no one answered in time");
+        self.resolve(asked, command, "⌛ No one answered in time.", None)
             .await;
     }
 

@@ -82,7 +82,9 @@ impl ChatTask {
     }
 
     fn prepare(&mut self, job: Option<TurnJob>, opening: OpeningRequest) {
-        let there = self.pooled().is_some_and(|seat| seat.id() == opening.id);
+        let there = self
+            .pooled()
+            .is_some_and(|pooled| pooled.id() == opening.id);
         if !there {
             self.release_conversation();
         }
@@ -101,13 +103,13 @@ impl ChatTask {
                 Some(msgs) => media_in::read_messages(&hub, msgs).await,
                 None => ReceivedInput::default(),
             };
-            let seat = if there {
+            let pooled = if there {
                 None
             } else {
                 Some(hub.pool.acquire(opening).await)
             };
             PreparedTurn {
-                conversation: seat,
+                conversation: pooled,
                 permit,
                 taken,
             }
@@ -125,8 +127,8 @@ impl ChatTask {
         };
         match ready.conversation {
             None => {}
-            Some(Ok(seat)) => {
-                self.conversation = Some(OpenConversation::new(seat));
+            Some(Ok(pooled)) => {
+                self.conversation = Some(OpenConversation::new(pooled));
                 self.start_linger();
             }
             Some(Err(refusal)) => return self.refused(job, &refusal).await,
@@ -223,7 +225,11 @@ impl ChatTask {
         }
         self.start_turn(turn);
         let said = match self.pooled() {
-            Some(seat) => seat.wish(ConversationRequest::Input(taken.input)).await,
+            Some(pooled) => {
+                pooled
+                    .request(ConversationRequest::Input(taken.input))
+                    .await
+            }
             None => false,
         };
         if said {

@@ -256,9 +256,10 @@ impl ChatTask {
         }
         let ran = self.activity.turn().is_some() || self.commands.running.is_some() || dropped > 0;
         if self.commands.running.is_some()
-            && let Some(seat) = self.pooled()
+            && let Some(pooled) = self.pooled()
         {
-            seat.wish(hermes_app::front::ConversationRequest::Stop)
+            pooled
+                .request(hermes_app::front::ConversationRequest::Stop)
                 .await;
         }
         self.interrupt(events::TurnStopReason::Stop).await;

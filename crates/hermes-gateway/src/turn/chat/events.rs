@@ -325,17 +325,17 @@ impl ChatTask {
                 self.conversation = None;
                 self.conversation_ended().await;
             }
-            HolderEvent::Update(Some(news)) => {
+            HolderEvent::Update(Some(update)) => {
                 if let Some(turn) = self.activity.turn_mut() {
                     turn.last_event = Instant::now();
                 }
-                self.on_update(*news).await;
+                self.on_update(*update).await;
             }
         }
     }
 
-    async fn on_update(&mut self, news: ConversationUpdate) {
-        match news {
+    async fn on_update(&mut self, update: ConversationUpdate) {
+        match update {
             ConversationUpdate::Event(event) => self.event(event).await,
             ConversationUpdate::Text {
                 level,
@@ -469,7 +469,7 @@ impl ChatTask {
     pub(super) fn hook_payload(&self, turn: &ChatTurn) -> Value {
         let source = turn.msgs.first().map(InboxMessage::source);
         let entry = self.hub.index.get(&self.key);
-        let session = self.pooled().map(|seat| seat.id().to_owned());
+        let session = self.pooled().map(|pooled| pooled.id().to_owned());
         let session = session.or_else(|| Some(entry?.session_id));
         let words = turn.msgs.iter().map(|msg| msg.incoming.text.trim());
         let words = words.collect::<Vec<_>>().join("\n");

@@ -397,9 +397,9 @@ impl ChatTask {
         } else if style.ack && !recent {
             self.acked = Some(Instant::now());
             let text = match sign {
-                "⏩" => "⏩ Noted; I read it while I work.",
+                "⏩" => "⏩ Noted. I will read it while I work.",
                 "⚡" => "⚡ Stopping for your new message.",
-                _ => "⏳ Noted; I come to it when I am done here.",
+                _ => "⏳ Noted. I will get to it when I am done.",
             };
             let id = format!("ack-{}", msg.id);
             self.send_text(&msg.target(), &id, text).await;
@@ -421,7 +421,7 @@ impl ChatTask {
         turn.steers.push_back((msg, words.clone()));
         // If the conversation has ended, an update follows and the turn is recovered.
         let order = AgentCommand::Steer(words);
-        open.pooled.wish(ConversationRequest::Agent(order)).await;
+        open.pooled.request(ConversationRequest::Agent(order)).await;
     }
 
     /// Messages that arrived during the preparation join the turn as well.
@@ -451,7 +451,7 @@ impl ChatTask {
         };
         if turn.stop(why, Instant::now() + STOPPING) {
             let order = AgentCommand::Interrupt;
-            open.pooled.wish(ConversationRequest::Agent(order)).await;
+            open.pooled.request(ConversationRequest::Agent(order)).await;
         }
     }
 

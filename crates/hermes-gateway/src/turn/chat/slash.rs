@@ -59,7 +59,7 @@ impl ChatTask {
             reports_until: None,
         });
         let sent = match self.pooled() {
-            Some(seat) => seat.wish(ConversationRequest::Slash(line)).await,
+            Some(pooled) => pooled.request(ConversationRequest::Slash(line)).await,
             None => false,
         };
         if !sent {

@@ -122,9 +122,9 @@ impl ChatTask {
         let entry = SessionEntry::new(key, id.clone(), msg.source().clone(), self.hub.local_now());
         let mut opening = self.opening_of(msg, &entry);
         opening.history = stored.items.into_iter().map(|item| item.message).collect();
-        let seat = self.hub.pool.acquire(opening).await;
-        let seat = seat.map_err(|refusal| refusal.to_string())?;
-        self.conversation = Some(OpenConversation::new(seat));
+        let pooled = self.hub.pool.acquire(opening).await;
+        let pooled = pooled.map_err(|refusal| refusal.to_string())?;
+        self.conversation = Some(OpenConversation::new(pooled));
         self.start_linger();
         Ok(id)
     }

@@ -28,9 +28,9 @@ use hermes_platforms::Offer;
 use hermes_store::Store;
 use tokio::sync::{Notify, mpsc};
 
-use crate::world::Fuse;
+use crate::harness::Fuse;
 
-pub(crate) struct Scripted {
+pub(crate) struct ScriptedHost {
     pub store: Store,
     pub fuse: Fuse,
     /// Turns that wait for this before they end.
@@ -46,7 +46,7 @@ pub(crate) struct Scripted {
     pub lines: Mutex<Vec<String>>,
 }
 
-impl Scripted {
+impl ScriptedHost {
     pub(crate) fn new(store: Store, fuse: Fuse) -> Arc<Self> {
         Arc::new(Self {
             store,
@@ -61,7 +61,7 @@ impl Scripted {
     }
 }
 
-impl ConversationHost for Scripted {
+impl ConversationHost for ScriptedHost {
     fn ready(&self) -> Result<(), HostError> {
         Ok(())
     }
@@ -71,10 +71,10 @@ impl ConversationHost for Scripted {
         opening: OpeningRequest,
     ) -> BoxFuture<'_, Result<OpenedConversation, HostError>> {
         Box::pin(async move {
-            let (wishes, orders) = mpsc::channel(REQUESTS);
-            let (news, heard) = mpsc::channel(UPDATES);
+            let (requests, orders) = mpsc::channel(REQUESTS);
+            let (updates, heard) = mpsc::channel(UPDATES);
             let id = opening.id.clone();
-            let conversation = Conversation {
+            let conversation = ScriptedConversation {
                 store: self.store.clone(),
                 fuse: self.fuse.clone(),
                 gate: Arc::clone(&self.gate),
@@ -83,7 +83,7 @@ impl ConversationHost for Scripted {
                 action: Arc::clone(&self.action),
                 id: SessionId::new(id.clone()),
                 orders,
-                news,
+                updates,
                 steers: VecDeque::new(),
                 begun: false,
                 source: opening.source.clone(),
@@ -100,7 +100,7 @@ impl ConversationHost for Scripted {
                 remarks: Vec::new(),
                 approvals_off: false,
                 weight: Weight::default(),
-                requests: wishes,
+                requests,
                 updates: heard,
             })
         })
@@ -133,7 +133,7 @@ impl ConversationHost for Scripted {
     }
 }
 
-struct Conversation {
+struct ScriptedConversation {
     store: Store,
     fuse: Fuse,
     gate: Arc<Notify>,
@@ -142,7 +142,7 @@ struct Conversation {
     action: Arc<Mutex<String>>,
     id: SessionId,
     orders: mpsc::Receiver<ConversationRequest>,
-    news: mpsc::Sender<ConversationUpdate>,
+    updates: mpsc::Sender<ConversationUpdate>,
     steers: VecDeque<String>,
     begun: bool,
     source: String,
@@ -151,15 +151,15 @@ struct Conversation {
 }
 
 /// How a turn ends early.
-enum Early {
+enum EarlyEnd {
     Interrupted,
     Closed,
 }
 
-impl Conversation {
+impl ScriptedConversation {
     async fn run(mut self) {
-        while let Some(wish) = self.orders.recv().await {
-            let input: UserInput = match wish {
+        while let Some(request) = self.orders.recv().await {
+            let input: UserInput = match request {
                 ConversationRequest::Input(input) => input,
                 ConversationRequest::Agent(AgentCommand::Steer(text)) => text.as_str().into(),
                 ConversationRequest::Slash(line) => {
@@ -199,8 +199,8 @@ impl Conversation {
         true
     }
 
-    async fn tell(&self, news: ConversationUpdate) {
-        let _ = self.news.send(news).await;
+    async fn tell(&self, update: ConversationUpdate) {
+        let _ = self.updates.send(update).await;
     }
 
     async fn event(&self, event: AgentEvent) {
@@ -276,8 +276,8 @@ impl Conversation {
                 (TurnExit::NoAnswer { why }, String::new())
             }
             Ok(text) => (TurnExit::Answered, text),
-            Err(Early::Interrupted) => (TurnExit::Interrupted, String::new()),
-            Err(Early::Closed) => return None,
+            Err(EarlyEnd::Interrupted) => (TurnExit::Interrupted, String::new()),
+            Err(EarlyEnd::Closed) => return None,
         };
         if exit == TurnExit::Answered {
             self.commit(Message::assistant(text.clone()), None).await;
@@ -303,7 +303,7 @@ impl Conversation {
     }
 
     /// What the words ask for, and then the answer.
-    async fn work(&mut self, words: &str) -> Result<String, Early> {
+    async fn work(&mut self, words: &str) -> Result<String, EarlyEnd> {
         let mut extra = String::new();
         if words.contains("hang") {
             // Does not hear that it should stop.
@@ -348,16 +348,16 @@ impl Conversation {
     }
 
     /// Until the gate opens. Steers are collected meanwhile.
-    async fn wait(&mut self) -> Result<(), Early> {
+    async fn wait(&mut self) -> Result<(), EarlyEnd> {
         let gate = Arc::clone(&self.gate);
         let open = gate.notified();
         tokio::pin!(open);
         loop {
             tokio::select! {
                 () = &mut open => return Ok(()),
-                wish = self.orders.recv() => match wish {
-                    None => return Err(Early::Closed),
-                    Some(ConversationRequest::Agent(AgentCommand::Interrupt)) => return Err(Early::Interrupted),
+                request = self.orders.recv() => match request {
+                    None => return Err(EarlyEnd::Closed),
+                    Some(ConversationRequest::Agent(AgentCommand::Interrupt)) => return Err(EarlyEnd::Interrupted),
                     Some(ConversationRequest::Agent(AgentCommand::Steer(text))) => {
                         self.steers.push_back(text);
                         self.steered.fetch_add(1, Ordering::SeqCst);
@@ -375,8 +375,8 @@ impl Conversation {
     }
 
     fn take_orders(&mut self) {
-        while let Ok(wish) = self.orders.try_recv() {
-            if let ConversationRequest::Agent(AgentCommand::Steer(text)) = wish {
+        while let Ok(request) = self.orders.try_recv() {
+            if let ConversationRequest::Agent(AgentCommand::Steer(text)) = request {
                 self.steers.push_back(text);
             }
         }
@@ -414,14 +414,14 @@ impl Conversation {
     }
 
     /// Subagents work until the gate opens.
-    async fn delegate(&mut self) -> Result<(), Early> {
+    async fn delegate(&mut self) -> Result<(), EarlyEnd> {
         self.event(AgentEvent::ToolStarted {
             call_id: "d1".to_owned(),
             name: "delegate_task".to_owned(),
             arguments: "{}".to_owned(),
         })
         .await;
-        while self.news.capacity() < self.news.max_capacity() {
+        while self.updates.capacity() < self.updates.max_capacity() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         self.delegated.store(true, Ordering::SeqCst);
@@ -438,7 +438,7 @@ impl Conversation {
     }
 
     /// Asks for everything at once, as subagents that work side by side do.
-    async fn permit(&mut self) -> Result<String, Early> {
+    async fn permit(&mut self) -> Result<String, EarlyEnd> {
         let actions = self.action.lock().unwrap().clone();
         let actions: Vec<&str> = actions.lines().collect();
         for (number, action) in actions.iter().enumerate() {
@@ -455,9 +455,9 @@ impl Conversation {
         let mut verdicts: Vec<Option<Verdict>> = vec![None; actions.len()];
         while verdicts.contains(&None) {
             match self.orders.recv().await {
-                None => return Err(Early::Closed),
+                None => return Err(EarlyEnd::Closed),
                 Some(ConversationRequest::Agent(AgentCommand::Interrupt)) => {
-                    return Err(Early::Interrupted);
+                    return Err(EarlyEnd::Interrupted);
                 }
                 Some(ConversationRequest::Agent(AgentCommand::Answer { request, verdict })) => {
                     let number: usize = request[1..].parse().unwrap();
@@ -471,7 +471,7 @@ impl Conversation {
         Ok(verdicts.collect::<Vec<_>>().join(" "))
     }
 
-    async fn clarify(&mut self) -> Result<Answer, Early> {
+    async fn clarify(&mut self) -> Result<Answer, EarlyEnd> {
         let question = Question {
             id: "q1".to_owned(),
             from: "clarify".to_owned(),
@@ -484,9 +484,9 @@ impl Conversation {
         self.event(AgentEvent::QuestionAsked { question }).await;
         loop {
             match self.orders.recv().await {
-                None => return Err(Early::Closed),
+                None => return Err(EarlyEnd::Closed),
                 Some(ConversationRequest::Agent(AgentCommand::Interrupt)) => {
-                    return Err(Early::Interrupted);
+                    return Err(EarlyEnd::Interrupted);
                 }
                 Some(ConversationRequest::Agent(AgentCommand::Reply { answer, .. })) => {
                     return Ok(answer);

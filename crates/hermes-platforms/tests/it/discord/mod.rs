@@ -49,7 +49,7 @@ fn timing() -> DiscordTiming {
 }
 
 /// A server with a channel, a person who is on the list and one who is not.
-struct Scene {
+struct DiscordHarness {
     discord: FakeDiscord,
     home: TempDir,
     extra: Value,
@@ -58,7 +58,7 @@ struct Scene {
     room: u64,
 }
 
-impl Scene {
+impl DiscordHarness {
     fn new() -> Self {
         let discord = FakeDiscord::start();
         let ann = discord.user("ann", false);
@@ -105,7 +105,7 @@ impl Scene {
         platform_with(settings, &deps, timing()).unwrap()
     }
 
-    fn start(&self) -> Running {
+    fn start(&self) -> RunningAdapter {
         let platform = self.platform();
         let (sender, arrivals) = mpsc::channel(8);
         let (health, condition) = HealthReporter::new();
@@ -115,7 +115,7 @@ impl Scene {
             health,
             cancel: cancel.clone(),
         };
-        Running {
+        RunningAdapter {
             arrivals,
             condition,
             cancel,
@@ -125,7 +125,7 @@ impl Scene {
     }
 
     /// A platform that is connected.
-    async fn up(&self) -> Running {
+    async fn up(&self) -> RunningAdapter {
         let mut running = self.start();
         soon(running.until(PlatformState::Connected)).await;
         running
@@ -138,7 +138,7 @@ impl Scene {
 }
 
 /// A platform that receives.
-struct Running {
+struct RunningAdapter {
     arrivals: mpsc::Receiver<Arrival>,
     condition: watch::Receiver<PlatformCondition>,
     cancel: CancellationToken,
@@ -146,7 +146,7 @@ struct Running {
     outbound: Arc<dyn OutboundAdapter>,
 }
 
-impl Running {
+impl RunningAdapter {
     /// The next message, not stored yet.
     async fn arrival(&mut self) -> Arrival {
         soon(self.arrivals.recv()).await.expect("a message")

@@ -7,7 +7,7 @@ use hermes_testkit::discord::{DiscordFault, DiscordFaultKind};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
-use super::{Scene, outgoing, soon, target};
+use super::{DiscordHarness, outgoing, soon, target};
 
 fn fault(method: &'static str, path: &'static str, kind: DiscordFaultKind) -> DiscordFault {
     DiscordFault {
@@ -18,7 +18,7 @@ fn fault(method: &'static str, path: &'static str, kind: DiscordFaultKind) -> Di
     }
 }
 
-fn posts(scene: &Scene) -> usize {
+fn posts(scene: &DiscordHarness) -> usize {
     let asked = scene.discord.requests();
     let posts = asked
         .iter()
@@ -28,7 +28,7 @@ fn posts(scene: &Scene) -> usize {
 
 #[tokio::test]
 async fn the_same_key_is_one_message() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let out = scene.platform().outbound;
     let message = outgoing(scene.room, "a", "hello");
     scene
@@ -48,7 +48,7 @@ async fn the_same_key_is_one_message() {
 
 #[tokio::test]
 async fn failures_are_told_apart() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let out = scene.platform().outbound;
     let message = outgoing(scene.room, "a", "hello");
     scene.discord.offline(true);
@@ -87,7 +87,7 @@ async fn failures_are_told_apart() {
 
 #[tokio::test]
 async fn limits_are_obeyed_without_asking() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let out = scene.platform().outbound;
     let kind = DiscordFaultKind::Limited {
         seconds: 60.0,
@@ -121,7 +121,7 @@ async fn limits_are_obeyed_without_asking() {
 
 #[tokio::test]
 async fn messages_change_and_go() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let out = scene.platform().outbound;
     let mut message = outgoing(scene.room, "a", "draft");
     let asked = scene.discord.say(scene.room, scene.ann, "question");
@@ -165,7 +165,7 @@ async fn messages_change_and_go() {
 
 #[tokio::test]
 async fn one_sign_at_a_time() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let out = scene.platform().outbound;
     let asked = scene.discord.say(scene.room, scene.ann, "question");
     let id = asked.to_string();
@@ -181,7 +181,7 @@ async fn one_sign_at_a_time() {
     assert_eq!(signs(), ["👀"]);
     out.react(&target(scene.room), &id, Some("✅")).await;
     assert_eq!(signs(), ["✅"]);
-    // Also by a life that did not put it up.
+    // Also by a process that did not put it up.
     scene
         .platform()
         .outbound
@@ -192,7 +192,7 @@ async fn one_sign_at_a_time() {
 
 #[tokio::test]
 async fn files_are_sent_once() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let out = scene.platform().outbound;
     let path = scene.home.path().join("plan.txt");
     std::fs::write(&path, "a plan").unwrap();
@@ -217,7 +217,7 @@ async fn files_are_sent_once() {
 
 #[tokio::test]
 async fn a_button_is_pressed() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let mut bot = scene.up().await;
     let mut message = outgoing(scene.room, "a", "Run it?");
     let button = |label: &str, data: &str, tone| Button {
@@ -276,7 +276,7 @@ fn offer(name: &str, about: &str) -> Offer {
 
 #[tokio::test]
 async fn the_menu_is_written_only_when_it_differs() {
-    let scene = Scene::new();
+    let scene = DiscordHarness::new();
     let writes = || {
         let asked = scene.discord.requests();
         asked.iter().filter(|one| one.method == "PUT").count()

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::life::{Scene, outgoing, soon};
+use super::harness::{SlackHarness, outgoing, soon};
 
 #[tokio::test]
 async fn nothing_is_acknowledged_before_it_is_stored() {
-    let scene = Scene::new();
+    let scene = SlackHarness::new();
     scene.slack.retry_after(Duration::from_millis(200));
     let platform = platform_with(
         scene.settings(),
@@ -52,7 +52,7 @@ async fn nothing_is_acknowledged_before_it_is_stored() {
 
 #[tokio::test]
 async fn a_connection_that_falls_silent_is_replaced() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let mut life = scene.live().await;
     scene.slack.say("T1", "D1", "U1", "before");
     assert_eq!(life.hear().await.text, "before");
@@ -68,7 +68,7 @@ async fn a_connection_that_falls_silent_is_replaced() {
 
 #[tokio::test]
 async fn a_connection_that_breaks_is_replaced() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let mut life = scene.live().await;
     for round in 0..3 {
         scene.slack.cut_sockets();
@@ -81,7 +81,7 @@ async fn a_connection_that_breaks_is_replaced() {
 
 #[tokio::test]
 async fn a_warning_brings_the_next_connection_before_the_end_of_this_one() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let mut life = scene.live().await;
     scene.slack.disconnect("warning");
     soon(scene.slack.wait_for(|slack| slack.sockets() == 2)).await;
@@ -107,7 +107,7 @@ async fn a_warning_brings_the_next_connection_before_the_end_of_this_one() {
 
 #[tokio::test]
 async fn it_tries_for_ever_to_connect() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let open = "apps.connections.open";
     for fault in [
         SlackFault::RateLimited(1),
@@ -131,7 +131,7 @@ async fn it_tries_for_ever_to_connect() {
 
 #[tokio::test]
 async fn only_a_token_that_is_of_no_use_ends_it() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     scene.slack.add_workspace("T2");
     scene.slack.add_channel("T2", "D9", "im");
     scene.tokens = vec!["xoxb-T1", "xoxb-T2"];
@@ -147,7 +147,7 @@ async fn only_a_token_that_is_of_no_use_ends_it() {
         why.contains("token_revoked") && why.contains("SLACK_BOT_TOKEN"),
         "{why}"
     );
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     scene
         .slack
         .revoke(hermes_testkit::slack::APP_TOKEN, "invalid_auth");
@@ -160,7 +160,7 @@ async fn only_a_token_that_is_of_no_use_ends_it() {
 
 #[tokio::test]
 async fn a_token_revoked_while_it_runs_ends_it_at_the_next_connection() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let life = scene.live().await;
     scene
         .slack
@@ -171,7 +171,7 @@ async fn a_token_revoked_while_it_runs_ends_it_at_the_next_connection() {
 
 #[tokio::test]
 async fn lives_that_are_killed_lose_nothing_and_double_nothing() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     scene.slack.retry_after(Duration::from_millis(400));
     let mut heard = Vec::new();
     let mut said = Vec::new();

@@ -10,13 +10,13 @@ use hermes_store::db::delivery::{Final, NewChunk, Reply};
 use hermes_testkit::slack::SlackFault;
 use serde_json::Value;
 
-use super::life::{Scene, outgoing, soon};
+use super::harness::{SlackHarness, outgoing, soon};
 
 const POST: &str = "chat.postMessage";
 
 #[tokio::test]
 async fn a_message_is_posted_edited_and_removed() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let life = scene.live().await;
     let root = scene.slack.say("T1", "C1", "U1", "among ourselves");
     let message = outgoing("C1", Some(&root), "*bold* &lt;x&gt;");
@@ -40,7 +40,7 @@ async fn a_message_is_posted_edited_and_removed() {
 
 #[tokio::test]
 async fn signs_replace_each_other() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let mut life = scene.live().await;
     let ts = scene.slack.say("T1", "D1", "U1", "work!");
     let target = outgoing("D1", Some(&ts), "").target;
@@ -78,7 +78,7 @@ async fn signs_replace_each_other() {
 
 #[tokio::test]
 async fn failures_mean_what_they_say() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     scene.timing.call = Duration::from_millis(400);
     let life = scene.live().await;
     let message = outgoing("D1", None, "hello");
@@ -124,7 +124,7 @@ async fn failures_mean_what_they_say() {
 
 #[tokio::test]
 async fn history_tells_what_arrived() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     scene.timing.call = Duration::from_millis(600);
     let life = scene.live().await;
     let root = scene.slack.say("T1", "C1", "U1", "among ourselves");
@@ -158,7 +158,7 @@ async fn history_tells_what_arrived() {
 
 #[tokio::test]
 async fn the_page_does_not_matter_to_who_looks() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let life = scene.live().await;
     let message = outgoing("D1", None, "the one");
     life.outbound.send(&message).await.unwrap();
@@ -177,7 +177,7 @@ async fn the_page_does_not_matter_to_who_looks() {
     life.end().await;
 }
 
-fn file(scene: &Scene, name: &str, bytes: &[u8]) -> OutMedia {
+fn file(scene: &SlackHarness, name: &str, bytes: &[u8]) -> OutMedia {
     let path = scene.home.path().join(name);
     std::fs::write(&path, bytes).unwrap();
     OutMedia {
@@ -188,7 +188,7 @@ fn file(scene: &Scene, name: &str, bytes: &[u8]) -> OutMedia {
 
 #[tokio::test]
 async fn files_are_sent_once() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let life = scene.live().await;
     let root = scene.slack.say("T1", "C1", "U1", "the file?");
     let mut message = outgoing("C1", Some(&root), "*here*");
@@ -241,7 +241,7 @@ async fn files_are_sent_once() {
 
 #[tokio::test]
 async fn where_the_app_is_not_a_member_a_command_is_answered_by_its_address() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let mut life = scene.live().await;
     scene.slack.slash("T1", "C1", "U1", "/hermes", "status");
     life.hear().await;
@@ -264,7 +264,7 @@ async fn where_the_app_is_not_a_member_a_command_is_answered_by_its_address() {
 
 #[tokio::test]
 async fn replies_arrive_exactly_once_whatever_breaks() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     scene.timing.call = Duration::from_millis(500);
     let life = scene.live().await;
     let outbox = Outbox::new(
@@ -326,7 +326,7 @@ async fn replies_arrive_exactly_once_whatever_breaks() {
 
 #[tokio::test]
 async fn a_person_is_written_to_directly() {
-    let mut scene = Scene::new();
+    let mut scene = SlackHarness::new();
     let life = scene.live().await;
     let message = outgoing("U2", None, "The report is ready.");
     scene.slack.fail_next(POST, SlackFault::CutAfter);

@@ -55,7 +55,7 @@ fn platform(telegram: &FakeTelegram, extra: &Value) -> Platform {
 }
 
 /// A platform that receives.
-struct Running {
+struct RunningAdapter {
     arrivals: mpsc::Receiver<Arrival>,
     condition: watch::Receiver<PlatformCondition>,
     cancel: CancellationToken,
@@ -63,7 +63,7 @@ struct Running {
     outbound: Arc<dyn OutboundAdapter>,
 }
 
-impl Running {
+impl RunningAdapter {
     fn start(telegram: &FakeTelegram, extra: &Value) -> Self {
         let platform = platform(telegram, extra);
         let (sender, arrivals) = mpsc::channel(8);
@@ -113,11 +113,11 @@ async fn soon<T>(work: impl Future<Output = T>) -> T {
 
 /// Time stands still until the test moves it, though sockets are real: with nothing to do but wait
 /// for one, tokio would move its clock by itself; a blocking task that runs forbids that.
-struct StoppedTime(
+struct FixedClock(
     #[expect(dead_code, reason = "dropping it ends the blocking task")] std::sync::mpsc::Sender<()>,
 );
 
-impl StoppedTime {
+impl FixedClock {
     fn new() -> Self {
         tokio::time::pause();
         let (release, held) = std::sync::mpsc::channel();

@@ -15,7 +15,7 @@ async fn polls(telegram: &FakeTelegram, count: usize) {
 async fn a_message_is_confirmed_after_it_is_stored() {
     let telegram = telegram_with_people();
     telegram.say(PersonMessage::text(ADA, "while nobody listened"));
-    let mut running = Running::start(&telegram, &json!({}));
+    let mut running = RunningAdapter::start(&telegram, &json!({}));
     let arrival = soon(running.arrival()).await;
     assert_eq!(arrival.message.text, "while nobody listened");
     assert_eq!(arrival.message.source.user_name.as_deref(), Some("Ada"));
@@ -34,7 +34,7 @@ async fn a_message_is_confirmed_after_it_is_stored() {
 #[tokio::test]
 async fn what_is_stored_is_confirmed_when_it_stops() {
     let telegram = telegram_with_people();
-    let mut running = Running::start(&telegram, &json!({}));
+    let mut running = RunningAdapter::start(&telegram, &json!({}));
     soon(polls(&telegram, 2)).await;
     // The poll that waits brings it; the next one, which would confirm it, never answers.
     telegram.fault("getUpdates", TelegramFault::Hang, 1);
@@ -48,8 +48,8 @@ async fn what_is_stored_is_confirmed_when_it_stops() {
 #[tokio::test]
 async fn a_poll_that_nobody_answers_is_given_up() {
     let telegram = telegram_with_people();
-    let _time = StoppedTime::new();
-    let mut running = Running::start(&telegram, &json!({}));
+    let _time = FixedClock::new();
+    let mut running = RunningAdapter::start(&telegram, &json!({}));
     polls(&telegram, 2).await;
     // Half-open: the connection is there, and nothing ever comes through it.
     telegram.fault("getUpdates", TelegramFault::Hang, 1);
@@ -74,9 +74,9 @@ async fn a_poll_that_nobody_answers_is_given_up() {
 #[tokio::test]
 async fn faults_of_the_network_are_outlived() {
     let telegram = telegram_with_people();
-    let _time = StoppedTime::new();
+    let _time = FixedClock::new();
     telegram.refuse(true);
-    let mut running = Running::start(&telegram, &json!({}));
+    let mut running = RunningAdapter::start(&telegram, &json!({}));
     running.until(PlatformState::Retrying).await;
     telegram.say(PersonMessage::text(ADA, "patience"));
     for fault in [
@@ -105,10 +105,10 @@ async fn faults_of_the_network_are_outlived() {
 #[tokio::test]
 async fn a_flood_is_waited_for() {
     let telegram = telegram_with_people();
-    let _time = StoppedTime::new();
+    let _time = FixedClock::new();
     telegram.say(PersonMessage::text(ADA, "later"));
     telegram.fault("getUpdates", TelegramFault::TooMany { retry_after: 17 }, 1);
-    let mut running = Running::start(&telegram, &json!({}));
+    let mut running = RunningAdapter::start(&telegram, &json!({}));
     running.until(PlatformState::Retrying).await;
     tokio::time::advance(Duration::from_secs(16)).await;
     assert_eq!(telegram.calls("getUpdates"), 1);
@@ -120,8 +120,8 @@ async fn a_flood_is_waited_for() {
 #[tokio::test]
 async fn polls_that_bring_nothing_while_something_waits_are_doubted() {
     let telegram = telegram_with_people();
-    let _time = StoppedTime::new();
-    let mut running = Running::start(&telegram, &json!({}));
+    let _time = FixedClock::new();
+    let mut running = RunningAdapter::start(&telegram, &json!({}));
     running.until(PlatformState::Connected).await;
     telegram.deaf(true);
     telegram.say(PersonMessage::text(ADA, "do you hear me"));
@@ -140,7 +140,7 @@ async fn another_poller_is_explained() {
     let conflict = "Conflict: terminated by other getUpdates request; make sure that only one bot \
                     instance is running";
     telegram.fault_always("getUpdates", TelegramFault::Error(409, conflict.to_owned()));
-    let mut running = Running::start(&telegram, &json!({}));
+    let mut running = RunningAdapter::start(&telegram, &json!({}));
     let condition = soon(running.until(PlatformState::Retrying)).await;
     let error = condition.error.unwrap();
     assert!(
@@ -155,7 +155,7 @@ async fn a_webhook_of_another_time_is_removed_and_what_waits_is_kept() {
     let telegram = telegram_with_people();
     telegram.set_webhook("http://127.0.0.1:9/old");
     telegram.say(PersonMessage::text(ADA, "kept"));
-    let mut running = Running::start(&telegram, &json!({}));
+    let mut running = RunningAdapter::start(&telegram, &json!({}));
     assert_eq!(soon(running.next()).await.text, "kept");
     assert_eq!(telegram.webhook(), "");
     running.stop().await.unwrap();
@@ -172,7 +172,7 @@ async fn polls_begin_and_go_on_without_word_of_webhooks() {
         telegram.fault_always("getWebhookInfo", fault);
         telegram.set_webhook("http://127.0.0.1:9/old");
         telegram.say(PersonMessage::text(ADA, "hello"));
-        let mut running = Running::start(&telegram, &json!({}));
+        let mut running = RunningAdapter::start(&telegram, &json!({}));
         assert_eq!(soon(running.next()).await.text, "hello");
         assert_eq!(telegram.webhook(), "");
         running.stop().await.unwrap();
@@ -183,7 +183,7 @@ async fn polls_begin_and_go_on_without_word_of_webhooks() {
 async fn a_revoked_token_is_hopeless() {
     let telegram = telegram_with_people();
     telegram.revoke();
-    let running = Running::start(&telegram, &json!({}));
+    let running = RunningAdapter::start(&telegram, &json!({}));
     let hopeless = soon(running.task).await.unwrap().unwrap().unwrap_err();
     assert!(hopeless.0.contains("@BotFather"), "{hopeless}");
     assert!(!hopeless.0.contains(TOKEN), "{hopeless}");
@@ -193,7 +193,7 @@ async fn a_revoked_token_is_hopeless() {
 async fn groups_are_heard_by_their_rules() {
     let telegram = telegram_with_people();
     telegram.forum(-100_900, "Forum", &[(4, "Plans")]);
-    let mut running = Running::start(
+    let mut running = RunningAdapter::start(
         &telegram,
         &json!({"require_mention": true, "free_response_topics": ["-100900:4"],
                 "observe_unmentioned_group_messages": true}),
@@ -236,7 +236,7 @@ async fn a_press_comes_with_its_button() {
     use hermes_platforms::{Button, Tone};
 
     let telegram = telegram_with_people();
-    let mut running = Running::start(&telegram, &json!({}));
+    let mut running = RunningAdapter::start(&telegram, &json!({}));
     let mut question = outgoing(ADA, "Run it?");
     let button = |label: &str, data: &str| Button {
         label: label.to_owned(),
@@ -274,7 +274,7 @@ async fn a_press_comes_with_its_button() {
 #[tokio::test]
 async fn files_come_in() {
     let telegram = telegram_with_people();
-    let mut running = Running::start(&telegram, &json!({}));
+    let mut running = RunningAdapter::start(&telegram, &json!({}));
     let dir = tempfile::tempdir().unwrap();
     telegram.say(
         PersonMessage::text(ADA, "look")

@@ -9,15 +9,15 @@ use tokio::sync::Notify;
 
 use super::*;
 
-struct NobodyLives;
+struct NoProcesses;
 
-impl Processes for NobodyLives {
+impl Processes for NoProcesses {
     fn alive(&self, _: u32, _: Option<i64>) -> bool {
         false
     }
 }
 
-/// Lives that end without a word, at whatever they were doing; the store outlives them.
+/// Processes that end without a word, at whatever they were doing; the store outlives them.
 #[tokio::test]
 async fn each_message_is_taken_in_once_over_many_lives() {
     const MESSAGES: usize = 40;
@@ -38,10 +38,10 @@ async fn each_message_is_taken_in_once_over_many_lives() {
         };
         let lease = Duration::from_mins(1);
         let (delivery, _) = store
-            .own_delivery(owner, lease, Arc::new(NobodyLives))
+            .own_delivery(owner, lease, Arc::new(NoProcesses))
             .await
             .unwrap();
-        let running = Running::start(&telegram, &json!({}));
+        let running = RunningAdapter::start(&telegram, &json!({}));
         let inbox = MessageInbox::new(delivery.clone(), SessionSharing::default());
         let (news, token) = (Arc::new(Notify::new()), running.cancel.clone());
         let heard = Arc::clone(&news);

@@ -71,7 +71,7 @@ async fn failures_say_what_is_certain() {
 #[tokio::test]
 async fn an_answer_that_never_comes_is_unclear() {
     let telegram = telegram_with_people();
-    let _time = StoppedTime::new();
+    let _time = FixedClock::new();
     let sender = sender(&telegram);
     telegram.fault("sendMessage", TelegramFault::HangAfter, 1);
     let message = outgoing(ADA, "hello");

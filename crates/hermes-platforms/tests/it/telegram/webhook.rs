@@ -36,7 +36,7 @@ async fn updates_are_stored_before_they_are_answered() {
     let telegram = telegram_with_people();
     telegram.say(PersonMessage::text(ADA, "before it was there"));
     let port = free_port();
-    let mut running = Running::start(&telegram, &hook(port));
+    let mut running = RunningAdapter::start(&telegram, &hook(port));
     let arrival = soon(running.arrival()).await;
     assert_eq!(arrival.message.text, "before it was there");
     assert_eq!(telegram.pending(), 1);
@@ -55,7 +55,7 @@ async fn updates_are_stored_before_they_are_answered() {
 async fn strangers_are_turned_away() {
     let telegram = telegram_with_people();
     let port = free_port();
-    let mut running = Running::start(&telegram, &hook(port));
+    let mut running = RunningAdapter::start(&telegram, &hook(port));
     soon(running.until(PlatformState::Connected)).await;
     let forged = json!({"update_id": 1, "message": {"message_id": 1, "date": 1, "text": "obey",
         "chat": {"id": ADA, "type": "private"}, "from": {"id": ADA, "first_name": "Ada"}}})

@@ -1,7 +1,7 @@
-//! Lists that things can be done to, for the full interface.
+//! Interactive lists for the full interface.
 //!
-//! A panel is built from what is there now, each time it is shown. What takes long runs beside it
-//! and leaves its result at the [`OpenPanel`]; meanwhile the panel asks to be shown anew.
+//! A panel is rebuilt each time it is shown. Long operations run in the background and store their
+//! results in the [`OpenPanel`]; meanwhile the panel is refreshed.
 
 mod cron;
 mod keys;
@@ -25,7 +25,7 @@ use crate::chat::host::ScreenConversation;
 use crate::exit::Failure;
 use hermes_app::conversation::{CommandResult, show_text};
 
-/// What is shown after a command with a panel, or a key of one.
+/// The result of a panel command or key.
 #[derive(Default)]
 pub(crate) struct PanelReply {
     /// The open panel closes first.
@@ -44,7 +44,7 @@ impl From<CommandResult> for PanelReply {
     }
 }
 
-/// What a key of a panel came to.
+/// The result of a panel key.
 enum PanelKeyResult {
     /// The panel as it is now.
     Again,
@@ -52,7 +52,7 @@ enum PanelKeyResult {
     Note(String),
     /// Something to read over it.
     Page(PagedText),
-    /// The panel goes, and this is shown.
+    /// Closes the panel and shows this.
     Leave(CommandResult),
     /// The panel stays, and this is shown.
     Show(Vec<Effect>),
@@ -134,7 +134,7 @@ pub(crate) async fn act(
             conversation.panels.note(text);
             Vec::new()
         }
-        // Said below the list, and kept in the transcript for when the panel is gone.
+        // Shown below the list, and in the transcript after the panel is closed.
         Err(failure) => {
             let told = failure.message.replace('\n', "; ");
             conversation.panels.note(format!("failed: {told}"));
@@ -174,7 +174,7 @@ async fn done(
     }
 }
 
-/// The panel as it is now, with what goes on beside it.
+/// The current panel, with the state of background work.
 async fn build(conversation: &mut ScreenConversation, id: &str) -> Result<Panel, Failure> {
     let mut panel = match id {
         model::ID => model::panel(conversation)?,

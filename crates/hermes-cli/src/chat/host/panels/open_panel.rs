@@ -1,4 +1,4 @@
-//! What belongs to the open panel: notes, and work that goes on beside it.
+//! The state of the open panel: notes and background work.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -11,36 +11,36 @@ use hermes_tui::port::Panel;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// How often a panel is shown anew while something goes on.
+/// Refresh interval while work is running.
 const SOON: Duration = Duration::from_millis(250);
 
-/// One open panel at a time; what an earlier one was doing stops.
+/// One open panel at a time; work of an earlier one is cancelled.
 #[derive(Default)]
 pub(crate) struct OpenPanel {
     stop: CancellationToken,
     shared: Arc<Mutex<PanelResults>>,
-    /// What was looked for in conversations.
+    /// The search text for conversations.
     pub(super) query: String,
-    /// The theme that is put back when the person changes their mind.
+    /// The theme to restore on cancel.
     pub(super) theme: Option<String>,
-    /// Where the address goes that a browser ended up at.
+    /// Receives the final address of a browser login.
     pub(super) login: Option<mpsc::Sender<String>>,
 }
 
-/// What work beside the panel leaves for it.
+/// Results of background work for the panel.
 #[derive(Default)]
 pub(super) struct PanelResults {
     busy: Option<String>,
     note: Option<String>,
-    /// Model servers of this machine; `None`: not asked yet.
+    /// Model servers of this machine; `None`: not queried yet.
     pub(super) found: Option<Vec<LocalServerInfo>>,
     /// The models of a server that only the config names.
     pub(super) served: Vec<String>,
-    /// What a test of a row said.
+    /// Test results by row.
     pub(super) tried: BTreeMap<String, String>,
-    /// A model server that the person has named.
+    /// A model server entered by the person.
     pub(super) endpoint: Option<super::own::OwnEndpoint>,
-    /// It was just named: the list goes there.
+    /// It was just entered: the list scrolls there.
     pub(super) goes_to_endpoint: bool,
 }
 
@@ -73,12 +73,12 @@ impl OpenPanel {
         self.stop.clone()
     }
 
-    /// A way to leave something from work that goes on beside the panel.
+    /// A handle for background work to store results.
     pub(super) fn tray(&self) -> PanelResultsHandle {
         PanelResultsHandle(Arc::clone(&self.shared))
     }
 
-    /// Does something beside the panel, which says so. What comes of it is noted below the list.
+    /// Runs work in the background, which the panel shows. The result is noted below the list.
     pub(super) fn start(
         &self,
         name: &'static str,
@@ -102,7 +102,7 @@ impl OpenPanel {
         });
     }
 
-    /// Puts what is noted and what goes on into a panel.
+    /// Adds notes and the state of background work to a panel.
     pub(super) fn dress(&self, panel: &mut Panel) {
         let shared = self.shared();
         if let Some(note) = &shared.note {
@@ -123,7 +123,7 @@ impl Drop for OpenPanel {
     }
 }
 
-/// Where work beside a panel leaves what it found.
+/// A handle for background work to store results.
 #[derive(Clone)]
 pub(super) struct PanelResultsHandle(Arc<Mutex<PanelResults>>);
 

@@ -31,7 +31,7 @@ pub(super) async fn session(conversation: &ScreenConversation) -> Result<Command
     Ok(shown("this conversation", text))
 }
 
-/// `/insights [days]`. `None`: the words are for somebody else to refuse.
+/// `/insights [days]`. `None`: the words are for someone else to refuse.
 pub(super) async fn insights(
     conversation: &ScreenConversation,
     days: &str,

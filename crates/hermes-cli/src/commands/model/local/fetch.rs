@@ -25,7 +25,7 @@ pub(crate) fn program_there() -> bool {
 
 /// The model of that name, ready to be used: what is missing is fetched. Asks nothing.
 pub(crate) fn ready(cx: &Context, name: Option<&str>) -> Result<ModelWeights, Failure> {
-    let here = LocalModelContext::look(cx)?;
+    let here = LocalModelContext::load(cx)?;
     let name = name.map_or_else(|| here.settings.default_name(), str::to_owned);
     let weights = here.weights(&name)?;
     let program = program(cx)?;

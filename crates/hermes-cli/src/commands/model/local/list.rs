@@ -74,7 +74,7 @@ pub(crate) fn rows(settings: &LocalModelSettings) -> Vec<LocalModelRow> {
 }
 
 pub(super) fn run(args: &LocalModelListArgs, cx: &Context) -> Outcome {
-    let here = LocalModelContext::look(cx)?;
+    let here = LocalModelContext::load(cx)?;
     let used = used(&here);
     let rows = rows(&here.settings);
     if args.json {

@@ -9,8 +9,8 @@ use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
-use super::platform::{Platform, Setting};
-use super::talk::{Talk, Tally};
+use super::platform::{ChaosPlatform, ChaosSetup};
+use super::talk::{ChatTraffic, TurnTally};
 
 /// Up to this number chats are direct channels, then channels of the server.
 const LAST_DIRECT: i64 = 204;
@@ -18,7 +18,7 @@ const CHATS: std::ops::RangeInclusive<i64> = 201..=207;
 
 pub(super) struct Discord {
     fake: FakeDiscord,
-    talk: Talk,
+    talk: ChatTraffic,
     /// The person and the channel of every chat.
     places: HashMap<i64, (u64, u64)>,
     /// Messages of people, to announce them again.
@@ -29,7 +29,7 @@ pub(super) struct Discord {
 impl Discord {
     pub(super) fn new() -> Self {
         let fake = FakeDiscord::start();
-        let talk = Talk::new(CHATS);
+        let talk = ChatTraffic::new(CHATS);
         let place = |chat: i64| {
             let person = fake.user(&format!("ada{chat}"), false);
             let channel = if chat <= LAST_DIRECT {
@@ -69,12 +69,12 @@ impl Discord {
     }
 }
 
-impl Platform for Discord {
+impl ChaosPlatform for Discord {
     fn name(&self) -> &'static str {
         "discord"
     }
 
-    fn configure(&self, setting: &mut Setting) {
+    fn configure(&self, setting: &mut ChaosSetup) {
         let (rooms, people): (Vec<String>, Vec<String>) = self
             .places
             .values()
@@ -153,7 +153,7 @@ impl Platform for Discord {
         self.talk.open(|chat| self.texts(chat))
     }
 
-    fn judge(&self) -> Tally {
+    fn judge(&self) -> TurnTally {
         self.talk.judge(|chat| self.texts(chat), |_, _, _| false)
     }
 

@@ -9,8 +9,8 @@ use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
-use super::platform::{Platform, Setting};
-use super::talk::{Talk, Tally};
+use super::platform::{ChaosPlatform, ChaosSetup};
+use super::talk::{ChatTraffic, TurnTally};
 
 /// More than thirty mails of one sender within ten minutes are taken for a loop.
 const PER_SENDER: u32 = 27;
@@ -21,7 +21,7 @@ pub(super) struct Email {
     smtp: MailProxy,
     /// The mailbox of the gateway.
     address: String,
-    talk: Talk,
+    talk: ChatTraffic,
 }
 
 impl Email {
@@ -37,7 +37,7 @@ impl Email {
             imap: MailProxy::to(ports.imap),
             smtp: MailProxy::to(ports.smtp),
             address: address.to_owned(),
-            talk: Talk::new(chats),
+            talk: ChatTraffic::new(chats),
         }
     }
 
@@ -55,12 +55,12 @@ fn person(chat: i64) -> String {
     format!("p{chat}@example.test")
 }
 
-impl Platform for Email {
+impl ChaosPlatform for Email {
     fn name(&self) -> &'static str {
         "email"
     }
 
-    fn configure(&self, setting: &mut Setting) {
+    fn configure(&self, setting: &mut ChaosSetup) {
         let people: Vec<String> = self.talk.chats().into_iter().map(person).collect();
         setting.env("EMAIL_ADDRESS", &self.address);
         setting.env("EMAIL_PASSWORD", PASSWORD);
@@ -111,7 +111,7 @@ impl Platform for Email {
         self.talk.open(|chat| self.texts(chat))
     }
 
-    fn judge(&self) -> Tally {
+    fn judge(&self) -> TurnTally {
         self.talk.judge(|chat| self.texts(chat), |_, _, _| false)
     }
 

@@ -12,8 +12,8 @@ use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
 use super::model::JOB;
-use super::platform::{Platform, Setting};
-use super::talk::{self, Tally};
+use super::platform::{ChaosPlatform, ChaosSetup};
+use super::talk::{self, TurnTally};
 use super::telegram::REPORTS;
 use crate::hermes;
 
@@ -87,12 +87,12 @@ impl Jobs {
     }
 }
 
-impl Platform for Jobs {
+impl ChaosPlatform for Jobs {
     fn name(&self) -> &'static str {
         "jobs"
     }
 
-    fn configure(&self, _: &mut Setting) {}
+    fn configure(&self, _: &mut ChaosSetup) {}
 
     fn is_ready(&mut self, _: &TempHome) -> bool {
         if !self.made {
@@ -143,9 +143,9 @@ impl Platform for Jobs {
         vec![format!("{runs} runs, of which {open} go on; {told} told")]
     }
 
-    fn judge(&self) -> Tally {
+    fn judge(&self) -> TurnTally {
         let (runs, _) = self.runs();
-        let mut tally = Tally {
+        let mut tally = TurnTally {
             messages: runs,
             again: 0,
         };

@@ -8,8 +8,8 @@ use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
-use super::platform::{Platform, Setting};
-use super::talk::{Talk, Tally};
+use super::platform::{ChaosPlatform, ChaosSetup};
+use super::talk::{ChatTraffic, TurnTally};
 
 const TEAM: &str = "T1";
 const CHANNEL: &str = "C1";
@@ -19,7 +19,7 @@ const CHATS: std::ops::RangeInclusive<i64> = 101..=107;
 
 pub(super) struct Slack {
     fake: FakeSlack,
-    talk: Talk,
+    talk: ChatTraffic,
     /// The first message of every thread.
     roots: HashMap<i64, String>,
     /// What Slack calls each message.
@@ -32,7 +32,7 @@ impl Slack {
         // Slack's first repetition comes at once, the next after a minute.
         fake.retry_after(std::time::Duration::from_secs(1));
         fake.add_channel(TEAM, CHANNEL, "channel");
-        let talk = Talk::new(CHATS);
+        let talk = ChatTraffic::new(CHATS);
         let mut roots = HashMap::new();
         for chat in talk.chats() {
             fake.add_user(TEAM, &person(chat), "ada");
@@ -103,12 +103,12 @@ fn direct(chat: i64) -> String {
     format!("D{chat}")
 }
 
-impl Platform for Slack {
+impl ChaosPlatform for Slack {
     fn name(&self) -> &'static str {
         "slack"
     }
 
-    fn configure(&self, setting: &mut Setting) {
+    fn configure(&self, setting: &mut ChaosSetup) {
         setting.config["slack"] = json!({"extra": {
             "base_url": self.fake.api_url(),
             "dm_top_level_threads_as_sessions": false,
@@ -158,7 +158,7 @@ impl Platform for Slack {
         self.talk.open(|chat| self.texts(chat))
     }
 
-    fn judge(&self) -> Tally {
+    fn judge(&self) -> TurnTally {
         let id = |chat, number| &self.ids[&(chat, number)];
         self.talk.judge(
             |chat| self.texts(chat),

@@ -7,8 +7,8 @@ use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use serde_json::{Value, json};
 
-use super::platform::{Platform, Setting};
-use super::talk::{Talk, Tally};
+use super::platform::{ChaosPlatform, ChaosSetup};
+use super::talk::{ChatTraffic, TurnTally};
 
 /// Nobody writes in these; what others deliver is read there.
 pub(super) const HOOKS: i64 = 91;
@@ -16,13 +16,13 @@ pub(super) const REPORTS: i64 = 92;
 
 pub(super) struct Telegram {
     fake: Arc<Fake>,
-    talk: Talk,
+    talk: ChatTraffic,
 }
 
 impl Telegram {
     pub(super) fn new(chats: i64) -> Self {
         let fake = Fake::start();
-        let talk = Talk::new(1..=chats);
+        let talk = ChatTraffic::new(1..=chats);
         for chat in talk.chats().into_iter().chain([HOOKS, REPORTS]) {
             fake.person(chat, "Ada");
         }
@@ -38,12 +38,12 @@ impl Telegram {
     }
 }
 
-impl Platform for Telegram {
+impl ChaosPlatform for Telegram {
     fn name(&self) -> &'static str {
         "telegram"
     }
 
-    fn configure(&self, setting: &mut Setting) {
+    fn configure(&self, setting: &mut ChaosSetup) {
         setting.config["platforms"]["telegram"] = json!({
             "enabled": true,
             "token": TOKEN,
@@ -92,7 +92,7 @@ impl Platform for Telegram {
         self.talk.open(|chat| self.fake.texts(chat))
     }
 
-    fn judge(&self) -> Tally {
+    fn judge(&self) -> TurnTally {
         self.talk
             .judge(|chat| self.fake.texts(chat), |_, _, _| false)
     }

@@ -1,4 +1,4 @@
-//! A platform in memory that remembers what people see, and a fuse that ends a life at a given step,
+//! A platform in memory that remembers what people see, and a fuse that ends a process at a given step,
 //! also in the middle of what it stores.
 
 use std::collections::{HashMap, VecDeque};
@@ -15,7 +15,7 @@ use hermes_platforms::{
 use hermes_store::db::delivery::{DeliveryAccess, DeliveryHook, Target};
 use tokio_util::sync::CancellationToken;
 
-/// Burns down by one at every step. At zero the life ends: nothing after it happens.
+/// Burns down by one at every step. At zero the process ends: nothing after it happens.
 #[derive(Clone)]
 pub(crate) struct Fuse {
     left: Arc<AtomicI64>,
@@ -40,7 +40,7 @@ impl Fuse {
         }
     }
 
-    /// The life ends here.
+    /// The process ends here.
     pub(crate) fn blow(&self) {
         self.left.store(0, Ordering::SeqCst);
     }
@@ -77,7 +77,7 @@ impl Fuse {
 
 /// What a platform does with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Weather {
+pub(crate) enum NetworkFault {
     Fine,
     /// It lands, and the answer is lost.
     AnswerLost,
@@ -87,28 +87,28 @@ pub(crate) enum Weather {
     Offline,
 }
 
-/// What a person sees, and what the platform remembers. It outlives every life.
+/// What a person sees, and what the platform remembers. It outlives every process.
 #[derive(Default)]
-pub(crate) struct World {
-    pub seen: Mutex<Vec<Seen>>,
-    pub weather: Mutex<VecDeque<Weather>>,
+pub(crate) struct DeliveryHarness {
+    pub seen: Mutex<Vec<SeenMessage>>,
+    pub weather: Mutex<VecDeque<NetworkFault>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct SeenMessage {
     pub chat: String,
     pub key: String,
     pub text: String,
 }
 
 pub(crate) struct FakePlatform {
-    pub world: Arc<World>,
+    pub world: Arc<DeliveryHarness>,
     pub fuse: Fuse,
     pub capabilities: Capabilities,
 }
 
 impl FakePlatform {
-    pub(crate) fn new(world: Arc<World>, fuse: Fuse, recourse: Recourse) -> Self {
+    pub(crate) fn new(world: Arc<DeliveryHarness>, fuse: Fuse, recourse: Recourse) -> Self {
         let capabilities = Capabilities {
             edit: false,
             typing: false,
@@ -137,7 +137,7 @@ impl FakePlatform {
         if idempotent && seen.iter().any(|one| one.key == message.key) {
             return;
         }
-        seen.push(Seen {
+        seen.push(SeenMessage {
             chat: message.target.chat_id.clone(),
             key: message.key.clone(),
             text: message.text.clone(),
@@ -157,17 +157,17 @@ impl OutboundAdapter for FakePlatform {
         Box::pin(async move {
             self.fuse.tick().await;
             let weather = self.world.weather.lock().unwrap().pop_front();
-            let result = match weather.unwrap_or(Weather::Fine) {
-                Weather::Fine => {
+            let result = match weather.unwrap_or(NetworkFault::Fine) {
+                NetworkFault::Fine => {
                     self.land(message);
                     Ok(Some(format!("id-{}", message.key)))
                 }
-                Weather::AnswerLost => {
+                NetworkFault::AnswerLost => {
                     self.land(message);
                     Err(SendError::Unclear("reset".to_owned()))
                 }
-                Weather::RequestLost => Err(SendError::Unclear("timeout".to_owned())),
-                Weather::Offline => Err(SendError::NotSent {
+                NetworkFault::RequestLost => Err(SendError::Unclear("timeout".to_owned())),
+                NetworkFault::Offline => Err(SendError::NotSent {
                     error: "no route".to_owned(),
                     retry_after: None,
                 }),
@@ -219,7 +219,7 @@ impl OutboundAdapter for FakePlatform {
     }
 }
 
-/// A life can end before and after everything that it writes. Not with a heartbeat, which comes when it
+/// A process can end before and after everything that it writes. Not with a heartbeat, which comes when it
 /// likes, and not when it looks for what the original left.
 impl DeliveryHook for Fuse {
     fn before(&self, access: DeliveryAccess) -> BoxFuture<'_, Result<(), StoreError>> {

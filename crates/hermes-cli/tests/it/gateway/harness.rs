@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// What a round of messages may take, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-pub(super) struct Town {
+pub(super) struct GatewayHarness {
     pub(super) home: TempHome,
     pub(super) telegram: FakeTelegram,
     pub(super) model: ModelServer,
@@ -23,7 +23,7 @@ pub(super) struct Town {
     gateway: Child,
 }
 
-impl Town {
+impl GatewayHarness {
     /// Begins a gateway with these MCP servers.
     pub(super) fn new(program: &Path, chats: i64, servers: &Value) -> Self {
         let (telegram, model, home) =
@@ -117,8 +117,8 @@ impl Town {
         status.args(["gateway", "status", "--json"]).run().json()
     }
 
-    pub(super) fn weight(&self) -> Weight {
-        Weight::of(self.gateway.id())
+    pub(super) fn weight(&self) -> MemoryUse {
+        MemoryUse::of(self.gateway.id())
     }
 
     /// The MCP servers that are its children.
@@ -142,7 +142,7 @@ impl Town {
     }
 }
 
-impl Drop for Town {
+impl Drop for GatewayHarness {
     fn drop(&mut self) {
         // It may be gone already.
         let _ = self.gateway.kill();
@@ -152,7 +152,7 @@ impl Drop for Town {
 
 /// What a process takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Weight {
+pub(super) struct MemoryUse {
     pub(super) rss_kb: u64,
     /// Other than sockets and the database, which is opened a few times, as it is needed.
     pub(super) fds: usize,
@@ -161,7 +161,7 @@ pub(super) struct Weight {
     pub(super) children: usize,
 }
 
-impl Weight {
+impl MemoryUse {
     fn of(pid: u32) -> Self {
         let proc = Path::new("/proc").join(pid.to_string());
         let status = std::fs::read_to_string(proc.join("status")).unwrap();

@@ -10,11 +10,11 @@ use hermes_platforms::{MirrorRole, Posting, Recourse};
 use hermes_store::db::delivery::Target;
 use pretty_assertions::assert_eq;
 
-use super::stage::{House, Life, incoming};
+use super::harness::{GatewayRun, TurnHarness, incoming};
 
 const HOME: &str = "platforms: {telegram: {enabled: true, home_channel: {chat_id: home}}}\n";
 
-async fn at_work_and_at_home(house: &mut House) -> Life {
+async fn at_work_and_at_home(house: &mut TurnHarness) -> GatewayRun {
     house.platform = "telegram";
     house.env = vec![("TELEGRAM_ALLOW_ALL_USERS", "true")];
     let life = house.life().await;
@@ -24,7 +24,7 @@ async fn at_work_and_at_home(house: &mut House) -> Life {
     life
 }
 
-fn heard(house: &House, chat: &str) -> Vec<String> {
+fn heard(house: &TurnHarness, chat: &str) -> Vec<String> {
     let texts = house.screen.texts(chat).into_iter();
     texts.filter(|text| text.contains("The gateway")).collect()
 }
@@ -40,7 +40,7 @@ fn target(chat: &str, thread: Option<&str>) -> Target {
 
 #[tokio::test]
 async fn chats_at_work_and_homes_hear_that_it_goes_down() {
-    let mut house = House::new(HOME);
+    let mut house = TurnHarness::new(HOME);
     let life = at_work_and_at_home(&mut house).await;
     let leaving = ShutdownNotice {
         homes: true,
@@ -58,7 +58,7 @@ async fn chats_at_work_and_homes_hear_that_it_goes_down() {
 
 #[tokio::test]
 async fn whoever_asked_for_a_restart_is_not_told_again() {
-    let mut house = House::new(HOME);
+    let mut house = TurnHarness::new(HOME);
     let life = at_work_and_at_home(&mut house).await;
     let leaving = ShutdownNotice {
         restart: true,
@@ -77,7 +77,7 @@ async fn whoever_asked_for_a_restart_is_not_told_again() {
 #[tokio::test]
 async fn a_platform_can_be_left_in_peace() {
     let mut house =
-        House::new(&HOME.replace("enabled", "gateway_restart_notification: false, enabled"));
+        TurnHarness::new(&HOME.replace("enabled", "gateway_restart_notification: false, enabled"));
     let life = at_work_and_at_home(&mut house).await;
     let leaving = ShutdownNotice {
         homes: true,
@@ -101,7 +101,7 @@ fn posting(id: &str, target: Target) -> Posting {
 
 #[tokio::test]
 async fn a_message_to_a_chat_does_not_wait_for_a_turn_in_a_topic_of_it() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     let mut message = incoming("c", "m1", "slow one");
     message.source.thread_id = Some("7".to_owned());
@@ -117,7 +117,7 @@ async fn a_message_to_a_chat_does_not_wait_for_a_turn_in_a_topic_of_it() {
 
 #[tokio::test]
 async fn a_message_to_a_group_is_nobodys_own_words() {
-    let mut house = House::new("group_sessions_per_user: true\n");
+    let mut house = TurnHarness::new("group_sessions_per_user: true\n");
     let life = house.life().await;
     let mut message = incoming("g", "m1", "one");
     message.source.chat_type = "group".to_owned();
@@ -137,7 +137,7 @@ async fn a_message_to_a_group_is_nobodys_own_words() {
 /// it arrived, and it would come again with a mark.
 #[tokio::test]
 async fn what_is_being_sent_is_not_cut_off() {
-    let mut house = House::with("", Recourse::Mark);
+    let mut house = TurnHarness::with("", Recourse::Mark);
     let slow = Arc::<tokio::sync::Notify>::default();
     *house.screen.slow_answers.lock().unwrap() = Some(Arc::clone(&slow));
     let life = house.life().await;

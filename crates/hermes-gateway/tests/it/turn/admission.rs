@@ -6,13 +6,13 @@ use hermes_core::store::{NewItem, NewSession, SessionStore as _};
 use hermes_platforms::{ButtonPress, IncomingMessage, PlatformState};
 use pretty_assertions::assert_eq;
 
-use super::stage::{House, Life, incoming};
+use super::harness::{GatewayRun, TurnHarness, incoming};
 
 const EVERYBODY: (&str, &str) = ("TELEGRAM_ALLOW_ALL_USERS", "true");
 
 /// A house whose platform has settings of its own.
-fn telegram(settings: &str) -> House {
-    let mut house = House::new(&format!("telegram: {settings}\n"));
+fn telegram(settings: &str) -> TurnHarness {
+    let mut house = TurnHarness::new(&format!("telegram: {settings}\n"));
     house.platform = "telegram";
     house.env = Vec::new();
     house
@@ -34,7 +34,7 @@ fn press(user: &str, id: &str, data: &str) -> IncomingMessage {
     message
 }
 
-async fn note(life: &Life, number: usize) -> String {
+async fn note(life: &GatewayRun, number: usize) -> String {
     life.until("a note", |screen| {
         screen.notes.lock().unwrap().len() > number
     })
@@ -74,7 +74,7 @@ async fn an_allow_list_that_is_not_there_lets_in_nobody() {
 }
 
 /// A conversation that the owner had at a terminal.
-async fn at_a_terminal(life: &Life) {
+async fn at_a_terminal(life: &GatewayRun) {
     let id = SessionId::new("secret-plans");
     let new = NewSession {
         id: Some(id.clone()),
@@ -149,7 +149,7 @@ async fn who_may_not_approve_may_not_say_yes_or_press_either() {
 
 #[tokio::test]
 async fn a_button_that_means_nothing_leaves_the_question_open() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     let life = house.life().await;
     life.say("c", "m1", "permit this").await;
     life.sees("c", "rm -rf").await;
@@ -170,7 +170,7 @@ async fn who_wrote_too_much_can_still_stop_and_press() {
     life.send(by("a", "m1", "permit this")).await;
     life.sees("a", "rm -rf").await;
     life.send(by("a", "m2", "and this")).await;
-    life.sees("a", "too fast").await;
+    life.sees("a", "Too many messages").await;
     let once = house.screen.find("rm -rf").unwrap().buttons[0].1.clone();
     life.send(press("a", "p1", &once)).await;
     life.sees("a", "re: permit this Once").await;
@@ -178,7 +178,7 @@ async fn who_wrote_too_much_can_still_stop_and_press() {
     life.until("a turn", |_| life.gateway.status().active_turns == 1)
         .await;
     life.send(by("b", "m2", "and this")).await;
-    life.sees("b", "too fast").await;
+    life.sees("b", "Too many messages").await;
     life.send(by("b", "m3", "/stop")).await;
     life.sees("b", "Stopped").await;
     life.end().await;
@@ -186,7 +186,7 @@ async fn who_wrote_too_much_can_still_stop_and_press() {
 
 #[tokio::test]
 async fn a_revoked_account_does_not_silence_the_other() {
-    let mut house = House::new("");
+    let mut house = TurnHarness::new("");
     house.revoked_sibling = true;
     let life = house.life().await;
     life.until("it gives up", |_| {

@@ -35,7 +35,7 @@ pub(crate) const KEY: &str = "test-key-0123456789abcdef";
 
 /// What tests see of the program.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct SeenOpening {
     pub openings: Mutex<Vec<OpeningRequest>>,
     pub inputs: Mutex<Vec<UserInput>>,
     pub interrupted: Notify,
@@ -45,7 +45,7 @@ pub(crate) struct Seen {
     pub draining: AtomicBool,
 }
 
-impl Seen {
+impl SeenOpening {
     /// Waits until so many conversations were opened.
     pub(crate) async fn openings_at_least(&self, count: usize) {
         while self.openings.lock().unwrap().len() < count {
@@ -55,12 +55,12 @@ impl Seen {
 }
 
 /// Answers by the first word of what is said.
-struct Talker {
+struct FakeHost {
     store: Store,
-    seen: Arc<Seen>,
+    seen: Arc<SeenOpening>,
 }
 
-impl ConversationHost for Talker {
+impl ConversationHost for FakeHost {
     fn ready(&self) -> Result<(), HostError> {
         Ok(())
     }
@@ -88,14 +88,14 @@ impl ConversationHost for Talker {
                 Some(stored) => stored.items.into_iter().map(|item| item.message).collect(),
                 None => opening.history.clone(),
             };
-            let (wishes, receiver) = mpsc::channel(REQUESTS);
-            let (sender, news) = mpsc::channel(UPDATES);
-            let talk = Talk {
+            let (requests, receiver) = mpsc::channel(REQUESTS);
+            let (sender, updates) = mpsc::channel(UPDATES);
+            let talk = FakeConversation {
                 id: opening.id.clone(),
                 unattended: opening.unattended,
                 past,
-                wishes: receiver,
-                news: sender,
+                requests: receiver,
+                updates: sender,
                 store: self.store.clone(),
                 seen: Arc::clone(&self.seen),
             };
@@ -108,8 +108,8 @@ impl ConversationHost for Talker {
                 remarks: Vec::new(),
                 approvals_off: false,
                 weight: Weight::default(),
-                requests: wishes,
-                updates: news,
+                requests,
+                updates,
             })
         })
     }
@@ -123,20 +123,20 @@ impl ConversationHost for Talker {
     }
 }
 
-struct Talk {
+struct FakeConversation {
     id: String,
     unattended: bool,
     past: Vec<Message>,
-    wishes: mpsc::Receiver<ConversationRequest>,
-    news: mpsc::Sender<ConversationUpdate>,
+    requests: mpsc::Receiver<ConversationRequest>,
+    updates: mpsc::Sender<ConversationUpdate>,
     store: Store,
-    seen: Arc<Seen>,
+    seen: Arc<SeenOpening>,
 }
 
-impl Talk {
+impl FakeConversation {
     async fn run(mut self) {
-        while let Some(wish) = self.wishes.recv().await {
-            if let ConversationRequest::Input(input) = wish {
+        while let Some(request) = self.requests.recv().await {
+            if let ConversationRequest::Input(input) = request {
                 self.seen.inputs.lock().unwrap().push(input.clone());
                 self.turn(&input).await;
             }
@@ -145,7 +145,7 @@ impl Talk {
 
     async fn tell(&self, event: AgentEvent) {
         // Nobody listens any more: the conversation is being closed.
-        let _ = self.news.send(ConversationUpdate::Event(event)).await;
+        let _ = self.updates.send(ConversationUpdate::Event(event)).await;
     }
 
     async fn text(&self, text: &str) {
@@ -249,8 +249,8 @@ impl Talk {
     /// Until somebody interrupts.
     async fn wait(&mut self) -> (TurnExit, String) {
         self.text("waiting").await;
-        while let Some(wish) = self.wishes.recv().await {
-            if matches!(wish, ConversationRequest::Agent(AgentCommand::Interrupt)) {
+        while let Some(request) = self.requests.recv().await {
+            if matches!(request, ConversationRequest::Agent(AgentCommand::Interrupt)) {
                 self.seen.interrupted.notify_one();
                 break;
             }
@@ -271,8 +271,8 @@ impl Talk {
             posture: None,
         };
         self.tell(AgentEvent::ApprovalNeeded { request }).await;
-        while let Some(wish) = self.wishes.recv().await {
-            match wish {
+        while let Some(request) = self.requests.recv().await {
+            match request {
                 ConversationRequest::Agent(AgentCommand::Answer { request, verdict }) => {
                     assert_eq!(request, "request-1");
                     let text = match verdict {
@@ -296,8 +296,8 @@ impl Talk {
             want: Want::Text,
         };
         self.tell(AgentEvent::QuestionAsked { question }).await;
-        while let Some(wish) = self.wishes.recv().await {
-            if let ConversationRequest::Agent(AgentCommand::Reply { answer, .. }) = wish {
+        while let Some(request) = self.requests.recv().await {
+            if let ConversationRequest::Agent(AgentCommand::Reply { answer, .. }) = request {
                 assert!(matches!(answer, Answer::Unanswered { .. }));
                 return self.say("I decided myself").await;
             }
@@ -343,7 +343,7 @@ impl Talk {
     }
 }
 
-struct TestFacts(Arc<Seen>);
+struct TestFacts(Arc<SeenOpening>);
 
 impl GatewayFacts for TestFacts {
     fn status(&self) -> Value {
@@ -365,9 +365,9 @@ impl GatewayFacts for TestFacts {
 }
 
 /// A running server.
-pub(crate) struct World {
+pub(crate) struct ApiHarness {
     pub url: String,
-    pub seen: Arc<Seen>,
+    pub seen: Arc<SeenOpening>,
     pub home: PathBuf,
     pub work: ActiveTurns,
     client: reqwest::Client,
@@ -376,7 +376,7 @@ pub(crate) struct World {
     dir: tempfile::TempDir,
 }
 
-impl World {
+impl ApiHarness {
     pub(crate) async fn new() -> Self {
         Self::with(json!({})).await
     }
@@ -385,7 +385,7 @@ impl World {
         Self::at(tempfile::tempdir().unwrap(), extra).await
     }
 
-    /// The next life, in the same home.
+    /// The next process, in the same home.
     pub(crate) async fn again(self) -> Self {
         self.cancel.cancel();
         self.served.await.unwrap().unwrap().unwrap();
@@ -395,14 +395,14 @@ impl World {
     async fn at(dir: tempfile::TempDir, extra: Value) -> Self {
         let home = dir.path().to_owned();
         let store = Store::open(home.join("state.db"), Arc::new(SystemClock)).unwrap();
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(SeenOpening::default());
         let (server, cancel) = (server(&extra), CancellationToken::new());
-        let program = Arc::new(Talker {
+        let program = Arc::new(FakeHost {
             store: store.clone(),
             seen: Arc::clone(&seen),
         });
         let deps = ApiDeps {
-            seats: ConversationPool::new(program, PoolLimits::default(), cancel.clone()),
+            pool: ConversationPool::new(program, PoolLimits::default(), cancel.clone()),
             store: store.clone(),
             home: Home::at(&home),
             config: Arc::new(Config::default()),
@@ -482,13 +482,13 @@ fn server(extra: &Value) -> ApiServer {
 
 /// Events of a stream: name (if any), id (if any), data.
 #[derive(Debug)]
-pub(crate) struct Event {
+pub(crate) struct StreamedEvent {
     pub name: Option<String>,
     pub id: Option<String>,
     pub data: Value,
 }
 
-pub(crate) fn events(text: &str) -> Vec<Event> {
+pub(crate) fn events(text: &str) -> Vec<StreamedEvent> {
     let blocks = text.split("\n\n").filter(|block| !block.is_empty());
     let event = |block: &str| {
         let line = |start: &str| {
@@ -496,7 +496,7 @@ pub(crate) fn events(text: &str) -> Vec<Event> {
             found.map(str::to_owned)
         };
         let data = line("data: ")?;
-        Some(Event {
+        Some(StreamedEvent {
             name: line("event: "),
             id: line("id: "),
             data: serde_json::from_str(&data).unwrap_or(Value::String(data)),
@@ -505,7 +505,7 @@ pub(crate) fn events(text: &str) -> Vec<Event> {
     blocks.filter_map(event).collect()
 }
 
-pub(crate) async fn stream(request: RequestBuilder) -> Vec<Event> {
+pub(crate) async fn stream(request: RequestBuilder) -> Vec<StreamedEvent> {
     let response = request.send().await.unwrap();
     let kind = response.headers()["content-type"]
         .to_str()

@@ -1,4 +1,4 @@
-//! A life of the adapter over a real store.
+//! A run of the adapter over a real store.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(crate) fn timing() -> SlackTiming {
     }
 }
 
-pub(crate) struct Scene {
+pub(crate) struct SlackHarness {
     pub slack: FakeSlack,
     pub home: TempDir,
     pub timing: SlackTiming,
@@ -48,7 +48,7 @@ pub(crate) struct Scene {
     lives: u32,
 }
 
-impl Scene {
+impl SlackHarness {
     /// One workspace with alice, bob, a direct conversation of alice and a channel.
     pub(crate) fn new() -> Self {
         let slack = FakeSlack::start();
@@ -87,14 +87,14 @@ impl Scene {
             .unwrap()
     }
 
-    /// Begins a life, and waits until it is connected.
-    pub(crate) async fn live(&mut self) -> Life {
+    /// Starts a run, and waits until it is connected.
+    pub(crate) async fn live(&mut self) -> RunningAdapter {
         let life = self.begin().await;
         life.connected().await;
         life
     }
 
-    pub(crate) async fn begin(&mut self) -> Life {
+    pub(crate) async fn begin(&mut self) -> RunningAdapter {
         self.lives += 1;
         let delivery = delivery(self.home.path(), self.lives).await;
         let platform = platform_with(
@@ -125,7 +125,7 @@ impl Scene {
                 }
             }
         });
-        Life {
+        RunningAdapter {
             outbound: platform.outbound,
             delivery,
             heard,
@@ -137,9 +137,9 @@ impl Scene {
     }
 }
 
-struct NobodyLives;
+struct NoProcesses;
 
-impl Processes for NobodyLives {
+impl Processes for NoProcesses {
     fn alive(&self, _: u32, _: Option<i64>) -> bool {
         false
     }
@@ -152,13 +152,13 @@ async fn delivery(home: &Path, life: u32) -> Delivery {
         started_at: Some(1),
         instance: format!("life {life}"),
     };
-    let owned = store.own_delivery(owner, Duration::from_mins(1), Arc::new(NobodyLives));
+    let owned = store.own_delivery(owner, Duration::from_mins(1), Arc::new(NoProcesses));
     owned.await.unwrap().0
 }
 
 type Inbound = tokio::task::JoinHandle<Result<Result<(), FatalPlatformError>, task::Panicked>>;
 
-pub(crate) struct Life {
+pub(crate) struct RunningAdapter {
     pub outbound: Arc<dyn OutboundAdapter>,
     pub delivery: Delivery,
     heard: mpsc::Receiver<IncomingMessage>,
@@ -168,7 +168,7 @@ pub(crate) struct Life {
     storing: tokio::task::JoinHandle<Result<(), task::Panicked>>,
 }
 
-impl Life {
+impl RunningAdapter {
     pub(crate) async fn connected(&self) {
         let mut condition = self.condition.clone();
         let connected = condition.wait_for(|now| now.state == PlatformState::Connected);

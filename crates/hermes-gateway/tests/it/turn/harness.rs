@@ -25,21 +25,21 @@ use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::script::Scripted;
-use crate::world::Fuse;
+use super::script::ScriptedHost;
+use crate::harness::Fuse;
 
-pub(crate) struct NobodyLives;
+pub(crate) struct NoProcesses;
 
-impl Processes for NobodyLives {
+impl Processes for NoProcesses {
     fn alive(&self, _: u32, _: Option<i64>) -> bool {
         false
     }
 }
 
-/// What people see. It outlives every life.
+/// What people see. It outlives every process.
 #[derive(Default)]
-pub(crate) struct Screen {
-    pub bubbles: Mutex<Vec<Bubble>>,
+pub(crate) struct FakeScreen {
+    pub bubbles: Mutex<Vec<ShownBubble>>,
     pub notes: Mutex<Vec<String>>,
     pub drafts: Mutex<Vec<String>>,
     /// Edits that are answered with a rate limit.
@@ -54,7 +54,7 @@ pub(crate) struct Screen {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Bubble {
+pub(crate) struct ShownBubble {
     pub id: String,
     pub key: String,
     pub chat: String,
@@ -67,7 +67,7 @@ pub(crate) struct Bubble {
     pub gone: bool,
 }
 
-impl Bubble {
+impl ShownBubble {
     fn new(number: usize, message: &OutgoingMessage) -> Self {
         let buttons = message.buttons.iter().flatten();
         let buttons = buttons.map(|one| (one.label.clone(), one.data.clone()));
@@ -85,14 +85,14 @@ impl Bubble {
     }
 }
 
-impl Screen {
+impl FakeScreen {
     pub(crate) fn texts(&self, chat: &str) -> Vec<String> {
         let bubbles = self.bubbles.lock().unwrap();
         let here = bubbles.iter().filter(|one| one.chat == chat && !one.gone);
         here.map(|one| one.text.clone()).collect()
     }
 
-    pub(crate) fn find(&self, part: &str) -> Option<Bubble> {
+    pub(crate) fn find(&self, part: &str) -> Option<ShownBubble> {
         let bubbles = self.bubbles.lock().unwrap();
         bubbles
             .iter()
@@ -102,8 +102,8 @@ impl Screen {
     }
 }
 
-pub(crate) struct Phone {
-    pub screen: Arc<Screen>,
+pub(crate) struct FakePhone {
+    pub screen: Arc<FakeScreen>,
     pub fuse: Fuse,
     pub capabilities: Capabilities,
 }
@@ -126,7 +126,7 @@ pub(crate) fn capabilities(recourse: Recourse) -> Capabilities {
     }
 }
 
-impl OutboundAdapter for Phone {
+impl OutboundAdapter for FakePhone {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
@@ -144,7 +144,7 @@ impl OutboundAdapter for Phone {
                 if let Some(known) = known.filter(|_| idempotent) {
                     known.id.clone()
                 } else {
-                    let bubble = Bubble::new(bubbles.len(), message);
+                    let bubble = ShownBubble::new(bubbles.len(), message);
                     let id = bubble.id.clone();
                     bubbles.push(bubble);
                     id
@@ -275,12 +275,12 @@ impl OutboundAdapter for Phone {
 }
 
 /// Hands over what people write, one after the other.
-struct Line {
+struct PhoneConnection {
     incoming: mpsc::Receiver<IncomingMessage>,
     stored: Arc<AtomicUsize>,
 }
 
-impl InboundAdapter for Line {
+impl InboundAdapter for PhoneConnection {
     fn run(
         mut self: Box<Self>,
         link: AdapterLink,
@@ -299,9 +299,9 @@ impl InboundAdapter for Line {
 }
 
 /// An account whose token no longer counts.
-struct Revoked;
+struct RevokedToken;
 
-impl InboundAdapter for Revoked {
+impl InboundAdapter for RevokedToken {
     fn run(self: Box<Self>, _: AdapterLink) -> BoxFuture<'static, Result<(), FatalPlatformError>> {
         Box::pin(std::future::ready(Err(FatalPlatformError(
             "revoked".to_owned(),
@@ -309,11 +309,11 @@ impl InboundAdapter for Revoked {
     }
 }
 
-/// A home with its database. Lives come and go.
-pub(crate) struct House {
+/// A home with its database. Gateways start and stop.
+pub(crate) struct TurnHarness {
     pub dir: TempDir,
     pub clock: Arc<ManualClock>,
-    pub screen: Arc<Screen>,
+    pub screen: Arc<FakeScreen>,
     pub recourse: Recourse,
     pub capabilities: Capabilities,
     pub env: Vec<(&'static str, &'static str)>,
@@ -323,21 +323,21 @@ pub(crate) struct House {
     pub revoked_sibling: bool,
     pub transcriber: Option<Arc<dyn Transcriber>>,
     lives: u32,
-    /// The database as the latest life has it open.
+    /// The database as the latest process has it open.
     store: Option<Store>,
 }
 
-pub(crate) type Happened = Arc<Mutex<Vec<(&'static str, serde_json::Value)>>>;
+pub(crate) type HookEvents = Arc<Mutex<Vec<(&'static str, serde_json::Value)>>>;
 
-/// One life of a gateway.
-pub(crate) struct Life {
+/// One gateway process.
+pub(crate) struct GatewayRun {
     pub gateway: Gateway,
-    pub program: Arc<Scripted>,
-    pub screen: Arc<Screen>,
+    pub program: Arc<ScriptedHost>,
+    pub screen: Arc<FakeScreen>,
     pub delivery: Delivery,
     pub store: Store,
     pub restarts: Arc<Mutex<Vec<RestartRequest>>>,
-    pub happened: Happened,
+    pub happened: HookEvents,
     platform: &'static str,
     line: mpsc::Sender<IncomingMessage>,
     said: AtomicUsize,
@@ -346,7 +346,7 @@ pub(crate) struct Life {
     ended: tokio::task::JoinHandle<Result<(), task::Panicked>>,
 }
 
-impl House {
+impl TurnHarness {
     pub(crate) fn new(config: &str) -> Self {
         let recourse = Recourse::Idempotent {
             window: Duration::from_hours(1),
@@ -372,7 +372,7 @@ impl House {
         }
     }
 
-    /// Ends a life with everything in it. A process that dies takes its writer along; here the writer is a
+    /// Ends a process with everything in it. A process that dies takes its writer along; here the writer is a
     /// thread that outlives the runtime, so what it still has to write is waited for.
     pub(crate) fn end(&mut self, runtime: tokio::runtime::Runtime) {
         runtime.shutdown_background();
@@ -386,11 +386,11 @@ impl House {
         runtime.block_on(store.close()).unwrap();
     }
 
-    pub(crate) async fn life(&mut self) -> Life {
+    pub(crate) async fn life(&mut self) -> GatewayRun {
         self.life_with(Fuse::new(1_000_000)).await
     }
 
-    pub(crate) async fn life_with(&mut self, fuse: Fuse) -> Life {
+    pub(crate) async fn life_with(&mut self, fuse: Fuse) -> GatewayRun {
         self.lives += 1;
         self.clock.advance(Duration::from_secs(1));
         let home = Home::at(self.dir.path());
@@ -405,14 +405,14 @@ impl House {
         };
         self.store = Some(store.clone());
         let lease = Duration::from_hours(100_000);
-        let owned = store.own_delivery(owner, lease, Arc::new(NobodyLives));
+        let owned = store.own_delivery(owner, lease, Arc::new(NoProcesses));
         let (delivery, _) = owned.await.unwrap();
         let delivery = delivery.with_hook(Arc::new(fuse.clone()));
-        let program = Scripted::new(store.clone(), fuse.clone());
+        let program = ScriptedHost::new(store.clone(), fuse.clone());
         let cancel = CancellationToken::new();
         let restarts = Arc::<Mutex<Vec<RestartRequest>>>::default();
         let asked = Arc::clone(&restarts);
-        let happened = Happened::default();
+        let happened = HookEvents::default();
         let heard = Arc::clone(&happened);
         let deps = GatewayDeps {
             settings,
@@ -434,7 +434,7 @@ impl House {
         let gateway = Gateway::new(deps).await.unwrap();
         let (line, incoming) = mpsc::channel(64);
         let stored = Arc::<AtomicUsize>::default();
-        let inbound = Line {
+        let inbound = PhoneConnection {
             incoming,
             stored: Arc::clone(&stored),
         };
@@ -443,7 +443,7 @@ impl House {
         let ended = task::spawn("gateway", async move {
             running.run(platforms, Vec::new(), token).await.unwrap();
         });
-        Life {
+        GatewayRun {
             gateway,
             program,
             screen: Arc::clone(&self.screen),
@@ -461,9 +461,9 @@ impl House {
     }
 }
 
-impl House {
-    fn platforms(&self, inbound: Line, fuse: Fuse) -> Vec<Platform> {
-        let phone = Phone {
+impl TurnHarness {
+    fn platforms(&self, inbound: PhoneConnection, fuse: Fuse) -> Vec<Platform> {
+        let phone = FakePhone {
             screen: Arc::clone(&self.screen),
             fuse,
             capabilities: self.capabilities.clone(),
@@ -478,13 +478,13 @@ impl House {
         };
         let mut platforms = vec![one("", Box::new(inbound))];
         if self.revoked_sibling {
-            platforms.push(one("other", Box::new(Revoked)));
+            platforms.push(one("other", Box::new(RevokedToken)));
         }
         platforms
     }
 }
 
-impl Life {
+impl GatewayRun {
     /// Somebody writes.
     pub(crate) async fn say(&self, chat: &str, id: &str, text: &str) {
         self.send(incoming(chat, id, text)).await;
@@ -521,7 +521,7 @@ impl Life {
     }
 
     /// Waits until something is so.
-    pub(crate) async fn until(&self, what: &str, mut is_so: impl FnMut(&Screen) -> bool) {
+    pub(crate) async fn until(&self, what: &str, mut is_so: impl FnMut(&FakeScreen) -> bool) {
         for _ in 0..60_000 {
             if is_so(&self.screen) {
                 return;
@@ -537,7 +537,7 @@ impl Life {
 
     /// Waits for a text in a chat.
     pub(crate) async fn sees(&self, chat: &str, part: &str) {
-        let there = |screen: &Screen| screen.texts(chat).iter().any(|text| text.contains(part));
+        let there = |screen: &FakeScreen| screen.texts(chat).iter().any(|text| text.contains(part));
         self.until(part, there).await;
     }
 

@@ -35,12 +35,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// The wall follows tokio's clock, which tests move.
-pub(crate) struct Wall {
+pub(crate) struct WallClock {
     start: DateTime<Utc>,
     from: Instant,
 }
 
-impl Wall {
+impl WallClock {
     pub(crate) fn at(text: &str) -> Arc<Self> {
         Arc::new(Self {
             start: text.parse().unwrap(),
@@ -49,7 +49,7 @@ impl Wall {
     }
 }
 
-impl Clock for Wall {
+impl Clock for WallClock {
     fn now(&self) -> DateTime<Utc> {
         self.start + chrono::TimeDelta::from_std(self.from.elapsed()).unwrap()
     }
@@ -57,7 +57,7 @@ impl Clock for Wall {
 
 /// What the model does when it is asked.
 #[derive(Clone, Debug)]
-pub(crate) enum Act {
+pub(crate) enum ModelStep {
     Answer(String),
     /// After a while.
     Slowly(Duration, String),
@@ -70,7 +70,7 @@ pub(crate) enum Act {
 }
 
 #[derive(Default)]
-pub(crate) struct Told {
+pub(crate) struct OpenedJob {
     pub openings: Vec<OpeningRequest>,
     pub prompts: Vec<String>,
     pub scripts: Vec<HomeScript>,
@@ -78,15 +78,15 @@ pub(crate) struct Told {
 }
 
 pub(crate) struct FakeProgram {
-    pub act: Mutex<Act>,
+    pub act: Mutex<ModelStep>,
     pub ran: Mutex<HashMap<PathBuf, Result<CommandOutput, HostError>>>,
-    pub told: Arc<Mutex<Told>>,
+    pub told: Arc<Mutex<OpenedJob>>,
     pub busy: Arc<AtomicUsize>,
     pub most_busy: Arc<AtomicUsize>,
 }
 
 impl FakeProgram {
-    pub(crate) fn new(act: Act) -> Arc<Self> {
+    pub(crate) fn new(act: ModelStep) -> Arc<Self> {
         Arc::new(Self {
             act: Mutex::new(act),
             ran: Mutex::default(),
@@ -126,30 +126,30 @@ fn summary(exit: TurnExit, text: &str) -> ConversationUpdate {
 }
 
 async fn talk(
-    act: Act,
-    told: Arc<Mutex<Told>>,
-    mut wishes: mpsc::Receiver<ConversationRequest>,
-    news: mpsc::Sender<ConversationUpdate>,
+    act: ModelStep,
+    told: Arc<Mutex<OpenedJob>>,
+    mut requests: mpsc::Receiver<ConversationRequest>,
+    updates: mpsc::Sender<ConversationUpdate>,
 ) {
     let say = |one: ConversationUpdate| {
-        let news = news.clone();
-        async move { drop(news.send(one).await) }
+        let updates = updates.clone();
+        async move { drop(updates.send(one).await) }
     };
-    while let Some(wish) = wishes.recv().await {
-        match wish {
+    while let Some(request) = requests.recv().await {
+        match request {
             ConversationRequest::Input(input) => {
                 told.lock().unwrap().prompts.push(input.text);
                 match &act {
-                    Act::Answer(text) => say(summary(TurnExit::Answered, text)).await,
-                    Act::Slowly(pause, text) => {
+                    ModelStep::Answer(text) => say(summary(TurnExit::Answered, text)).await,
+                    ModelStep::Slowly(pause, text) => {
                         tokio::time::sleep(*pause).await;
                         say(summary(TurnExit::Answered, text)).await;
                     }
-                    Act::Fail(why) => {
+                    ModelStep::Fail(why) => {
                         let why = why.clone();
                         say(summary(TurnExit::NoAnswer { why }, "")).await;
                     }
-                    Act::Ask => {
+                    ModelStep::Ask => {
                         let request = ApprovalRequest {
                             id: "r1".to_owned(),
                             tool: "terminal".to_owned(),
@@ -163,7 +163,7 @@ async fn talk(
                         }))
                         .await;
                     }
-                    Act::Hang | Act::Refuse(_) | Act::Panic => {}
+                    ModelStep::Hang | ModelStep::Refuse(_) | ModelStep::Panic => {}
                 }
             }
             ConversationRequest::Agent(AgentCommand::Answer { verdict, .. }) => {
@@ -201,15 +201,17 @@ impl ConversationHost for FakeProgram {
         );
         Box::pin(async move {
             match &act {
-                Act::Refuse(why) => return Err(HostError::new(HostErrorKind::Failed, why.clone())),
-                Act::Panic => panic!("the program broke"),
+                ModelStep::Refuse(why) => {
+                    return Err(HostError::new(HostErrorKind::Failed, why.clone()));
+                }
+                ModelStep::Panic => panic!("the program broke"),
                 _ => {}
             }
-            let (wishes, heard) = mpsc::channel(REQUESTS);
-            let (news, read) = mpsc::channel(16);
+            let (requests, heard) = mpsc::channel(REQUESTS);
+            let (updates, read) = mpsc::channel(16);
             most.fetch_max(busy.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             drop(task::spawn("a conversation", async move {
-                talk(act, told, heard, news).await;
+                talk(act, told, heard, updates).await;
                 busy.fetch_sub(1, Ordering::SeqCst);
             }));
             Ok(OpenedConversation {
@@ -220,7 +222,7 @@ impl ConversationHost for FakeProgram {
                 remarks: Vec::new(),
                 approvals_off: false,
                 weight: Weight::default(),
-                requests: wishes,
+                requests,
                 updates: read,
             })
         })
@@ -243,9 +245,9 @@ impl ConversationHost for FakeProgram {
     }
 }
 
-/// Where a life ends.
+/// Where a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum CrashPoint {
     Lives,
     /// The message is not stored.
     DiesBefore,
@@ -255,28 +257,28 @@ pub(crate) enum Fate {
     Stumbles,
 }
 
-/// Outlives every life, as a database does.
+/// Outlives every process, as a database does.
 #[derive(Default)]
-pub(crate) struct Mail {
+pub(crate) struct MessageTable {
     pub posted: Mutex<Vec<Posting>>,
 }
 
-pub(crate) struct FakeCourier {
-    pub mail: Arc<Mail>,
-    pub fate: Mutex<Fate>,
+pub(crate) struct FakeMessenger {
+    pub mail: Arc<MessageTable>,
+    pub fate: Mutex<CrashPoint>,
     pub died: CancellationToken,
 }
 
-impl JobMessenger for FakeCourier {
+impl JobMessenger for FakeMessenger {
     fn post(&self, posting: Posting) -> BoxFuture<'_, Result<usize, PostError>> {
         Box::pin(async move {
             let fate = *self.fate.lock().unwrap();
-            if fate == Fate::Stumbles {
-                *self.fate.lock().unwrap() = Fate::Lives;
+            if fate == CrashPoint::Stumbles {
+                *self.fate.lock().unwrap() = CrashPoint::Lives;
                 let waited = Duration::from_secs(5);
                 return Err(StoreError::Busy { waited }.into());
             }
-            if fate == Fate::DiesBefore {
+            if fate == CrashPoint::DiesBefore {
                 self.died.cancel();
                 std::future::pending::<()>().await;
             }
@@ -287,7 +289,7 @@ impl JobMessenger for FakeCourier {
                 }
                 posted.push(posting);
             }
-            if fate == Fate::DiesAfter {
+            if fate == CrashPoint::DiesAfter {
                 self.died.cancel();
                 std::future::pending::<()>().await;
             }
@@ -296,11 +298,11 @@ impl JobMessenger for FakeCourier {
     }
 }
 
-pub(crate) struct Town {
+pub(crate) struct CronHarness {
     pub route: Mutex<Option<(String, String)>>,
 }
 
-impl JobEnvironment for Town {
+impl JobEnvironment for CronHarness {
     fn homes(&self) -> Vec<(String, HomeChannel)> {
         let home = HomeChannel {
             chat_id: "1".to_owned(),
@@ -334,9 +336,9 @@ impl Processes for Alive {
 }
 
 /// What outlives a process.
-pub(crate) struct Ground {
+pub(crate) struct CronFiles {
     pub dir: tempfile::TempDir,
-    pub mail: Arc<Mail>,
+    pub mail: Arc<MessageTable>,
     pub alive: Arc<Alive>,
     pids: AtomicU32,
     pub zone: Zone,
@@ -344,18 +346,18 @@ pub(crate) struct Ground {
 }
 
 /// A process.
-pub(crate) struct Life {
+pub(crate) struct SchedulerProcess {
     pub scheduler: Scheduler,
     pub program: Arc<FakeProgram>,
-    pub courier: Arc<FakeCourier>,
-    pub town: Arc<Town>,
+    pub courier: Arc<FakeMessenger>,
+    pub town: Arc<CronHarness>,
     pub pid: u32,
     pub cancel: CancellationToken,
     /// The table as this process uses it.
     pub jobs: JobTable,
 }
 
-impl Ground {
+impl CronFiles {
     pub(crate) fn new() -> Self {
         Self {
             dir: tempfile::tempdir().unwrap(),
@@ -412,20 +414,25 @@ impl Ground {
         paths.into_iter().map(read).collect()
     }
 
-    pub(crate) fn life(&self, act: Act, clock: Arc<dyn Clock>) -> Life {
+    pub(crate) fn life(&self, act: ModelStep, clock: Arc<dyn Clock>) -> SchedulerProcess {
         self.life_of(act, clock, true)
     }
 
-    pub(crate) fn life_of(&self, act: Act, clock: Arc<dyn Clock>, delivers: bool) -> Life {
+    pub(crate) fn life_of(
+        &self,
+        act: ModelStep,
+        clock: Arc<dyn Clock>,
+        delivers: bool,
+    ) -> SchedulerProcess {
         let pid = self.pids.fetch_add(1, Ordering::SeqCst);
         self.alive.0.lock().unwrap().insert(pid);
         let program = FakeProgram::new(act);
-        let courier = Arc::new(FakeCourier {
+        let courier = Arc::new(FakeMessenger {
             mail: Arc::clone(&self.mail),
-            fate: Mutex::new(Fate::Lives),
+            fate: Mutex::new(CrashPoint::Lives),
             died: CancellationToken::new(),
         });
-        let town = Arc::new(Town {
+        let town = Arc::new(CronHarness {
             route: Mutex::default(),
         });
         let cancel = CancellationToken::new();
@@ -452,7 +459,7 @@ impl Ground {
             rng: Arc::new(SeqRng::new(u64::from(pid) * 1000)),
             policy: self.policy,
         });
-        Life {
+        SchedulerProcess {
             scheduler,
             program,
             courier,
@@ -463,7 +470,7 @@ impl Ground {
         }
     }
 
-    pub(crate) fn bury(&self, life: &Life) {
+    pub(crate) fn bury(&self, life: &SchedulerProcess) {
         self.alive.0.lock().unwrap().remove(&life.pid);
     }
 }
